@@ -27,7 +27,7 @@ from harness import model_api, show, workspace
 from everturn_gateway.app import open_gateway
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.gc_tuning import spare_the_collector
-from everturn_gateway.http import serve_http
+from everturn_gateway.http.server import serve_http
 
 CONVERSATIONS, TURNS = 32, 30
 SHOWN = 10

@@ -1,4 +1,4 @@
-"""Both clients of the terminal: to a gateway in the same process, and to one over HTTP.
+"""The client of a gateway: over HTTP to one that listens, and to one in the same process.
 
 Everything behind them is real; only the model is scripted.
 """
@@ -13,7 +13,7 @@ from typing import Literal
 
 import anyio
 import pytest
-from support.gateway import HttpGateway, open_http_gateway
+from support.gateway import HttpGateway, open_client_here, open_http_client, open_http_gateway
 from support.pictures import picture
 
 from everturn_actors.errors import (
@@ -31,15 +31,14 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_actors.turn.call_status import waiting
 from everturn_channels.errors import ClientError
 from everturn_channels.terminal.chat import describe
-from everturn_channels.terminal.client import Client, LocalClient
+from everturn_channels.terminal.client import Client
 from everturn_channels.terminal.conversation import Answer, Conversation
-from everturn_gateway.client import open_http_client
 
 DEADLINE_S = 20
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
-Kind = Literal["service", "http"]
+Kind = Literal["here", "http"]
 
-pytestmark = pytest.mark.parametrize("kind", ["service", "http"])
+pytestmark = pytest.mark.parametrize("kind", ["here", "http"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,15 +57,11 @@ class House:
 async def open_house(
     kind: Kind, folder: Path, provider: ScriptedProvider | None = None
 ) -> AsyncGenerator[House]:
-    """Open a gateway and one of the two clients to it."""
+    """Open a gateway and the client, one way or the other."""
     with anyio.fail_after(DEADLINE_S):
         async with open_http_gateway(folder, provider=provider) as gateway:
-            if kind == "service":
-                yield House(
-                    client=LocalClient(gateway.service, gateway.library.names), gateway=gateway
-                )
-                return
-            async with open_http_client(gateway.base_url, token="") as client:
+            here, there = open_client_here(gateway), open_http_client(gateway.base_url, token="")
+            async with here if kind == "here" else there as client:
                 yield House(client=client, gateway=gateway)
 
 

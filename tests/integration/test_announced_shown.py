@@ -7,7 +7,6 @@ from contextlib import aclosing
 from everturn_actors.model import Announcement, Inbound
 from everturn_actors.service import AnnouncementReceipt
 from everturn_actors.testing import TestService, open_test_service
-from everturn_channels.terminal.client import LocalClient
 from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.streams import session_messages
 
@@ -29,7 +28,6 @@ async def test_the_history_shows_it_as_the_assistants() -> None:
             await read_messages(test.service, session_id, after=after, limit=limit)
             for after, limit in ((0, 100), (0, 1), (2, 1))
         ]
-        client = await LocalClient(test.service, list).history(session_id, after=0)
 
         rows = [(m.role, m.content, m.turn_id, m.sender) for m in pages[0].messages]
         assert rows == [
@@ -42,11 +40,6 @@ async def test_the_history_shows_it_as_the_assistants() -> None:
             "thanks",
         ]
         assert pages[1].next == "m2"
-        assert [(said.role, said.text) for said in client] == [
-            ("assistant", "Five minutes."),
-            ("user", "thanks"),
-            ("assistant", "reply 1"),
-        ]
 
 
 async def test_who_follows_the_events_of_a_session_gets_it() -> None:

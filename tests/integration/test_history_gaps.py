@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from support.gateway import HttpGateway, open_http_gateway
+from support.gateway import HttpGateway, open_client_here, open_http_gateway
 
 from everturn_actors.model import Compaction
-from everturn_channels.terminal.client import LocalClient
+from everturn_channels.terminal.client import Said
 from everturn_gateway.http.streams import session_messages
 
 TURNS = 14  # enough for a snapshot to have let go of the beginning
@@ -143,11 +143,17 @@ async def test_a_past_request_behind_a_gap_is_refused_with_the_reason(
     assert early.status_code == (200 if kind == "halved" else 404)
 
 
+async def terminal_history(gateway: HttpGateway, session: str) -> Sequence[Said]:
+    """Return what the terminal shows of a session."""
+    async with open_client_here(gateway) as client:
+        return await client.history(session, after=0)
+
+
 @KINDS
 async def test_the_command_line_shows_the_gap(tmp_path: Path, kind: str) -> None:
     """`sessions show` reads the same history, in process as over HTTP."""
     async with talked(tmp_path, kind=kind) as (gateway, session):
-        said = await LocalClient(gateway.service, list).history(session, after=0)
+        said = await terminal_history(gateway, session)
 
     (gap,) = [each for each in said if each.role == "gap"]
     assert LOST in gap.text
@@ -162,7 +168,7 @@ async def test_what_was_discarded_on_purpose_is_told_apart(tmp_path: Path) -> No
     ):
         page = (await client.get(f"/api/v1/sessions/{session}/messages")).json()
         read = await read_stream(gateway, session, after=0)
-        said = await LocalClient(gateway.service, list).history(session, after=0)
+        said = await terminal_history(gateway, session)
 
     (gap,) = page["gaps"]
     assert gap["cause"] == "discarded"
@@ -176,7 +182,7 @@ async def test_a_whole_history_has_no_gap(tmp_path: Path) -> None:
     async with talked(tmp_path) as (gateway, session), gateway.client() as client:
         page = (await client.get(f"/api/v1/sessions/{session}/messages")).json()
         read = await read_stream(gateway, session, after=0)
-        said = await LocalClient(gateway.service, list).history(session, after=0)
+        said = await terminal_history(gateway, session)
 
     assert page["gaps"] == []
     assert not [each for each in read if each["event"] == "gap"]

@@ -24,7 +24,8 @@ from support.gateway import (
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.http import limits, serve_http
+from everturn_gateway.http import limits
+from everturn_gateway.http.server import serve_http
 
 USER, ADMIN = "user-token", "admin-token"
 PATHS = ("/readyz", "/version", "/openapi.json", "/api/v1/agents", "/v1/models", "/nothing")

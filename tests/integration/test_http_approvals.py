@@ -12,12 +12,18 @@ import anyio
 import httpx2
 import pytest
 import yaml
-from support.gateway import HttpGateway, open_http_gateway, server_events, write_agent
+from support.gateway import (
+    HttpGateway,
+    open_client_here,
+    open_http_client,
+    open_http_gateway,
+    server_events,
+    write_agent,
+)
 
 from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, Event
 from everturn_actors.model import Reply, ToolCall
-from everturn_channels.terminal.client import Client, LocalClient
-from everturn_gateway.client import open_http_client
+from everturn_channels.terminal.client import Client
 
 DEADLINE_S = 30
 
@@ -197,7 +203,7 @@ async def test_a_word_that_does_not_count_is_refused_with_its_reason(
         assert len((await client.get(path(session_id))).json()["approvals"]) == 1
 
 
-@pytest.mark.parametrize("kind", ["service", "http"])
+@pytest.mark.parametrize("kind", ["here", "http"])
 async def test_both_doors_of_the_terminal_tell_and_answer_alike(tmp_path: Path, kind: str) -> None:
     """`everturn chat` has to work with a gateway in its own process, and with another."""
     async with shell_agent(tmp_path) as gateway, gateway.client() as client:
@@ -208,11 +214,9 @@ async def test_both_doors_of_the_terminal_tell_and_answer_alike(tmp_path: Path, 
             assert (approval.call_id, approval.pattern) == ("c1", "bash:echo hi")
             await terminal.decide(session_id, approval.call_id, "allow_once")
 
-        if kind == "service":
-            await decide(LocalClient(gateway.service, gateway.library.names))
-        else:
-            async with open_http_client(gateway.base_url, token="") as terminal:
-                await decide(terminal)
+        here, there = open_client_here(gateway), open_http_client(gateway.base_url, token="")
+        async with here if kind == "here" else there as terminal:
+            await decide(terminal)
         await gateway.provider.until_called(2)
 
         assert await results(gateway, session_id) == ["hi"]

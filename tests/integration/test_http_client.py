@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.abc
 import pytest
-from support.gateway import open_http_gateway
+from support.gateway import open_http_client, open_http_gateway
 
 from everturn_actors.events import Event, Received
 from everturn_actors.model import ConversationKey
@@ -19,7 +19,6 @@ from everturn_channels.errors import ClientError
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
-from everturn_gateway.client import open_http_client
 from everturn_gateway.config.settings import ServerConfig
 
 DEADLINE_S = 30

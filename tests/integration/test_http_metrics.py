@@ -24,7 +24,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.config.settings import Config, ServerConfig
 from everturn_gateway.errors import Fault
-from everturn_gateway.http import serve_http
+from everturn_gateway.http.server import serve_http
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import At, Job, JobState, JobView, Run, SendMessage
 from everturn_gateway.telemetry.gauges import Sources, gauges

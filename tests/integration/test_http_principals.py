@@ -24,9 +24,9 @@ from everturn_actors.events import Received, SessionEnded, SessionStarted, TurnF
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.http import create_app
 from everturn_gateway.http.access.scopes import RULES
 from everturn_gateway.http.access.visibility import ANSWER_STEP_S
+from everturn_gateway.http.application import create_app
 from everturn_gateway.principals import SCOPES, Principal, Scope, revoke_token
 
 API, ADMIN = "api-token-of-the-configuration", "admin-token-of-the-configuration"

@@ -324,7 +324,7 @@ async def test_a_full_disk_is_told_and_changes_nothing(tmp_path: Path) -> None:
     for answer in answers:
         assert answer.status_code == 507
         assert answer.json()["type"] == "urn:everturn:problem:not-written"
-        assert answer.json()["detail"] == "No space left on device"
+        assert answer.json()["detail"] == "it could not be written to disk: No space left on device"
 
 
 # --- webhooks ---

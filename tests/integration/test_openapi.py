@@ -13,7 +13,7 @@ from fastapi.routing import APIRoute
 from support.gateway import open_http_gateway
 
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.http import create_app
+from everturn_gateway.http.application import create_app
 
 SUPPORT = Path(__file__).parents[1] / "support"
 EXAMPLES = 6  # of each kind for each route

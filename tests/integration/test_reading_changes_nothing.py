@@ -24,7 +24,7 @@ from everturn_actors.events import ApprovalAsked, Event, StatusChanged
 from everturn_actors.model import Reply, ToolCall
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.http import create_app
+from everturn_gateway.http.application import create_app
 from everturn_gateway.http.ports import Gateway
 
 WAIT_S = 30

@@ -34,10 +34,14 @@ from everturn_gateway.app import (
     payer_in,
 )
 from everturn_gateway.channels import no_channels
+from everturn_gateway.client import SessionClient, open_api, open_api_here
+from everturn_gateway.client.api import RECONNECT_S
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config, ServerConfig
-from everturn_gateway.http import serve_http
+from everturn_gateway.http.access.auth import THIS_PROCESS
+from everturn_gateway.http.application import create_app
 from everturn_gateway.http.ports import Channels
+from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
@@ -142,6 +146,23 @@ class HttpGateway:
             answer = await client.post("/api/v1/sessions", json={"agent": agent})
             assert answer.status_code == 201, answer.text
             return str(answer.json()["id"])
+
+
+@asynccontextmanager
+async def open_client_here(gateway: HttpGateway) -> AsyncGenerator[SessionClient]:
+    """Open a client that reaches a gateway within this process, as commands do where none runs."""
+    app = await anyio.to_thread.run_sync(lambda: create_app(gateway, caller=THIS_PROCESS))
+    async with open_api_here(app) as api:
+        yield SessionClient(api)
+
+
+@asynccontextmanager
+async def open_http_client(
+    url: str, *, token: str, reconnect_s: float = RECONNECT_S
+) -> AsyncGenerator[SessionClient]:
+    """Open a client to the gateway that listens at `url`."""
+    async with open_api(url, token=token, reconnect_s=reconnect_s) as api:
+        yield SessionClient(api)
 
 
 @asynccontextmanager

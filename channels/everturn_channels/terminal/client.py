@@ -1,34 +1,25 @@
-"""What a terminal needs of a gateway, and how it gets it from one in the same process.
-
-The other implementation talks to a running gateway over HTTP and stands in the gateway's package.
-Both give the same `Update` values for the same conversation.
-"""
+"""What a terminal needs of a gateway; the client of the HTTP API, in the gateway, provides it."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
-from everturn_actors.events import Announced, CallFinished, Event, ModelReplied, Received
-from everturn_actors.gaps import jumps
 from everturn_actors.model import (
     Approval,
     ConversationKey,
     Decision,
-    Inbound,
     Outage,
     SessionStatus,
     Upload,
     Usage,
-    UserMessage,
 )
 from everturn_actors.ports import SessionSummary
-from everturn_actors.service import Compacted, TurnService, Update
+from everturn_actors.service import Compacted, Update
 
 HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no more
 _PAGE_EVENTS = 500
@@ -182,139 +173,3 @@ class Client(Protocol):
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
         """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""
         ...
-
-
-class LocalClient:
-    """The client to a gateway in this process."""
-
-    def __init__(self, service: TurnService, agents: Callable[[], Sequence[str]]) -> None:
-        self._service = service
-        self._agents = agents
-
-    @property
-    def is_shared(self) -> bool:
-        """Nobody else reaches a gateway in this process."""
-        return False
-
-    async def agents(self) -> Sequence[str]:
-        """Return the names of the agents that can be talked to, sorted."""
-        return sorted(self._agents())
-
-    async def open(self, key: ConversationKey) -> str:
-        """Return the session in which a conversation goes on; start one where there is none."""
-        return (await self._service.conversations.open(key))[0]
-
-    async def submit(
-        self,
-        session_id: str,
-        text: str,
-        *,
-        idempotency_key: str,
-        attachments: Sequence[Upload] = (),
-    ) -> int:
-        """Hand in a message; return the number of its event when it is durable."""
-        inbound = Inbound(
-            text=text,
-            session_id=session_id,
-            idempotency_key=idempotency_key,
-            attachments=tuple(attachments),
-        )
-        return (await self._service.submit(inbound)).seq
-
-    async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
-        """Yield all events with a number above `after`, then what comes."""
-        async with aclosing(self._service.watch(session_id, after=after)) as updates:
-            async for update in updates:
-                yield update
-
-    async def resume(self, session_id: str) -> bool:
-        """Let a turn go on that was paused, or waits for somebody; whether it was paused."""
-        return await self._service.resume(session_id)
-
-    async def retry(self, session_id: str, *, idempotency_key: str) -> int:
-        """Ask the newest turn again, which failed; return the event that begins it."""
-        return (await self._service.retry(session_id, idempotency_key=idempotency_key)).seq
-
-    async def cancel(self, session_id: str) -> bool:
-        """Cancel the running turn; return whether there was one, when it is closed."""
-        return await self._service.cancel(session_id)
-
-    async def decide(
-        self, session_id: str, call_id: str, decision: Decision, *, arguments_hash: str = ""
-    ) -> None:
-        """Answer the approval of a call, as whoever runs the gateway."""
-        await self._service.decide(session_id, call_id, decision, arguments_hash=arguments_hash)
-
-    async def reset(self, session_id: str) -> None:
-        """End the session."""
-        await self._service.reset(session_id)
-
-    async def share(self, session_id: str, principal: str, *, is_withdrawn: bool) -> Sequence[str]:
-        """Give a principal the session, or take it back; return the names of those who have it."""
-        return await self._service.share(session_id, principal, is_withdrawn=is_withdrawn)
-
-    async def delete(self, session_id: str) -> None:
-        """Remove the session and all that belongs to it."""
-        await self._service.delete(session_id)
-
-    async def status(self, session_id: str) -> Status:
-        """Return what is known of the session now."""
-        state = await self._service.view(session_id)
-        return Status(
-            session_id=state.session_id,
-            key=state.key,
-            status=state.status,
-            turns=state.turns,
-            messages=state.logged_messages,
-            last_seq=state.last_seq,
-            usage=state.usage,
-            busy=state.has_work,
-            approvals=state.open_approvals,
-            outage=state.open_turn.outage if state.open_turn else None,
-            waiting_for=self._service.activity.waiting_for(session_id),
-        )
-
-    async def context(self, session_id: str) -> ContextReport:
-        """Return what the session's next request would hold. Waits for no turn."""
-        return await self._service.reader.context(session_id)
-
-    async def explain(self, session_id: str, seq: int) -> Explanation:
-        """Return why the request that was sent at event `seq` looked as it did."""
-        return await self._service.reader.explain(session_id, seq)
-
-    async def compact(self, session_id: str, focus: str) -> Compacted:
-        """Have older turns summarised; return when that is done, or found to be needless."""
-        return await self._service.compact(session_id, focus)
-
-    async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
-        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`)."""
-        found: list[Said] = []
-        last_seq = (await self._service.view(session_id)).last_seq
-        while len(found) < HISTORY_MAX:
-            events = await self._service.history(session_id, after=after, limit=_PAGE_EVENTS)
-            numbers = [event.seq for event in events] or [last_seq + 1]
-            gaps = await self._service.reader.explain_gaps(session_id, jumps(numbers, after=after))
-            found += [Said(seq=gap.last, at=None, role="gap", text=gap.text) for gap in gaps]
-            found += [said for event in events if (said := _said(event)) is not None]
-            if not events:
-                break
-            after = events[-1].seq
-        return sorted(found, key=lambda said: said.seq)[:HISTORY_MAX]
-
-    async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
-        """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""
-        return await self._service.reader.sessions(after=after, limit=limit)
-
-
-def _said(event: Event) -> Said | None:
-    """Return the message that `event` is; None where it is none."""
-    match event.body:
-        case Received(text=text, attachments=attached):
-            told = UserMessage(text=text, attachments=attached).told
-            return Said(seq=event.seq, at=event.at, role="user", text=told)
-        case ModelReplied(text=text) | Announced(text=text):
-            return Said(seq=event.seq, at=event.at, role="assistant", text=text)
-        case CallFinished(text=text):
-            return Said(seq=event.seq, at=event.at, role="tool", text=text)
-        case _:
-            return None

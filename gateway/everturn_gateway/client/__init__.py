@@ -1,18 +1,21 @@
-"""Speaks to a gateway in another process, over HTTP: the terminal's client, and questions to it."""
+"""The one client of the HTTP API: to a gateway in another process, or to one in this."""
 
 from everturn_gateway.client.agents import ToolsNow, ask_tools
+from everturn_gateway.client.api import Api, open_api, open_api_here, open_http
 from everturn_gateway.client.channels import ask_channels
-from everturn_gateway.client.http_client import HttpClient, open_client, open_http_client
 from everturn_gateway.client.readiness import Readiness, TaskDown, ask_readiness
+from everturn_gateway.client.sessions import SessionClient
 
 __all__ = [
-    "HttpClient",
+    "Api",
     "Readiness",
+    "SessionClient",
     "TaskDown",
     "ToolsNow",
     "ask_channels",
     "ask_readiness",
     "ask_tools",
-    "open_client",
-    "open_http_client",
+    "open_api",
+    "open_api_here",
+    "open_http",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from everturn_gateway.client.answers import value_of
-from everturn_gateway.client.asking import ask
+from everturn_gateway.client.api import ask_once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ async def ask_tools(url: str, agent: str, *, token: str) -> ToolsNow:
         CoreError: It refuses the request, or has no such agent.
         ClientError: It cannot be reached, or its answer is not understood.
     """
-    said = await ask(url, f"/api/v1/agents/{quote(agent, safe='')}", token=token)
+    said = await ask_once(url, "GET", f"/api/v1/agents/{quote(agent, safe='')}", token=token)
     return value_of(_tools, said)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NoReturn, TypeVar, cast
 from urllib.parse import unquote
@@ -49,13 +49,25 @@ class TryAgainError(Exception):
     """The gateway cannot take it now and may soon."""
 
 
+class FieldsRefusedError(InvalidInputError):
+    """Fields of a body cannot be as they are.
+
+    Attributes:
+        fields: Each by its dotted name, `to.webhook`, with what is wrong.
+    """
+
+    def __init__(self, message: str, fields: Iterable[tuple[str, str]]) -> None:
+        self.fields = tuple(fields)
+        super().__init__(message)
+
+
 def refuse(response: httpx2.Response, content: bytes) -> NoReturn:
     """Raise what a problem document says.
 
     Raises:
         TryAgainError: The same request may be taken soon.
         CoreError: What is wrong with the request.
-        DoorError: Anything else.
+        ClientError: Anything else.
     """
     try:
         problem = document(content)
@@ -79,6 +91,8 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
     session_id = unquote(str(problem.get("instance", "")).removeprefix(SESSIONS).split("/")[0])
     match kind:
         case "invalid-input" | "content-too-large":
+            if fields := [*_fields(problem)]:
+                raise FieldsRefusedError(detail, fields)
             raise InvalidInputError(detail)
         case "nothing-to-retry":
             raise NothingToRetryError(detail)
@@ -99,6 +113,17 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
             raise SessionEndedError(session_id, detail.partition("(")[2].partition(")")[0])
         case _:
             raise ClientError(detail)
+
+
+def _fields(problem: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    """Yield the fields of a body that are at fault: `#/to/webhook` is `to.webhook`."""
+    errors: list[dict[str, str]] = problem.get("errors") or []
+    for each in errors:
+        if "pointer" in each:
+            yield (
+                each["pointer"].removeprefix("#").removeprefix("/").replace("/", "."),
+                each["detail"],
+            )
 
 
 def _first_quoted(text: str) -> str:
@@ -136,7 +161,7 @@ def document(content: bytes) -> dict[str, Any]:
     """Return the JSON object of an answer; an empty one where it has no content.
 
     Raises:
-        DoorError: It is something else.
+        ClientError: It is something else.
     """
     try:
         data: Any = orjson.loads(content) if content else {}
@@ -151,7 +176,7 @@ def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
     """Return the value of an answer.
 
     Raises:
-        DoorError: It is that of another version.
+        ClientError: It is that of another version.
     """
     try:
         return build(data)

@@ -9,7 +9,7 @@ from typing import Any
 from everturn_channels.chats.lanes import BlockedLane
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.client.answers import value_of
-from everturn_gateway.client.asking import ask
+from everturn_gateway.client.api import ask_once
 
 
 async def ask_channels(url: str, *, token: str) -> tuple[ChannelStatus, ...]:
@@ -21,9 +21,9 @@ async def ask_channels(url: str, *, token: str) -> tuple[ChannelStatus, ...]:
 
     Raises:
         CoreError: It refuses the request.
-        DoorError: It cannot be reached, or its answer is not understood.
+        ClientError: It cannot be reached, or its answer is not understood.
     """
-    said = await ask(url, "/api/v1/channels", token=token)
+    said = await ask_once(url, "GET", "/api/v1/channels", token=token)
     return value_of(lambda data: tuple(map(_status, data["channels"])), said)
 
 

@@ -6,15 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-import httpx2
-
 from everturn_actors.context.estimation.calibration import Hint, ModelStatistics
-from everturn_channels.errors import ClientError
-from everturn_gateway.client.answers import TryAgainError, document, refuse, value_of
-from everturn_gateway.client.http_client import open_client
+from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.api import ask_once
 from everturn_gateway.model_statistics import KnownModel
 
-_ANSWER_S: Final = 10.0  # it reads nothing from disk
 _MODELS: Final = "/api/v1/admin/models"
 
 
@@ -27,9 +23,9 @@ async def ask_models(url: str, *, token: str) -> tuple[KnownModel, ...]:
 
     Raises:
         CoreError: It refuses the request.
-        DoorError: It cannot be reached, or its answer is not understood.
+        ClientError: It cannot be reached, or its answer is not understood.
     """
-    return await _ask("GET", url, token, {})
+    return value_of(_models, await ask_once(url, "GET", _MODELS, token=token))
 
 
 async def forget_models(
@@ -45,25 +41,14 @@ async def forget_models(
 
     Raises:
         CoreError: It refuses the request.
-        DoorError: It cannot be reached, or its answer is not understood.
+        ClientError: It cannot be reached, or its answer is not understood.
     """
-    return await _ask("DELETE", url, token, {"model": model, "endpoint": endpoint})
+    params = {"model": model, "endpoint": endpoint}
+    return value_of(_models, await ask_once(url, "DELETE", _MODELS, token=token, params=params))
 
 
-async def _ask(
-    method: str, url: str, token: str, params: Mapping[str, str]
-) -> tuple[KnownModel, ...]:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    try:
-        async with open_client(url, headers=headers, silence_s=_ANSWER_S) as http:
-            response = await http.request(method, _MODELS, params=dict(params))
-            if not response.is_success:
-                refuse(response, response.content)
-    except (httpx2.TransportError, TryAgainError) as error:
-        why = f": {error}" if str(error) else ""
-        msg = f"the gateway at {url} cannot be reached{why}"
-        raise ClientError(msg) from error
-    return value_of(lambda data: tuple(map(_model, data["models"])), document(response.content))
+def _models(data: Mapping[str, Any]) -> tuple[KnownModel, ...]:
+    return tuple(map(_model, data["models"]))
 
 
 def _model(data: Mapping[str, Any]) -> KnownModel:

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from everturn_gateway.client.answers import value_of
-from everturn_gateway.client.asking import ask
+from everturn_gateway.client.api import ask_once
 
+UNAVAILABLE: Final = 503
 _CHANNELS: Final = ":channels-not-ready"
 
 
@@ -47,9 +48,9 @@ async def ask_readiness(url: str, *, token: str) -> Readiness:
 
     Raises:
         CoreError: It refuses the request.
-        DoorError: It cannot be reached, or its answer is not understood.
+        ClientError: It cannot be reached, or its answer is not understood.
     """
-    said = await ask(url, "/readyz", token=token, may_be_unavailable=True)
+    said = await ask_once(url, "GET", "/readyz", token=token, also=(UNAVAILABLE,))
     return value_of(_readiness, said)
 
 

@@ -4,112 +4,95 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import anyio.to_thread
 
 from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
 from everturn_actors.model import ConversationKey
-from everturn_channels.terminal.client import Client, LocalClient
-from everturn_gateway.client import open_http_client
+from everturn_channels.terminal.client import Client
+from everturn_gateway.client import Api, SessionClient, open_api, open_api_here
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT
-from everturn_gateway.commands.shared.running import Running, find_running
+from everturn_gateway.commands.shared.running import find_running
 from everturn_gateway.commands.shared.settings import api_token, log_to_file, require_agents
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.private_environ import process_environ, seal_process
-
-T = TypeVar("T")
 
 _STARTING_S = 3.0  # a gateway that was just started holds the workspace before it listens
 _LOOK_AGAIN_S = 0.1
 
 
 @asynccontextmanager
-async def open_client(config: Config, *, resume: bool = True) -> AsyncGenerator[Client]:
-    """Open the way to the conversations of the workspace.
+async def open_client(config: Config, *, resume: bool = True) -> AsyncGenerator[SessionClient]:
+    """Open the way to the conversations of the workspace; see `open_workspace_api`."""
+    async with open_workspace_api(config, resume=resume) as api:
+        yield SessionClient(api)
+
+
+@asynccontextmanager
+async def open_workspace_api(config: Config, *, resume: bool) -> AsyncGenerator[Api]:
+    """Open the API of the gateway of a workspace: of the one that runs, or of one opened for this.
+
+    Warnings are written to the log of the workspace meanwhile.
 
     Args:
         config: Names the workspace.
         resume: Where no gateway runs: let turns that were open go on, and wait for them at the end.
+            Without it this is a short look.
 
     Raises:
         WorkspaceLockedError: Another process has the workspace, and serves nobody.
-        DoorError: The running gateway refuses.
+        ClientError: The running gateway refuses.
     """
-
-    def over_http(running: Running) -> AbstractAsyncContextManager[Client]:
-        return open_http_client(running.url, token=api_token(config))
-
-    async with reach(config, over_http, partial(_open_here, config, resume=resume)) as client:
-        yield client
-
-
-@asynccontextmanager
-async def _open_here(
-    config: Config, secrets: SecretRegistry, *, resume: bool
-) -> AsyncGenerator[Client]:
-    # The whole gateway is loaded only where there is none to talk to.
-    from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
-
-    seal_process()
-    async with open_gateway(
-        config, environ=process_environ(), watch=False, resume=resume, secrets=secrets
-    ) as gateway:
-        yield LocalClient(gateway.service, gateway.library.names)
-
-
-@asynccontextmanager
-async def reach(
-    config: Config,
-    over_http: Callable[[Running], AbstractAsyncContextManager[T]],
-    here: Callable[[SecretRegistry], AbstractAsyncContextManager[T]],
-) -> AsyncGenerator[T]:
-    """Open the way to what belongs to the workspace, and write warnings to its log meanwhile.
-
-    Args:
-        config: Names the workspace.
-        over_http: Opens it where a gateway runs.
-        here: Opens it in this process, where none does; keys are registered where it is told.
-
-    Raises:
-        WorkspaceLockedError: Another process has the workspace, and serves nobody.
-    """
-    secrets = crash_log.secrets
     async with AsyncExitStack() as stack:
 
         def prepare() -> None:
             if not config.workspace.exists():
                 require_agents(config)
-            stack.enter_context(log_to_file(config, secrets))
+            stack.enter_context(log_to_file(config, crash_log.secrets))
 
         await anyio.to_thread.run_sync(prepare)
-        yield await _enter(config, stack, over_http, partial(here, secrets))
+        yield await _enter(config, stack, resume=resume)
 
 
-async def _enter(
-    config: Config,
-    stack: AsyncExitStack,
-    over_http: Callable[[Running], AbstractAsyncContextManager[T]],
-    here: Callable[[], AbstractAsyncContextManager[T]],
-) -> T:
+async def _enter(config: Config, stack: AsyncExitStack, *, resume: bool) -> Api:
     deadline = anyio.current_time() + _STARTING_S
     while True:
         running = await find_running(config.workspace)
         if running is not None:
-            return await stack.enter_async_context(over_http(running))
+            over_http = open_api(running.url, token=api_token(config))
+            return await stack.enter_async_context(over_http)
         try:
-            return await stack.enter_async_context(here())
+            return await stack.enter_async_context(_open_here(config, resume=resume))
         except WorkspaceLockedError:
             if anyio.current_time() > deadline:
                 raise
             await anyio.sleep(_LOOK_AGAIN_S)
+
+
+@asynccontextmanager
+async def _open_here(config: Config, *, resume: bool) -> AsyncGenerator[Api]:
+    # The whole gateway is loaded only where there is none to talk to.
+    from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
+    from everturn_gateway.http.access.auth import THIS_PROCESS  # noqa: PLC0415 - as said
+    from everturn_gateway.http.application import create_app  # noqa: PLC0415 - as said
+
+    seal_process()
+    async with (
+        open_gateway(
+            config,
+            environ=process_environ(),
+            watch=False,
+            resume=resume,
+            secrets=crash_log.secrets,
+        ) as gateway,
+        open_api_here(create_app(gateway, caller=THIS_PROCESS)) as api,
+    ):
+        yield api
 
 
 async def pick_agent(name: str, client: Client, config: Config) -> str:

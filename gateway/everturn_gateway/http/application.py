@@ -20,7 +20,7 @@ from starlette.types import Scope
 
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
-from everturn_gateway.http.access.guard import Guard, WrongTokens
+from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
 from everturn_gateway.http.access.protected import protect
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
@@ -84,12 +84,17 @@ class _Application(FastAPI):
         return self.openapi_schema
 
 
-def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
+def create_app(
+    gateway: Gateway, waits: OpenWaits | None = None, *, caller: Caller | None = None
+) -> FastAPI:
     """Return the application around an open gateway.
 
     Args:
         gateway: What answers.
         waits: Where waits are registered, for a server that stops.
+        caller: Who every request is from, in an application that only this process reaches: then
+            nobody is asked for a token, and no limits stand between. None = an application for
+            listeners, which finds out who asks.
     """
     waits = waits or OpenWaits()
     server = gateway.config.server
@@ -137,6 +142,10 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
 
     _add_documents(app)
     protect(app.router.routes, gateway, access=access, wrong_tokens=wrong_tokens)
+    _add_error_handlers(app)
+    if caller is not None:
+        app.add_middleware(OneCaller, caller=caller)
+        return app
     # The last one added is the first one asked.
     app.add_middleware(
         RequestLimits,
@@ -155,7 +164,6 @@ def create_app(gateway: Gateway, waits: OpenWaits | None = None) -> FastAPI:
         address_requests_per_minute=server.address_requests_per_minute,
     )
     app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
-    _add_error_handlers(app)
     return app
 
 

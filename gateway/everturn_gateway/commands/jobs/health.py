@@ -8,9 +8,10 @@ from datetime import datetime
 
 import anyio
 
-from everturn_gateway.client.schedules import open_http_schedules
+from everturn_gateway.client import open_api
+from everturn_gateway.client.schedules import ScheduleClient
 from everturn_gateway.commands.shared.running import Running
-from everturn_gateway.commands.shared.settings import admin_token, api_token
+from everturn_gateway.commands.shared.settings import api_token
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.job_store import JobStore
@@ -40,12 +41,10 @@ async def ask_jobs(config: Config, running: Running) -> JobHealth:
     """Ask the gateway that runs.
 
     Raises:
-        CoreError, DoorError: It refuses, or cannot be reached.
+        CoreError, ClientError: It refuses, or cannot be reached.
     """
-    async with open_http_schedules(
-        running.url, token=api_token(config), admin_token=admin_token(config)
-    ) as desk:
-        found = await desk.all()
+    async with open_api(running.url, token=api_token(config)) as api:
+        found = await ScheduleClient(api).all()
     return JobHealth(jobs=len(found.schedules), faults=found.faults)
 
 

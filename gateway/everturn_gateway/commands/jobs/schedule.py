@@ -13,8 +13,8 @@ import anyio.to_thread
 from pydantic import BaseModel
 
 from everturn_channels.names import clean
-from everturn_gateway.commands.clients import choose_agent
-from everturn_gateway.commands.jobs.client import JobClient, open_job_client
+from everturn_gateway.client.schedules import ScheduleClient
+from everturn_gateway.commands.clients import choose_agent, open_workspace_api
 from everturn_gateway.commands.jobs.texts import (
     coming_text,
     facts,
@@ -28,7 +28,7 @@ from everturn_gateway.commands.jobs.texts import (
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json
-from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.commands.shared.settings import admin_token, load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, Fault
@@ -75,7 +75,7 @@ def list_jobs(options: Options, *, everything: bool, as_json: bool) -> int:
         as_json: Print JSON.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         found = await client.all()
         jobs = [job for job in found.schedules if everything or job.state != "done"]
         if as_json:
@@ -91,7 +91,7 @@ def list_jobs(options: Options, *, everything: bool, as_json: bool) -> int:
         sys.stdout.writelines(f"{clean(fault_text(fault))}\n" for fault in found.faults)
         return EXIT_OK
 
-    return _with_desk(load(options), main)
+    return _with_client(load(options), main)
 
 
 def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
@@ -101,7 +101,7 @@ def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
         GatewayError: There is no such job.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         job = await client.job(job_id)
         if as_json:
             _print_json(job)
@@ -124,7 +124,7 @@ def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
             )
         return EXIT_OK
 
-    return _with_desk(load(options), main)
+    return _with_client(load(options), main)
 
 
 def add_job(options: Options, new: NewJob, *, as_json: bool) -> int:
@@ -137,7 +137,7 @@ def add_job(options: Options, new: NewJob, *, as_json: bool) -> int:
     fields = {**new.fields, **_destination(new)}
     config = load(options)
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         names = await client.agents()
         agent = await anyio.to_thread.run_sync(choose_agent, new.agent, names, config)
         asked = {"agent": agent, **fields}
@@ -154,7 +154,7 @@ def add_job(options: Options, new: NewJob, *, as_json: bool) -> int:
             sys.stdout.write(clean(f"added {job.id} of {job.agent}: {coming_text(job)}\n"))
         return EXIT_OK
 
-    return _with_desk(config, main)
+    return _with_client(config, main)
 
 
 def cancel_job(options: Options, job_id: str) -> int:
@@ -164,12 +164,12 @@ def cancel_job(options: Options, job_id: str) -> int:
         GatewayError: There is no such job, or it stands in an agent's own file.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         await client.cancel(job_id)
         sys.stdout.write(clean(f"cancelled {job_id}; its file is kept in schedules/cancelled\n"))
         return EXIT_OK
 
-    return _with_desk(load(options), main)
+    return _with_client(load(options), main)
 
 
 def pause_job(options: Options, job_id: str) -> int:
@@ -179,12 +179,12 @@ def pause_job(options: Options, job_id: str) -> int:
         GatewayError: There is no such job.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         job = await client.pause(job_id)
         sys.stdout.write(clean(f"paused {job.id}; `everturn schedule resume {job.id}` goes on\n"))
         return EXIT_OK
 
-    return _with_desk(load(options), main)
+    return _with_client(load(options), main)
 
 
 def resume_job(options: Options, job_id: str) -> int:
@@ -194,12 +194,12 @@ def resume_job(options: Options, job_id: str) -> int:
         GatewayError: There is no such job, or its own file says that it is paused.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         job = await client.resume(job_id)
         sys.stdout.write(clean(f"resumed {job.id}: {coming_text(job)}\n"))
         return EXIT_OK
 
-    return _with_desk(load(options), main)
+    return _with_client(load(options), main)
 
 
 def run_job(
@@ -218,7 +218,7 @@ def run_job(
         GatewayError: There is no such job, or it cannot run.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         run = await client.run(job_id)
         if waits:
             with anyio.move_on_after(timeout_s) as waiting:
@@ -233,7 +233,7 @@ def run_job(
             EXIT_OK if run.outcome in {"answered", "sent", "silent"} or not waits else EXIT_FAILED
         )
 
-    return _with_desk(load(options), main, resume=True)
+    return _with_client(load(options), main, resume=True)
 
 
 def next_times(options: Options, job_id: str, *, count: int, as_json: bool) -> int:
@@ -243,7 +243,7 @@ def next_times(options: Options, job_id: str, *, count: int, as_json: bool) -> i
         GatewayError: There is no such job.
     """
 
-    async def main(client: JobClient) -> int:
+    async def main(client: ScheduleClient) -> int:
         coming = await client.coming(job_id, count=count)
         if as_json:
             _print_json(coming)
@@ -253,7 +253,7 @@ def next_times(options: Options, job_id: str, *, count: int, as_json: bool) -> i
             sys.stdout.write(clean(f"nothing of {job_id} is to come\n"))
         return EXIT_OK
 
-    return _with_desk(load(options), main)
+    return _with_client(load(options), main)
 
 
 # --- what was asked for ---
@@ -343,12 +343,12 @@ def _print_coming(coming: ComingList) -> None:
     )
 
 
-def _with_desk(
-    config: Config, main: Callable[[JobClient], Awaitable[int]], *, resume: bool = False
+def _with_client(
+    config: Config, main: Callable[[ScheduleClient], Awaitable[int]], *, resume: bool = False
 ) -> int:
     async def opened() -> int:
-        async with open_job_client(config, resume=resume) as client:
-            return await main(client)
+        async with open_workspace_api(config, resume=resume) as api:
+            return await main(ScheduleClient(api, admin_token=admin_token(config)))
 
     return run_async(opened)
 

@@ -44,7 +44,7 @@ from everturn_gateway.commands.shared.settings import (
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.gc_tuning import spare_the_collector
-from everturn_gateway.http import serve_http
+from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import LogFormat, SecretRegistry, setup_logging
 from everturn_gateway.private_environ import process_environ, seal_process, shown_above
 

@@ -21,7 +21,7 @@ import httpx2
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Backoff, contain
 from everturn_channels.files import read_kept
-from everturn_gateway.client import open_client
+from everturn_gateway.client.api import open_http
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import is_loopback
 
@@ -130,7 +130,7 @@ async def find_running(workspace: Path) -> Running | None:
     if not await anyio.to_thread.run_sync(is_here, running.url):
         return None
     try:
-        async with open_client(running.url, silence_s=_LIVE_S) as http:
+        async with open_http(running.url, silence_s=_LIVE_S) as http:
             response = await http.get("/livez")
     except (httpx2.HTTPError, httpx2.InvalidURL):
         return None

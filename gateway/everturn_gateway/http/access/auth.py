@@ -79,6 +79,12 @@ class Caller:
     "Whether a token was sent that is none, where none was needed."
 
 
+THIS_PROCESS: Final = Caller(
+    principal=Principal(name=LOCAL, scopes=_EVERYTHING, is_owner=True), address=""
+)
+"The command that has opened a gateway for itself: whoever runs it owns the installation."
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Nobody was recognised."""

@@ -76,6 +76,21 @@ def _is_local(caller: Caller) -> bool:
     return caller.principal.is_owner and caller.principal.name == LOCAL
 
 
+class OneCaller:
+    """Takes every request as that of one caller. Plain ASGI.
+
+    For an application that nothing but this process reaches; it is never put behind a listener.
+    """
+
+    def __init__(self, app: ASGIApp, *, caller: Caller) -> None:
+        self._app, self._caller = app, caller
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        scope[CALLER] = self._caller
+        await self._app(scope, receive, send)
+
+
 class Guard:
     """Turns away whoever may not ask, or asks too often. Plain ASGI."""
 

@@ -98,7 +98,7 @@ def told(places: Places) -> Generator[None]:
                 kind="not-written",
                 title="It could not be written to disk",
                 status=507,
-                detail=error.strerror or type(error).__name__,
+                detail=f"it could not be written to disk: {error.strerror or type(error).__name__}",
             )
         ) from error
 

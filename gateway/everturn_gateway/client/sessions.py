@@ -1,4 +1,4 @@
-"""The terminal's client to a gateway in another process, over HTTP.
+"""The sessions of a gateway, for the terminal and the commands.
 
 Messages are handed in with an idempotency key and followed from their event number on, so that a
 lost connection costs neither a message nor a piece of an answer.
@@ -6,109 +6,59 @@ lost connection costs neither a message nor a piece of an answer.
 
 from __future__ import annotations
 
-import ssl
+import re
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
 import httpx2
-import orjson
 
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
-from everturn_actors.errors import InvalidInputError
+from everturn_actors.errors import UnknownSessionError
 from everturn_actors.events import Event, SessionEnded
 from everturn_actors.model import ConversationKey, Decision, Upload, UserMessage
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
 from everturn_actors.state.reports import explanation_from, report_from
-from everturn_actors.state.validation import attachment_of, check_uploads
-from everturn_channels.errors import ClientError
+from everturn_actors.state.validation import attachment_of, check_focus, check_uploads
 from everturn_channels.terminal.client import HISTORY_MAX, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,
     approval_of,
     attachments_of,
-    document,
     key_of,
     number_of,
     outage_of,
-    refuse,
     update_of,
     usage_of,
     value_of,
 )
+from everturn_gateway.client.api import CONNECT_S, Api, NothingMoreError
 
-CONNECT_S = 5.0
-SILENCE_S = 60.0  # the server sends a comment every 15 s; four are missing when this is over
-SUMMARY_S = 600.0  # an agent sets how long its summaries may take; the server has its own deadline
-RECONNECT_S = 30.0  # for how long a lost gateway is looked for: a restart takes seconds
-_PAUSES_S = (0.1, 0.2, 0.5, 1.0)  # between two tries, the last one repeated
-_NOTHING_MORE = 204
-_EVENT_BYTES = 16 * 1024 * 1024  # the longest message, escaped, is below it
+_NO_SEGMENT: Final = re.compile(r"/|^\.\.?$")  # not one step of a path, however it is written
+SUMMARY_S: Final = 600.0  # an agent sets how long its summaries may take; the server has its own
 
 
-@asynccontextmanager
-async def open_http_client(
-    url: str, *, token: str, reconnect_s: float = RECONNECT_S
-) -> AsyncGenerator[HttpClient]:
-    """Connect to the gateway at `url`.
+class SessionClient:
+    """The sessions of a gateway, for whoever sits at a terminal: see `Client`, the port of that.
 
-    Args:
-        url: Where it listens, `http://127.0.0.1:8080`.
-        token: Its API token; empty where it asks for none.
-        reconnect_s: For how long a lost gateway is looked for, in seconds.
-    """
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with open_client(url, headers=headers, silence_s=SILENCE_S) as http:
-        yield HttpClient(http, url, reconnect_s)
-
-
-@asynccontextmanager
-async def open_client(
-    url: str, *, headers: Mapping[str, str] | None = None, silence_s: float
-) -> AsyncGenerator[httpx2.AsyncClient]:
-    """Open a client for a gateway on this machine: plain HTTP, and no proxy between.
-
-    Args:
-        url: Where the gateway listens.
-        headers: Sent with every request.
-        silence_s: After so long without a byte the connection counts as lost, in seconds.
+    The same over a connection and within the process: only the `Api` below it differs.
     """
 
-    def make() -> httpx2.AsyncClient:
-        return httpx2.AsyncClient(
-            base_url=url,
-            headers=dict(headers or {}),
-            timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
-            trust_env=False,
-            # Certificates are not needed, and reading them takes 20 ms.
-            verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        )
-
-    # In a thread: the first client of a process loads its modules from disk.
-    async with await anyio.to_thread.run_sync(make) as http:
-        yield http
-
-
-class HttpClient:
-    """A client to a running gateway."""
-
-    def __init__(self, http: httpx2.AsyncClient, url: str, reconnect_s: float) -> None:
-        self._http = http
-        self._url = url
-        self._reconnect_s = reconnect_s
+    def __init__(self, api: Api) -> None:
+        self._api = api
 
     @property
     def is_shared(self) -> bool:
-        """Others reach a gateway that serves."""
-        return True
+        """Whether others reach the gateway as well, while this client is open."""
+        return self._api.is_shared
 
     async def agents(self) -> Sequence[str]:
         """Return the names of the agents that can be talked to, sorted."""
@@ -150,14 +100,18 @@ class HttpClient:
         A lost connection is taken up again where it broke. Ends with the session.
 
         Raises:
-            DoorError: The gateway is gone for too long.
+            ClientError: The gateway is gone for too long.
         """
-        tries = _Tries(self._url, self._reconnect_s)
+        tries = self._api.tries()
+        path = f"{_session(session_id)}/events"
         while True:
             begun = anyio.current_time()
             try:
-                async with aclosing(self._stream(session_id, after)) as updates:
-                    async for update in updates:
+                async with aclosing(self._api.events(path, after=after)) as messages:
+                    async for message in messages:
+                        update = update_of(message.event, message.data)
+                        if update is None:
+                            continue
                         tries.begin_again()
                         if isinstance(update, Event):
                             if update.seq <= after:
@@ -167,28 +121,13 @@ class HttpClient:
                         if isinstance(update, Event) and isinstance(update.body, SessionEnded):
                             return
                 lost: Exception | None = None
-            except _EndedError:
+            except NothingMoreError:
                 return
             except (httpx2.TransportError, TryAgainError) as error:
                 lost = error
             if anyio.current_time() > begun + CONNECT_S:
                 tries.begin_again()  # it stood, and was only silent
             await tries.pause(lost)
-
-    async def _stream(self, session_id: str, after: int) -> AsyncGenerator[Update]:
-        async with self._http.sse(
-            f"{_session(session_id)}/events",
-            params={"after": after},
-            max_event_size=_EVENT_BYTES,
-        ) as source:
-            if source.response.status_code == _NOTHING_MORE:
-                raise _EndedError
-            if not source.response.is_success:
-                refuse(source.response, await source.response.aread())
-            async for message in source:
-                update = update_of(message.event, message.data)
-                if update is not None:
-                    yield update
 
     async def retry(self, session_id: str, *, idempotency_key: str) -> int:
         """Ask the newest turn again, which failed; return the event that begins it."""
@@ -225,12 +164,12 @@ class HttpClient:
         """Give a principal the session, or take it back; return the names of those who have it."""
         method = "DELETE" if is_withdrawn else "PUT"
         path = f"{_session(session_id)}/shares/{quote(principal, safe='')}"
-        data = await self._ask(method, path, repeat=True)  # twice is once
+        data = await self._api.ask(method, path, repeat=True)  # twice is once
         return tuple(data["shared_with"])
 
     async def delete(self, session_id: str) -> None:
         """Remove the session and all that belongs to it."""
-        await self._ask("DELETE", _session(session_id))
+        await self._api.ask("DELETE", _session(session_id))
 
     async def status(self, session_id: str) -> Status:
         """Return what is known of the session now."""
@@ -259,6 +198,7 @@ class HttpClient:
 
     async def compact(self, session_id: str, focus: str) -> Compacted:
         """Have older turns summarised; return when that is done, or found to be needless."""
+        check_focus(focus)
         body = {"focus": focus}
         data = await self._post(f"{_session(session_id)}/compact", body, silence_s=SUMMARY_S)
         return value_of(lambda values: Compacted(**values), data)
@@ -299,11 +239,8 @@ class HttpClient:
             for row in data["sessions"]
         ]
 
-    # --- requests ---
-
     async def _get(self, path: str, **params: str | int) -> dict[str, Any]:
-        given = {name: value for name, value in params.items() if value != ""}
-        return await self._ask("GET", path, params=given, repeat=True)
+        return await self._api.ask("GET", path, params=params, repeat=True)
 
     async def _post(
         self,
@@ -312,89 +249,11 @@ class HttpClient:
         *,
         headers: Mapping[str, str] | None = None,
         repeat: bool = False,
-        silence_s: float = SILENCE_S,
+        silence_s: float | None = None,
     ) -> dict[str, Any]:
-        try:
-            content = orjson.dumps(body)
-        except orjson.JSONEncodeError:
-            msg = "the message is not valid Unicode text"
-            raise InvalidInputError(msg) from None
-        headers = {"Content-Type": "application/json", **(headers or {})}
-        return await self._ask(
-            "POST", path, content=content, headers=headers, repeat=repeat, silence_s=silence_s
+        return await self._api.ask(
+            "POST", path, body=body, headers=headers, repeat=repeat, silence_s=silence_s
         )
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str | int] | None = None,
-        content: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        repeat: bool = False,
-        silence_s: float = SILENCE_S,
-    ) -> dict[str, Any]:
-        """Make one request; with `repeat`, again while the gateway is away.
-
-        Raises:
-            CoreError: What the gateway says is wrong with the request.
-            DoorError: It cannot be reached, or its answer is not understood.
-        """
-        tries = _Tries(self._url, self._reconnect_s)
-        while True:
-            try:
-                response = await self._http.request(
-                    method,
-                    path,
-                    params=params,
-                    content=content,
-                    headers=headers,
-                    timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
-                )
-                if not response.is_success:
-                    refuse(response, response.content)
-                return document(response.content)
-            except (httpx2.TransportError, TryAgainError) as error:
-                if not repeat:
-                    raise _lost(self._url, error) from error
-                await tries.pause(error)
-
-
-class _EndedError(Exception):
-    """The session has ended, and all of its events were given."""
-
-
-class _Tries:
-    """How long, and how often, a lost gateway is looked for."""
-
-    def __init__(self, url: str, reconnect_s: float) -> None:
-        self._url = url
-        self._reconnect_s = reconnect_s
-        self._deadline = 0.0
-        self._count = 0
-
-    def begin_again(self) -> None:
-        """The gateway is there."""
-        self._deadline, self._count = 0.0, 0
-
-    async def pause(self, lost: Exception | None) -> None:
-        """Wait before the next try.
-
-        Raises:
-            DoorError: It was tried for long enough.
-        """
-        now = anyio.current_time()
-        self._deadline = self._deadline or now + self._reconnect_s
-        if now >= self._deadline:
-            raise _lost(self._url, lost) from lost
-        await anyio.sleep(_PAUSES_S[min(self._count, len(_PAUSES_S) - 1)])
-        self._count += 1
-
-
-def _lost(url: str, error: Exception | None) -> ClientError:
-    why = f": {error}" if str(error or "") else ""
-    return ClientError(f"the gateway at {url} cannot be reached{why}")
 
 
 def _attachment(upload: Upload) -> dict[str, str]:
@@ -410,4 +269,11 @@ def _waiting_for(data: Mapping[str, Any]) -> str:
 
 
 def _session(session_id: str) -> str:
+    """Return the path of a session.
+
+    Raises:
+        UnknownSessionError: Nothing else has such an id: it would be another path.
+    """
+    if _NO_SEGMENT.search(session_id) or not session_id:
+        raise UnknownSessionError(session_id)
     return f"{SESSIONS}{quote(session_id, safe='')}"
