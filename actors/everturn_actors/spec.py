@@ -53,6 +53,8 @@ class ContextSpec:
     """How the conversation is made to fit."""
 
     policy: str = "everturn"
+    own_policy: Any = None
+    "A `context.policy.Policy` that is used in the place of the one that `policy` names."
     numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
     "Settings of the policy, by name; those that are left out are the policy's own."
     summary_timeout_s: float = 120

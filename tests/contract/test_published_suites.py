@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import Any, ClassVar
 
+import anyio
 import pytest
 
 import everturn
 from everturn.testing import (
+    ChannelContract,
     PolicyContract,
     ProviderContract,
     ScriptedProvider,
     ToolContract,
+    _running,
 )
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelProvider, Tool
+from everturn_actors.testing import START
+from everturn_channels.errors import NotNowError
 from everturn_gateway.providers.builtin import BuiltinResponder
 
 
@@ -143,3 +150,83 @@ def test_a_tool_that_trusts_its_model_is_found() -> None:
         _Trusting().test_models_take_its_definition()
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         _Trusting().test_arguments_that_do_not_fit_are_told_to_the_model()
+
+
+# --- channels ---
+
+
+class Pinboard(everturn.Channel):
+    """A platform in memory, as the base makes it easy."""
+
+    name = "pinboard"
+
+    def __init__(self) -> None:
+        self.written: deque[everturn.Message] = deque()
+        self.news = anyio.Event()
+        self.shown: list[str] = []
+
+    async def serve(self, handler: everturn.InboundHandler) -> None:
+        """Hand in what is pinned."""
+        handler.connected("@pinboard")
+        while True:
+            while self.written:
+                await self.hand_in(handler, self.written[0])
+                self.written.popleft()
+            self.news = anyio.Event()
+            await self.news.wait()
+
+    async def send(self, message: everturn.Outbound) -> str:
+        """Pin an answer."""
+        self.shown.append(message.payload)
+        return str(len(self.shown))
+
+
+class TestChannelBase(ChannelContract):
+    """A channel of two methods keeps the whole contract."""
+
+    channel_type: ClassVar[type[Pinboard]] = Pinboard
+
+    def make_channel(self) -> Pinboard:
+        """Make one."""
+        self.channel = self.channel_type()
+        self.numbers = count(1)
+        return self.channel
+
+    async def write(self, text: str) -> None:
+        """Pin a message."""
+        message = everturn.Message(
+            id=str(next(self.numbers)),
+            chat=everturn.ChatRef(id=self.chat_id),
+            sender=everturn.Person(id="ann"),
+            text=text,
+            at=START,
+        )
+        self.channel.written.append(message)
+        self.channel.news.set()
+
+    def shown(self) -> Sequence[str]:
+        """Return what is pinned below."""
+        return self.channel.shown
+
+
+class Careless(Pinboard):
+    """A channel that asks once, and goes on."""
+
+    @staticmethod
+    async def hand_in(handler: everturn.InboundHandler, event: everturn.InboundEvent) -> None:
+        """Hand in an event, and forget it where it cannot be taken."""
+        with suppress(NotNowError):
+            await handler.handle(event)
+
+
+class _Careless(TestChannelBase):
+    channel_type = Careless
+
+
+def test_a_channel_that_loses_what_cannot_be_taken_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The message that was refused never comes again, so the test runs into its deadline."""
+    monkeypatch.setattr(_running, "DEADLINE_S", 0.5)
+    with pytest.raises((TimeoutError, ExceptionGroup)):
+        _Careless().test_what_cannot_be_taken_now_comes_again_in_its_order()

@@ -37,7 +37,7 @@ def policy_of(context: ContextSpec, *, recalls: bool = True) -> Policy[Any]:
         context: What the agent says.
         recalls: Whether its model can ask for what is hidden; otherwise nobody tells it to.
     """
-    policy = POLICIES[context.policy]
+    policy: Policy[Any] = context.own_policy or POLICIES[context.policy]
     numbers = {**context.numbers, **({} if recalls else {"recall": False})}
     known = policy.number_names()
     return policy.with_numbers({name: numbers[name] for name in numbers if name in known})

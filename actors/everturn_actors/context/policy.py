@@ -76,7 +76,23 @@ def _as_it_is(_numbers: Any, _limits: Limits, result: ToolResult, _path: str) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(Generic[N]):
-    """One way to make a conversation fit."""
+    """One way to make a conversation fit: which messages a model is shown, and in which words.
+
+    To write one:
+
+    1. Say what can be tuned: a frozen dataclass of numbers, each with its own value.
+    2. `estimator` says how tokens are counted, `divide` how the window is shared between prompt,
+       tools, reply and messages. Those of a policy that exists mostly do: `dataclasses.replace`
+       it.
+    3. A `Stage` takes a projection (what is shown) and a budget, and returns a smaller projection
+       and the reductions that say what it did. `lasting` stages are logged, and what they do stays;
+       `ladder` stages are done anew for each request, the mildest first.
+    4. `overflow` is the last resort, after a provider found a request too long.
+    5. Everything is pure: no clock, no chance, no IO. A request of the past is made again to
+       explain it.
+    6. Give it to an agent: `everturn.Agent(policy=...)`.
+    7. Hold it to its contract: `everturn.testing.PolicyContract`.
+    """
 
     name: str
     numbers: N

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import yaml
 
+from everturn_actors.context.policy import Policy
 from everturn_actors.ports import Tool
 from everturn_gateway.specs.loading import AgentFile
 from everturn_gateway.tools.policy.rules.patterns import read_pattern
@@ -31,6 +32,9 @@ class DeclaredAgent:
     allowed: tuple[str, ...] = ()
     "Names of those of `tools` that run without a question; the policy's `deny` holds all the same."
 
+    policy: Policy[Any] | None = None
+    "How its conversation is made to fit; None = as the document says."
+
     def as_document(self) -> Document:
         """Return the document as if it had been read from a file.
 
@@ -45,11 +49,16 @@ class DeclaredAgent:
         return replace(read, text="", places=places)
 
     def equip(self, file: AgentFile) -> AgentFile:
-        """Return the agent as it was read, with its own tools."""
+        """Return the agent as it was read, with its own tools and context policy."""
         config = file.tool_config
         patterns = (read_pattern(f"{_KIND}:{name}") for name in self.allowed)
         policy = config.policy.allowing(*patterns)
-        return replace(file, tool_config=replace(config, own=self.tools, policy=policy))
+        spec = file.spec
+        if self.policy is not None:
+            context = replace(spec.session.context, own_policy=self.policy)
+            spec = replace(spec, session=replace(spec.session, context=context))
+        own = replace(config, own=self.tools, policy=policy)
+        return replace(file, spec=spec, tool_config=own)
 
 
 _KIND = "builtin"  # by which patterns of a policy name the tools of a program
