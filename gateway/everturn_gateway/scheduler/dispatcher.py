@@ -251,6 +251,16 @@ class Dispatcher:
         entry.halted = f"its handling failed again and again: {why}"
         logger.error("a scheduled job stays down", extra={"job": entry.job_id, "error": why})
 
+    async def call_off(self, job_id: str) -> None:
+        """Close what was begun of a job that is no more."""
+        for run in self._registry.job_state(job_id).open:
+            now = self._clock.now()
+            error = "the job was removed"
+            await self.note(
+                job_id,
+                Finished(at=now, scheduled_at=run.scheduled_at, outcome="cancelled", error=error),
+            )
+
     async def note(self, job_id: str, record: Record) -> None:
         """Write a record; where the disk refuses it, the log says so."""
         try:

@@ -21,12 +21,13 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from everturn_actors.errors import CoreError
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.admission import check_armed, check_new, check_session, field_fault
+from everturn_gateway.scheduler.definition_reload import DefinitionReload
 from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S, Dispatcher
 from everturn_gateway.scheduler.errors import (
     JobFixedError,
@@ -39,8 +40,6 @@ from everturn_gateway.scheduler.job_runner import JobRunner, Poster
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import (
     WRITTEN,
-    At,
-    Job,
     JobView,
     Made,
     Run,
@@ -48,7 +47,6 @@ from everturn_gateway.scheduler.jobs import (
 )
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.rules.records import (
-    Finished,
     Paused,
     Resumed,
 )
@@ -82,15 +80,12 @@ class Scheduler:
     ) -> None:
         """Only `open_scheduler` makes one."""
         self._logs, self._runner, self._service = logs, runner, service
-        self._agents, self._clock, self._tasks = agents, clock, tasks
+        self._clock = clock
         self._supervisor = supervisor
         self._adding = anyio.Lock()
         self._loading = anyio.Lock()
         self._is_running = is_running
         self._is_loaded = False
-        self._reads_again = False
-        self._unread = ""
-        "Why definitions could not be read the last time."
         self._registry = JobRegistry(
             store=store,
             logs=logs,
@@ -103,6 +98,9 @@ class Scheduler:
         )
         self._dispatcher = Dispatcher(
             registry=self._registry, runner=runner, clock=clock, tasks=tasks
+        )
+        self._definitions = DefinitionReload(
+            registry=self._registry, agents=agents, clock=clock, beside=self._dispatcher.begin
         )
 
     @property
@@ -179,70 +177,16 @@ class Scheduler:
             job_id = job_id or section.id or f"job-{random.token_hex(_ID_BYTES)}"
             read = partial(self._registry.store.job_of, section, job_id=job_id, made=made)
             job = await to_thread.run_sync(read)  # it may read the file of a time zone
-            self._check_new(job, max_jobs)
+            check_new(self._registry, job, now=self._clock.now(), max_jobs=max_jobs)
             if isinstance(job.to, ToSession):
-                await self._check_session(job.to.session_id)
+                await check_session(self._service, job.to.session_id)
             try:
                 await self._registry.store.write(job_id, section, made)
             except FileExistsError as error:
-                raise JobRefusedError(faults=[_fault("id", f"{job_id!r} is taken")]) from error
+                raise JobRefusedError(faults=[field_fault("id", f"{job_id!r} is taken")]) from error
             await self._registry.read()
-            await self._check_armed(job_id)
+            await check_armed(self._registry, job_id)
         return self.job(job_id)
-
-    async def _check_armed(self, job_id: str) -> None:
-        """Take a new job back that would not run.
-
-        Raises:
-            OSError: It could not be armed.
-        """
-        entry = self._registry.find(job_id)
-        if entry is not None and entry.error is not None:
-            error = entry.error
-            await self._registry.store.put_away(entry.job.file)
-            await self._registry.read()
-            raise error
-
-    async def _check_session(self, session_id: str) -> None:
-        """Refuse a session in which nothing can be said.
-
-        Raises:
-            JobRefusedError: There is none of this id, or it has ended.
-        """
-        try:
-            state = await self._service.view(session_id)
-        except CoreError as error:
-            raise JobRefusedError(faults=[_fault("to.session", str(error))]) from error
-        if state.status == "ended":
-            message = f"session {session_id!r} has ended ({state.ended_reason})"
-            raise JobRefusedError(faults=[_fault("to.session", message)])
-
-    def _check_new(self, job: Job, max_jobs: int | None) -> None:
-        """Refuse a job that could not run.
-
-        Raises:
-            JobRefusedError: With the reason.
-        """
-        now = self._clock.now()
-        if self._registry.find(job.job_id) is not None:
-            raise JobRefusedError(faults=[_fault("id", f"{job.job_id!r} is taken")])
-        if (missing := self._registry.why_not(job))[1]:
-            raise JobRefusedError(faults=[_fault(*missing)])
-        if isinstance(job.when, At) and job.when.scheduled_at <= now:
-            message = f"is in the past: it is {now:%Y-%m-%d %H:%M:%S} UTC now"
-            raise JobRefusedError(faults=[_fault("at", message)])
-        if rules.next_scheduled_time(job, after=now, anchor=now) is None:
-            msg = "none of its times is to come: see its end, and its quiet hours"
-            raise JobRefusedError(msg)
-        alike = [
-            entry
-            for entry in self._registry.entries()
-            if (entry.job.made.by, entry.job.agent) == (job.made.by, job.agent)
-            and not self._registry.is_over(entry)
-        ]
-        if max_jobs is not None and len(alike) >= max_jobs:
-            msg = f"{len(alike)} jobs of this agent are scheduled, which is its limit"
-            raise JobRefusedError(msg)
 
     async def cancel(self, job_id: str) -> None:
         """Call a job off; see `SchedulerClient`."""
@@ -329,7 +273,7 @@ class Scheduler:
         self._runner.poster = poster
         if self._registry.store.use_timezone(timezone):
             self._registry.unsettle()
-            await self._reload()
+            await self._definitions.reload()
 
     async def serve(self) -> NoReturn:
         """Go on with what was begun, and run what is due; until cancelled."""
@@ -337,11 +281,11 @@ class Scheduler:
         for job_id in self._logs.ids():
             is_gone = self._registry.find(job_id) is None
             if is_gone and self._registry.job_state(job_id).cancelled:  # and not only set aside
-                await self._call_off(job_id)
+                await self._dispatcher.call_off(job_id)
         async with anyio.create_task_group() as watching:
-            files = partial(self._registry.store.watch, self._reload)
+            files = partial(self._registry.store.watch, self._definitions.reload)
             self._supervisor.start(watching, "schedules:files", files)
-            self._supervisor.start(watching, "schedules:agents", self._watch_agents)
+            self._supervisor.start(watching, "schedules:agents", self._definitions.watch_agents)
             self._supervisor.start(watching, "schedules:tidy", self._tidy)
             await self._dispatcher.serve()
         msg = "it runs until it is cancelled"
@@ -359,45 +303,6 @@ class Scheduler:
                     "the scheduler cannot begin", extra={"error": str(error)}
                 )
             await self._clock.sleep(DISK_RETRY_S)
-
-    async def _call_off(self, job_id: str) -> None:
-        """Close what was begun of a job that is no more."""
-        for run in self._registry.job_state(job_id).open:
-            now = self._clock.now()
-            error = "the job was removed"
-            await self._dispatcher.note(
-                job_id,
-                Finished(at=now, scheduled_at=run.scheduled_at, outcome="cancelled", error=error),
-            )
-
-    async def _watch_agents(self) -> NoReturn:
-        version = self._agents.version
-        while True:
-            await self._agents.wait_beyond(version)
-            version = self._agents.version
-            await self._reload()
-
-    async def _reload(self) -> None:
-        why = ""
-        try:
-            await self._registry.read()
-        except OSError as error:
-            why = str(error)
-            if why != self._unread:  # a folder that is missing is looked for again and again
-                logger.warning("scheduled jobs cannot be read", extra={"error": why})
-        self._unread = why
-        if not self._registry.is_settled and not self._reads_again:
-            self._reads_again = True
-            self._dispatcher.begin("schedules", self._read_again)
-
-    async def _read_again(self) -> None:
-        await self._clock.sleep(DISK_RETRY_S)
-        self._reads_again = False
-        await self._reload()
-
-
-def _fault(field: str, message: str) -> Fault:
-    return Fault(file=Path(), field=field, message=message)
 
 
 @asynccontextmanager
