@@ -29,7 +29,8 @@ from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.estimates import Estimates, message_units, text_units
 from everturn_actors.context.estimation.window import window_messages
-from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.context.render import Renderer
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.context.summaries import digest, summary_task
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import (

@@ -30,8 +30,9 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.ids import new_session_id
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.log.codec import encode
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey
 from everturn_actors.state.recovery import recover

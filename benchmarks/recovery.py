@@ -30,7 +30,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import Compaction, ConversationKey, Usage
 from everturn_actors.state.recovery import recover
 

@@ -31,7 +31,7 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.ids import new_session_id
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import ConversationKey
 
 STARTS = 5

@@ -26,8 +26,9 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Received
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.log.layout import Layout
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import (
     Attachment,
     Inbound,

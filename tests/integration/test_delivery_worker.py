@@ -27,8 +27,8 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import ChunkMarked, DeliveryPlanned, Event, PreviewSent, TurnFinished
 from everturn_actors.journal.doctor import rebuild_index
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Queueing, Reply, Upload
 from everturn_actors.ports import ToolOutput, Verdict
 from everturn_actors.protocol.feed import TextDelta

@@ -19,8 +19,8 @@ from support.ticking import World, at
 
 from everturn_actors.errors import JournalWriteError
 from everturn_actors.events import Received, TurnFinished
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import Inbound, Queueing
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ManualClock, open_test_service

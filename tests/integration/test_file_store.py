@@ -29,9 +29,10 @@ from everturn_actors.errors import (
     WorkspaceLostError,
 )
 from everturn_actors.events import SessionStarted
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.log.codec import encode
 from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Loaded
 
 LOG = simple_log(3)
@@ -39,7 +40,7 @@ LOG = simple_log(3)
 HOLD = """
 import sys, anyio
 from pathlib import Path
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 
 async def main():
     async with open_file_store(Path(sys.argv[1])):
@@ -53,8 +54,8 @@ WRITE = """
 import sys, anyio
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from support.histories import SESSION_ID, simple_log
-from everturn_actors.journal.files import open_file_store
+from everturn.testing._histories import SESSION_ID, simple_log
+from everturn_actors.journal.opening import open_file_store
 
 async def main():
     async with open_file_store(Path(sys.argv[1])) as store:
@@ -69,9 +70,9 @@ FULL = """
 import resource, sys, anyio
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from support.histories import SESSION_ID, simple_log
+from everturn.testing._histories import SESSION_ID, simple_log
 from everturn_actors.errors import JournalWriteError
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 
 async def main():
     resource.setrlimit(resource.RLIMIT_FSIZE, (1500, 1500))

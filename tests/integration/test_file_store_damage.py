@@ -14,9 +14,10 @@ import yaml
 from everturn.testing._histories import OTHER_ID, SESSION_ID, instant, replay, simple_log, started
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.log.codec import encode
 from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import Compaction
 from everturn_actors.ports import Loaded
 from everturn_actors.state.recovery import recover

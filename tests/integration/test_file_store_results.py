@@ -15,7 +15,8 @@ import pytest
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log
 from everturn_actors.errors import JournalError, JournalWriteError
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
+from everturn_actors.journal.opening import open_file_store
 
 LOG = simple_log(1)
 TESTS = Path(__file__).parents[1]
@@ -24,8 +25,8 @@ SAVE = """
 import sys, anyio
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from support.histories import SESSION_ID, simple_log
-from everturn_actors.journal.files import open_file_store
+from everturn.testing._histories import SESSION_ID, simple_log
+from everturn_actors.journal.opening import open_file_store
 
 async def main():
     async with open_file_store(Path(sys.argv[1])) as store:

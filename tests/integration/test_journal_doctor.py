@@ -19,9 +19,10 @@ from everturn.testing._histories import (
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted, StatusChanged
 from everturn_actors.journal.doctor import check, rebuild_index, repair, session_ids
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.log.codec import encode
 from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import Compaction
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState

@@ -12,9 +12,10 @@ from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simpl
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.gaps import Gap
 from everturn_actors.journal.doctor import check, repair
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.log.codec import encode
 from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import Compaction
 from everturn_actors.ports import ToolContext

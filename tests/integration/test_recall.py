@@ -30,8 +30,8 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import (
     Compaction,
     Conversation,

@@ -17,8 +17,8 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Event, Received, SessionEnded, TurnFinished
 from everturn_actors.ids import new_session_id
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import ServiceSettings

@@ -15,10 +15,11 @@ import pytest
 from everturn.testing._histories import instant, replay
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted
 from everturn_actors.ids import new_session_id
-from everturn_actors.journal.files import FileStore, open_file_store
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.index import entries as index
 from everturn_actors.journal.index import listing
 from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import ConversationKey
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

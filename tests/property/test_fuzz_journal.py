@@ -25,16 +25,13 @@ from support.run_records import armed, done, hour, standing_after
 
 from everturn.testing._histories import SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
-from everturn_actors.journal import doctor
+from everturn_actors.journal.doctor.findings import check_files
+from everturn_actors.journal.doctor.repairs import repair_files
 from everturn_actors.journal.loading import load_session
 from everturn_actors.journal.log.codec import BadLineError, decode, encode, seed
 from everturn_actors.journal.log.layout import Layout, SessionFiles
-from everturn_actors.journal.snapshot.reader import (
-    BadSnapshotError,
-    decode_header,
-    decode_state,
-    read_yaml,
-)
+from everturn_actors.journal.snapshot.fields import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import decode_header, decode_state, read_yaml
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.state.recovery import recover
 from everturn_gateway.scheduler.rules.records import Kept
@@ -161,12 +158,12 @@ def test_a_damaged_session_is_read_or_refused_and_repaired_without_loss(
     """No damage is worse than one session that says where, and keeps all that it was."""
     with workspace(*damaged) as files:
         before = contents(files)
-        findings = doctor._check(files)
+        findings = check_files(files)
         refused = refusal(files)
         loaded = contents(files)
         is_repaired = False
         with suppress(CorruptJournalError, UnknownFormatError):
-            doctor._repair(files)
+            repair_files(files)
             is_repaired = True
 
         assert is_kept(before, loaded)

@@ -29,7 +29,7 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_actors.turn.model_call import _flaw
+from everturn_actors.turn.reply_flaws import flaw_of
 from everturn_gateway.providers.anthropic import reading as anthropic_reading
 from everturn_gateway.providers.anthropic import wire as anthropic_wire
 from everturn_gateway.providers.ollama import reading as ollama_reading
@@ -195,7 +195,7 @@ def reply_of(said: Said) -> Reply | None:
 
 def check(reply: Reply) -> None:
     """Check that a reply can be kept, read at the next start, and sent back, to any API."""
-    reason = _flaw(reply, sent_files=False)
+    reason = flaw_of(reply, sent_files=False)
     body: Body = ModelReplied(
         text=reply.text,
         reasoning=reply.reasoning,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.live import LiveSession
 
-from everturn_actors.context.render import Rendered, render
+from everturn_actors.context.render import render
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import OpenTurn, Reply, ToolCall
 from everturn_actors.outside import AND_MORE, SOURCES_MOST, behind_calls, one_source, together

@@ -11,7 +11,8 @@ from support.examples import examples
 from support.live import LiveSession
 
 from everturn_actors.context.estimation.estimates import Estimates
-from everturn_actors.context.render import Rendered, Renderer, render
+from everturn_actors.context.render import Renderer, render
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import ContextReduced, Summarised
 from everturn_actors.model import (

@@ -19,8 +19,8 @@ from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.gaps import Gap, GapCause
 from everturn_actors.journal.log.archive import ArchiveRecord
+from everturn_actors.journal.snapshot.fields import BadSnapshotError
 from everturn_actors.journal.snapshot.reader import (
-    BadSnapshotError,
     decode_header,
     decode_state,
     read_fast,

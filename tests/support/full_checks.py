@@ -34,7 +34,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import SessionStore
 from everturn_actors.state.recovery import INTERRUPTED, recover
 from everturn_actors.state.session_state import SessionState

@@ -44,8 +44,8 @@ from support.processes import TrustedConfinement
 from support.ticking import Shelf
 
 from everturn_actors.errors import CoreError
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import Inbound, Queueing
 from everturn_actors.ports import Agent, Summariser, Tool, ToolCapabilities
 from everturn_actors.service import ServiceSettings, TurnService, open_service

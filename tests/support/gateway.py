@@ -17,9 +17,9 @@ import orjson
 import yaml
 from anyio.abc import SocketStream
 
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Clock
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect

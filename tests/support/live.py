@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.context.render import Renderer
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.context.summaries import digest, summary_task
 from everturn_actors.events import (
     Body,

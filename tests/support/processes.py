@@ -15,8 +15,8 @@ import psutil
 from anyio import to_thread
 
 from everturn_actors.events import Received
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.ports import Clock, SessionStore, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, TestService, open_test_service

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 from support.ticking import Live, World, at
 
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterDeliveryPort
 

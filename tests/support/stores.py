@@ -9,9 +9,9 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Protocol
 
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.results import MEDIA_MAX_BYTES, RESULTS_MAX_BYTES
 from everturn_actors.ports import SessionStore
 

@@ -10,7 +10,8 @@ from support.conversations import agent, numbered
 
 from everturn_actors.context.estimation.tokens import estimate_message, estimate_text
 from everturn_actors.context.projection.results import shorten, truncate_head
-from everturn_actors.context.render import Rendered, render
+from everturn_actors.context.render import render
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import (
     AnyMessage,

@@ -23,7 +23,8 @@ from everturn_actors.events import (
     SilentMessage,
 )
 from everturn_actors.journal.log.codec import BadLineError, decode, load_json, seed
-from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
+from everturn_actors.journal.snapshot.fields import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import decode_state
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolCall
 from everturn_actors.spec import SessionSpec

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
 
-from everturn_actors.context.render import Rendered
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.context.report import INTAKE, changes
 from everturn_actors.model import (
     AnyMessage,

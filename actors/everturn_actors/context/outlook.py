@@ -13,7 +13,7 @@ from typing import Any
 from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
 from everturn_actors.context.projection.projection import block_tokens
 from everturn_actors.context.projection.turns import flatten
-from everturn_actors.context.render import Rendered
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.model import Conversation, UserMessage
 
 _MANY = 10**9  # messages: the longest notice, for which the policy keeps room

@@ -1,31 +1,24 @@
 """From a conversation and an agent to the request that a model gets. Pure.
 
 The same conversation and spec always give the same bytes, so a restart goes on where the process
-ended. A `Renderer` keeps what it built for the next request of the same session, so that a turn
-costs what is new in it; a new one gives the same.
+ended. A `Renderer` keeps what it built for the next request: a turn costs what is new in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from everturn_actors.context.catalog import limits_of, policy_of
-from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
     correction_tokens,
     prior_statistics,
     session_scale,
 )
-from everturn_actors.context.estimation.estimates import (
-    Estimates,
-    message_units,
-    text_units,
-    tools_units,
-)
-from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures, choose
+from everturn_actors.context.estimation.estimates import Estimates, message_units
+from everturn_actors.context.estimation.pictures import NO_PICTURES, choose
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.history import (
     History,
@@ -34,77 +27,40 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.policy import Limits, Policy, Preamble
+from everturn_actors.context.policy import Policy
 from everturn_actors.context.projection.projection import (
     PROJECTION_MESSAGES,
     PROJECTION_UNITS,
     Projection,
-    Stage,
     Stored,
     projection_messages,
     projection_units,
 )
-from everturn_actors.context.projection.reductions import changes, event_of, shown_blocks
+from everturn_actors.context.projection.reductions import changes, shown_blocks
 from everturn_actors.context.projection.turns import Block, flatten
 from everturn_actors.context.prompt import system_prompt
-from everturn_actors.events import EMERGENCY, ContextReduced
-from everturn_actors.model import (
-    AnyMessage,
-    Conversation,
-    ModelRequest,
-    Notice,
-    PromptFingerprint,
-    ToolDefinition,
-    ToolResult,
-    Turn,
-    UserMessage,
+from everturn_actors.context.rendered import (
+    BROKEN,
+    Prepared,
+    Rendered,
+    as_sent,
+    can_recall,
+    fits,
+    hidden_by,
+    outside_of_summary,
+    preamble_units,
+    request_limits,
+    request_of,
+    untold,
 )
-from everturn_actors.outside import NOTHING, Outside
+from everturn_actors.events import EMERGENCY, ContextReduced
+from everturn_actors.model import Conversation, ToolDefinition, ToolResult, UserMessage
 from everturn_actors.spec import AgentSpec, ContextSpec
 
-RECALL_TOOL = "recall_context"
 SUMMARY_TRIES = 3
-_BROKEN = "Your last reply could not be used: {}. Reply again."
+
+
 KEEP_MESSAGES = 8  # newest messages that a summary on demand leaves as they are
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
-    """A request, and how it came to be as it is."""
-
-    request: ModelRequest
-    policy: Policy[Any]
-    limits: Limits
-    budget: Budget
-    projection: Projection
-    "What the request shows of the conversation."
-    fingerprint: PromptFingerprint
-    "What the next request is compared with."
-    preamble: Preamble
-    tokens: int
-    "What the prompt is predicted to cost: system prompt, tools and messages."
-    outside: Outside = NOTHING
-    "The text from outside that it shows."
-    pictures: Pictures = NO_PICTURES
-    "The images that it is to be sent with; the bytes are for who sends it."
-
-    @property
-    def omitted_messages(self) -> int:
-        """Messages since the session began that are not in it: the number that is told."""
-        return self.projection.omitted_messages
-
-    def explain(self) -> str:
-        """Return its parts in words, for people."""
-        count = self.policy.estimates(self.limits)
-        messages = len(self.request.messages)
-        media = self.projection.media
-        total = sum(count.message(m, media.get(m.seq, 0)) for m in self.request.messages)
-        return (
-            f"a system prompt of {count.text(self.request.system):,} tokens,"
-            f" {len(self.request.tools)} tools of {self.budget.tools_tokens:,},"
-            f" {messages} messages of {total:,},"
-            f" and {self.budget.reserve_tokens:,} are kept free for the reply"
-        )
 
 
 def render(
@@ -124,139 +80,6 @@ def render(
     return Renderer().render(conversation, spec, tools, statistics)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Prepared:
-    """What a request can be made of."""
-
-    policy: Policy[Any]
-    limits: Limits
-    budget: Budget
-    projection: Projection
-    turns: Sequence[Turn]
-    "The finished turns of the projection, oldest first."
-    system: str
-    "The agent's own prompt, without a summary."
-    preamble: Preamble
-    request: ModelRequest
-    "The whole of the projection, before the policy's ladder."
-    fingerprint: PromptFingerprint
-    estimates: Estimates
-    pictures: Pictures
-    outside: Outside
-    "The text from outside that the projection shows."
-
-
-def _request(
-    spec: AgentSpec,
-    preamble: Preamble,
-    messages: tuple[AnyMessage, ...],
-    tools: tuple[ToolDefinition, ...],
-) -> ModelRequest:
-    before: list[AnyMessage] = []
-    if preamble.notice:
-        before.append(Notice(text=preamble.notice))
-    if preamble.preface:
-        before.append(UserMessage(text=preamble.preface))
-    return ModelRequest(
-        model=spec.model.name,
-        system=preamble.system,
-        messages=(*before, *messages) if before else messages,
-        tools=tools,
-        max_output_tokens=spec.model.max_output_tokens,
-        temperature=spec.model.temperature,
-        reasoning_effort=spec.model.reasoning_effort,
-    )
-
-
-def _preamble_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int:
-    """Return what a request costs beside `messages`, which are the end of its own."""
-    before = request.messages[: len(request.messages) - len(messages)]
-    fixed = text_units(request.system) + tools_units(request.tools)
-    return fixed + sum(map(message_units, before))
-
-
-def _limits(
-    policy: Policy[Any],
-    spec: AgentSpec,
-    statistics: ModelStatistics,
-    system: str,
-    tools: Sequence[ToolDefinition],
-) -> tuple[Limits, tuple[int, int]]:
-    """Return what is known of a model, and what prompt and tools cost it, in tokens."""
-    limits = limits_of(spec, statistics)
-    count = policy.estimates(limits)
-    return limits, (count.text(system), count.tools(tools))
-
-
-def _sent(
-    last: PromptFingerprint, prints: tuple[str, str], request: ModelRequest, units: int
-) -> PromptFingerprint:
-    known, whole = prints
-    return PromptFingerprint(
-        prefix=whole,
-        messages=len(request.messages),
-        units=units,
-        is_cache_miss=bool(last.prefix) and known != last.prefix,
-    )
-
-
-def _untold(conversation: Conversation) -> int:
-    """Return how many messages are not shown that a summary could still tell of.
-
-    What the session no longer holds, none can.
-    """
-    reductions = conversation.reductions
-    untold = len(reductions.dropped)
-    told = reductions.summary.last_turn if reductions.summary else 0
-    if told + 1 < reductions.cut_turn:
-        for turn in conversation.turns:
-            if turn.number >= reductions.cut_turn:
-                break
-            untold += turn.size_messages if turn.number > told else 0
-    return untold
-
-
-def _of_summary(conversation: Conversation) -> Outside:
-    """Return the text from outside behind the summary that is shown."""
-    summary = conversation.reductions.summary
-    return Outside(direct=summary.outside) if summary is not None else NOTHING
-
-
-def _recalls(tools: Sequence[ToolDefinition]) -> bool:
-    return any(tool.name == RECALL_TOOL for tool in tools)
-
-
-def _fits(prepared: _Prepared, projection: Projection) -> bool:
-    """Whether what the policy's ladder leaves of a projection fits, by the default estimate."""
-    policy = prepared.policy
-    for stage in policy.ladder(policy.numbers, prepared.limits):
-        projection, _ = stage(projection, prepared.budget)
-    count, budget = prepared.estimates, prepared.budget
-    preamble = policy.preamble(
-        prepared.system, projection.whole_summary, projection.omitted_messages
-    )
-    texts = (preamble.system, preamble.notice, preamble.preface)
-    fixed = sum(map(count.text, texts)) + count.tools(prepared.request.tools)
-    needed = fixed + count.tokens(projection_units(projection)) + budget.reserve_tokens
-    return budget.window_tokens <= 0 or needed <= budget.window_tokens
-
-
-def _hidden(
-    prepared: _Prepared, projection: Projection, stages: Sequence[Stage]
-) -> tuple[Projection, tuple[ContextReduced, ...]]:
-    """Return what the stages leave of a projection, and one event for each that hid something."""
-    bodies: list[ContextReduced] = []
-    for stage in stages:
-        made, done = stage(projection, prepared.budget)
-        if made is projection:
-            continue
-        event = event_of(projection, made, done, prepared.turns)
-        if event is not None:
-            bodies.append(event)
-        projection = made
-    return projection, tuple(bodies)
-
-
 class Renderer:
     """Renders the requests of one session, one after the other."""
 
@@ -266,14 +89,14 @@ class Renderer:
         self._history: History | None = None
         self._fingerprints = Fingerprints()
         self._last: (
-            tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics, _Prepared]
+            tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics, Prepared]
             | None
         ) = None
 
     def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> Policy[Any]:
         """Return the agent's policy with the agent's numbers."""
         context = spec.session.context
-        recalls = _recalls(tools)
+        recalls = can_recall(tools)
         chosen = self._chosen
         if chosen is None or chosen[0] is not context or chosen[1] != recalls:
             chosen = self._chosen = (context, recalls, policy_of(context, recalls=recalls))
@@ -295,19 +118,19 @@ class Renderer:
         """
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
-        projection, bodies = _hidden(
+        projection, bodies = hidden_by(
             prepared, prepared.projection, policy.lasting(policy.numbers, prepared.limits)
         )
-        if policy.promises_fit or _fits(prepared, projection):
+        if policy.promises_fit or fits(prepared, projection):
             return bodies
         # Its system leaves it to the provider to refuse a request; here none is sent that large.
-        default = policy_of(ContextSpec(), recalls=_recalls(tools))
+        default = policy_of(ContextSpec(), recalls=can_recall(tools))
         count = prepared.estimates
         fixed = count.text(prepared.system), count.tools(tools)
         prepared = replace(
             prepared, budget=default.divide(default.numbers, prepared.limits, *fixed)
         )
-        _, more = _hidden(prepared, projection, default.lasting(default.numbers, prepared.limits))
+        _, more = hidden_by(prepared, projection, default.lasting(default.numbers, prepared.limits))
         return (*bodies, *more)
 
     def halve(
@@ -324,7 +147,7 @@ class Renderer:
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
         stage = policy.overflow(policy.numbers, prepared.limits)
-        projection, bodies = _hidden(prepared, prepared.projection, [stage])
+        projection, bodies = hidden_by(prepared, prepared.projection, [stage])
         return (replace(bodies[0], stage=EMERGENCY), projection.stored) if bodies else None
 
     def older_turns(
@@ -414,14 +237,14 @@ class Renderer:
             outside = outside_in(
                 messages, {seq: b.disposition for seq, b in projection.changes.items()}
             )
-            outside += _of_summary(conversation if projection.summary else Conversation())
+            outside += outside_of_summary(conversation if projection.summary else Conversation())
             preamble = policy.preamble(
                 prepared.system, projection.whole_summary, projection.omitted_messages
             )
-            request = _request(spec, preamble, messages, tools)
-            units += _preamble_units(request, messages)
+            request = request_of(spec, preamble, messages, tools)
+            units += preamble_units(request, messages)
             prints = Fingerprints().of(request, 0, max(conversation.fingerprint.messages, 0))
-            fingerprint = _sent(conversation.fingerprint, prints, request, units)
+            fingerprint = as_sent(conversation.fingerprint, prints, request, units)
         return Rendered(
             request=request,
             policy=policy,
@@ -464,7 +287,7 @@ class Renderer:
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...],
         statistics: ModelStatistics | None,
-    ) -> _Prepared:
+    ) -> Prepared:
         """Return what a request can be made of; the last one is kept, for who asks twice."""
         statistics = statistics or prior_statistics(spec.model.name)
         known = self._last
@@ -485,7 +308,7 @@ class Renderer:
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...],
         statistics: ModelStatistics,
-    ) -> _Prepared:
+    ) -> Prepared:
         policy, current = self.policy(spec, tools), conversation.current
         reductions = conversation.reductions
         history = shown_history(conversation, policy, self._history)
@@ -495,7 +318,7 @@ class Renderer:
         if current is not None:
             running = shown_blocks(current, reductions, policy.gap)
             if current.broken:
-                running = (*running, UserMessage(text=f"[{_BROKEN.format(current.broken[-1])}]"))
+                running = (*running, UserMessage(text=f"[{BROKEN.format(current.broken[-1])}]"))
         messages = (*history.messages, *flatten(running))
         now = messages[len(history.messages) :]
         shown = history.shown_messages + sum(1 for message in now if message.seq)
@@ -513,7 +336,7 @@ class Renderer:
                 statistics, sent_units=fingerprint.units, reported_tokens=reported
             )
             statistics = replace(statistics, scale=scale)
-        limits, fixed = _limits(policy, spec, statistics, system, tools)
+        limits, fixed = request_limits(policy, spec, statistics, system, tools)
         if (
             statistics.limit_tokens
             and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0
@@ -521,7 +344,7 @@ class Renderer:
             # Only the provider fails a turn, not what it said once: prompt and tools alone are
             # larger than the limit that it named, so the request is made as if it had not.
             statistics = replace(statistics, limit=None)
-            limits, fixed = _limits(policy, spec, statistics, system, tools)
+            limits, fixed = request_limits(policy, spec, statistics, system, tools)
         limits = replace(limits, window_messages=conversation.window_messages or None)
         count = policy.estimates(limits)
         pictures = NO_PICTURES
@@ -537,17 +360,17 @@ class Renderer:
             media=pictures.counts,
             changes=changes(reductions),
             omitted_messages=omitted,
-            unsummarised=_untold(conversation),
+            unsummarised=untold(conversation),
             summary=summary.text if summary else "",
             note=reductions.note,
         )
         projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
         preamble = policy.preamble(system, projection.whole_summary, omitted)
-        request = _request(spec, preamble, messages, tools)
+        request = request_of(spec, preamble, messages, tools)
         plain = len(request.messages) == len(messages)  # nothing stands before them
         finished = len(history.messages) if plain else 0
         prints = self._fingerprints.of(request, finished, max(fingerprint.messages, 0))
-        units += _preamble_units(request, messages)
+        units += preamble_units(request, messages)
         if fingerprint.prefix and fingerprint.prefix == prints[0]:
             limits = replace(
                 limits,
@@ -558,7 +381,7 @@ class Renderer:
                     now_units=units,
                 ),
             )
-        return _Prepared(
+        return Prepared(
             policy=policy,
             limits=limits,
             budget=policy.divide(policy.numbers, limits, *fixed),
@@ -567,8 +390,10 @@ class Renderer:
             preamble=preamble,
             system=system,
             request=request,
-            fingerprint=_sent(conversation.fingerprint, prints, request, units),
+            fingerprint=as_sent(conversation.fingerprint, prints, request, units),
             estimates=Estimates(statistics.scale),
             pictures=pictures,
-            outside=shown_outside(now, reductions) + history.outside + _of_summary(conversation),
+            outside=shown_outside(now, reductions)
+            + history.outside
+            + outside_of_summary(conversation),
         )

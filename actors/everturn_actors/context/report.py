@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.outlook import outlook
 from everturn_actors.context.projection.projection import Change
-from everturn_actors.context.render import Rendered
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.model import (
     AnyMessage,
     Conversation,

@@ -7,9 +7,7 @@ and lets go of both at its end.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -18,161 +16,35 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from everturn_actors.errors import (
-    FencedError,
-    JournalError,
-    JournalWriteError,
-    UnknownSessionError,
-    WorkspaceLostError,
-)
+from everturn_actors.errors import JournalWriteError, UnknownSessionError
 from everturn_actors.events import Event
-from everturn_actors.gaps import Gap, explain_gap
+from everturn_actors.gaps import Gap
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal import results
 from everturn_actors.journal.commit import Append, Mark
-from everturn_actors.journal.compaction import save_snapshot
-from everturn_actors.journal.disk import (
-    make_directory,
-    remove,
-    sync_directory,
-    use_error,
-    write_error,
-)
+from everturn_actors.journal.disk import use_error
 from everturn_actors.journal.handles import SessionHandle, SessionHandles
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.index import entries as index
 from everturn_actors.journal.index.listing import BEGINNING, Listing, Place
-from everturn_actors.journal.loading import find_tail, inspect_session, load_session, read_record
-from everturn_actors.journal.lock import WorkspaceLock, take_lock
-from everturn_actors.journal.log.codec import (
-    HEAD_BYTES,
-    BadLineError,
-    check_numbers,
-    encode,
-    seq_of,
-)
-from everturn_actors.journal.log.files import REPAIR_HINT, Tail, read_events
-from everturn_actors.journal.log.layout import Layout, SessionFiles
-from everturn_actors.journal.results import (
-    MEDIA_MAX_BYTES,
-    RESULTS_MAX_BYTES,
-    check_result_name,
-    encode_text,
-)
-from everturn_actors.journal.snapshot.reader import BadSnapshotError
+from everturn_actors.journal.loading import inspect_session, load_session
+from everturn_actors.journal.lock import WorkspaceLock
+from everturn_actors.journal.log.codec import check_numbers, encode
+from everturn_actors.journal.log.layout import Layout
+from everturn_actors.journal.operations import delete_files, explain_files, read_files, save_files
+from everturn_actors.journal.results import check_result_name, encode_text
 from everturn_actors.journal.writer import Writer
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import ALL_SESSIONS, CommitStats, Loaded, SessionFilter, SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, Loaded, SessionFilter, SessionSummary
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.supervisor import Backoff, RestartPolicy, Supervisor, attempt, contain
 
 logger = logging.getLogger(__name__)
 
+
 T = TypeVar("T")
 
-LOCK_LOOK_S = 1.0  # how often an idle process looks whether the workspace is still its own
-# Those who wrote wait for it: it does not pause for long, and soon says that it is down.
-_WRITER = RestartPolicy(restart="transient", backoff=Backoff(first_s=0.05, longest_s=2.0))
+
 READERS_MAX = 8  # worker threads that load, list and save at the same time; disks gain no more
-
-
-@asynccontextmanager
-async def open_file_store(
-    workspace: Path,
-    *,
-    results_max_bytes: int = RESULTS_MAX_BYTES,
-    media_max_bytes: int = MEDIA_MAX_BYTES,
-    on_batch: Callable[[CommitStats], None] | None = None,
-    keeps_index: bool = True,
-    supervisor: Supervisor | None = None,
-) -> AsyncGenerator[FileStore]:
-    """Open the workspace, creating it where it is missing, and keep others out until the end.
-
-    At the end everything that was queued is written; after that every append is refused.
-
-    Args:
-        workspace: The folder.
-        results_max_bytes: How much `save_result` keeps of each session.
-        media_max_bytes: How much `save_media` keeps of each session.
-        on_batch: Is told of each group commit, on the event loop; never raises.
-        keeps_index: Keep the index of sessions up to date; whoever only looks leaves it.
-        supervisor: Starts the task anew that writes, where it fails; None = it is given up then,
-            and every append is refused.
-
-    Raises:
-        WorkspaceLockedError: Another process, or another store of this one, has it open.
-        WorkspaceLostError: The lock was removed or replaced meanwhile; the block is cancelled.
-        JournalWriteError: The workspace cannot be written.
-    """
-    layout = Layout(workspace=workspace)
-    lock = await to_thread.run_sync(_enter, layout)
-    listing = Listing(layout)
-    try:
-        writer = Writer(lock.check, on_batch)
-        watching, indexing = anyio.CancelScope(), anyio.CancelScope()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_write_on, writer, supervisor, name="journal writer")
-            tasks.start_soon(_watch, lock, watching, name="workspace lock")
-            try:
-                store = FileStore(
-                    layout,
-                    writer,
-                    lock,
-                    listing,
-                    results_max_bytes=results_max_bytes,
-                    media_max_bytes=media_max_bytes,
-                )
-                if keeps_index:
-                    tasks.start_soon(_list_on, store, supervisor, indexing, name="session index")
-                yield store
-            finally:
-                writer.close()
-                watching.cancel()
-                indexing.cancel()
-    finally:
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(_leave, listing, lock)
-
-
-async def _watch(lock: WorkspaceLock, scope: anyio.CancelScope) -> None:
-    """Look from time to time whether the workspace is still the one that was locked.
-
-    Ends when `scope` is cancelled.
-
-    Raises:
-        WorkspaceLostError: It is not.
-    """
-    look = partial(to_thread.run_sync, lock.check)
-    with scope:
-        while True:
-            await anyio.sleep(LOCK_LOOK_S)
-            failure = await attempt(look)
-            if isinstance(failure, WorkspaceLostError):
-                raise failure
-            if failure is not None:  # the next look may succeed, and each batch looks by itself
-                logger.error("the lock of the workspace cannot be checked", exc_info=failure)
-
-
-async def _list_on(
-    store: FileStore, supervisor: Supervisor | None, scope: anyio.CancelScope
-) -> None:
-    """Keep the index of sessions up to date until `scope` is cancelled."""
-    with scope:
-        if supervisor is None:
-            await contain("session index", store.keep_index)
-        else:
-            await supervisor.run("session index", store.keep_index)
-
-
-async def _write_on(writer: Writer, supervisor: Supervisor | None) -> None:
-    """Keep the writer at work until it is closed or given up; then refuse the rest."""
-    try:
-        if supervisor is None:
-            await contain("journal writer", writer.run)
-        else:
-            await supervisor.run("journal writer", writer.run, policy=_WRITER, is_needed=True)
-    finally:
-        writer.stop()
 
 
 class FileStore:
@@ -280,7 +152,7 @@ class FileStore:
         """See `SessionStore.save_snapshot`."""
         async with self._handles.at(state.session_id) as handle:
             known, handle.tail = handle.tail, None
-            work = partial(_save, handle.files, state, compaction, known)
+            work = partial(save_files, handle.files, state, compaction, known)
             handle.tail = await self._in_thread(work, handle.files.state)
 
     async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
@@ -291,12 +163,12 @@ class FileStore:
         # What is being appended is not shown before it is durable.
         tail = self._handles.tail(session_id)
         end = tail.size_bytes if tail else None
-        return await self._in_thread(partial(_read, files, after, limit, end), files.log)
+        return await self._in_thread(partial(read_files, files, after, limit, end), files.log)
 
     async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
         """See `SessionStore.explain_gap`."""
         files = self._layout.session(session_id)
-        return await self._in_thread(partial(_explain_gap, files, first, last), files.state)
+        return await self._in_thread(partial(explain_files, files, first, last), files.state)
 
     async def sessions(
         self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
@@ -377,7 +249,7 @@ class FileStore:
         async with self._handles.at(session_id) as handle:
             handle.tail = handle.shelf = handle.media = None
             self._active.discard(session_id)
-            work = partial(_delete, self._layout, session_id)
+            work = partial(delete_files, self._layout, session_id)
             await self._in_thread(work, handle.files.folder)
             self._listing.forget(session_id)
 
@@ -437,107 +309,3 @@ class FileStore:
         except OSError as error:
             self.health.failed()
             raise use_error(error, Path(error.filename or path)) from error
-
-
-def _enter(layout: Layout) -> WorkspaceLock:
-    """Make the workspace what it has to be, and lock it."""
-    if layout.sessions.is_dir() and not layout.active.is_dir():
-        logger.warning(
-            "the index of open turns is missing: a turn that was open goes on with the next"
-            " message of its session, not by itself; `%s` rebuilds the index",
-            REPAIR_HINT,
-            extra={"path": str(layout.active)},
-        )
-    try:
-        for folder in layout.folders:
-            make_directory(folder)
-        for folder in (layout.workspace, *layout.folders):
-            sync_directory(folder)  # names that a process gave that was killed before it could
-    except OSError as error:
-        raise write_error(error, Path(error.filename or layout.workspace)) from error
-    lock = take_lock(layout.workspace, layout.lock)
-    try:
-        for folder in layout.deleted.iterdir():  # what a crash left of deleted sessions
-            shutil.rmtree(folder)
-    except OSError as error:
-        lock.release()
-        raise write_error(error, layout.deleted) from error
-    return lock
-
-
-def _leave(listing: Listing, lock: WorkspaceLock) -> None:
-    try:
-        lock.check()
-        listing.write_behind()
-    except WorkspaceLostError:
-        pass  # whoever is here now has an index of their own
-    finally:
-        listing.close()
-        lock.release()
-
-
-def _save(
-    files: SessionFiles, state: SessionState, compaction: Compaction, known: Tail | None
-) -> Tail:
-    if not files.log.exists():
-        raise UnknownSessionError(files.session_id)
-    try:
-        tail = known or find_tail(files)
-    except (BadLineError, BadSnapshotError) as error:
-        message = f"{error}; load the session again"
-        raise FencedError(message, path=files.log) from error
-    return save_snapshot(files, state, compaction=compaction, tail=tail)
-
-
-def _explain_gap(files: SessionFiles, first: int, last: int) -> tuple[Gap, ...]:
-    record = read_record(files)
-    if record is None:
-        return (Gap(first=first, last=last, cause="unknown"),)
-    return explain_gap(first, last, record.gaps, "lost")
-
-
-def _read(files: SessionFiles, after: int, limit: int, end_bytes: int | None) -> tuple[Event, ...]:
-    events: tuple[Event, ...] = ()
-    try:
-        # Opened before the archive is read: what moves there meanwhile is still in this file.
-        with files.log.open("rb") as log:
-            first_seq = seq_of(log.read(HEAD_BYTES))
-            if (first_seq is None or first_seq > after + 1) and files.archive.exists():
-                with files.archive.open("rb") as archive:
-                    events = read_events(
-                        archive, session_id=files.session_id, after=after, limit=limit
-                    )
-            rest = limit - len(events)
-            return events + read_events(
-                log,
-                session_id=files.session_id,
-                after=events[-1].seq if events else after,
-                limit=rest,
-                end_bytes=end_bytes,
-                is_log=True,
-            )
-    except FileNotFoundError:
-        return events
-
-
-def _delete(layout: Layout, session_id: str) -> None:
-    files = layout.session(session_id)
-    try:
-        summary = index.summarise(files)
-    except (BadLineError, BadSnapshotError, JournalError, OSError):
-        summary = None  # its conversation may keep its pointer: to a session that is not there
-    try:
-        if summary is not None:
-            index.unbind(layout, summary.key, session_id)
-        marker = layout.marker(session_id)
-        if marker.exists():
-            remove(marker)
-            sync_directory(layout.active)
-        if files.folder.exists():
-            gone = layout.deleted / session_id
-            # One rename, so that a crash leaves the whole session or none of it.
-            files.folder.rename(gone)
-            sync_directory(layout.sessions)
-            shutil.rmtree(gone)
-    except OSError as error:
-        raise write_error(error, files.folder) from error

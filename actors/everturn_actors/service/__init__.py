@@ -4,7 +4,7 @@ from everturn_actors.protocol.commands import Compacted
 from everturn_actors.protocol.feed import TextDelta, Update
 from everturn_actors.service.opening import ServiceSettings, open_service
 from everturn_actors.service.turn_service import TurnService
-from everturn_actors.session.registry import RuntimeStats
+from everturn_actors.session.runtime import RuntimeStats
 from everturn_actors.session.submission import AnnouncementReceipt, Submission, TurnResult
 
 __all__ = [

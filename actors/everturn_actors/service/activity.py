@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from everturn_actors.session.registry import Registry, RuntimeStats
+from everturn_actors.session.registry import Registry
+from everturn_actors.session.runtime import RuntimeStats
 from everturn_actors.state.session_state import SessionState
 
 
@@ -44,8 +45,32 @@ class Activity:
         Those that were open before a restart are among them once they have been resumed. Sessions
         that failed again and again, and stateless calls, are not: nobody can answer there.
         """
-        return await self._registry.awaiting_approval()
+        # One with an open turn is not passivated, so none is missing.
+        each_active = self._registry.each_active()
+        return tuple([state async for state, _ in each_active if state and state.open_approvals])
 
     async def load(self) -> RuntimeStats:
         """Return how much there is to do now, in the active sessions."""
-        return await self._registry.load() + await self._scratch_registry.load()
+        return await _stats(self._registry) + await _stats(self._scratch_registry)
+
+
+async def _stats(registry: Registry) -> RuntimeStats:
+    active = running = waiting = commands = approvals = outbox = 0
+    async for state, waiting_commands in registry.each_active():
+        active += 1
+        commands += waiting_commands
+        if state is not None:
+            running += state.open_turn is not None and state.status == "active"
+            waiting += len(state.waiting)
+            approvals += len(state.open_approvals)
+            outbox += len(state.outbox)
+    return RuntimeStats(
+        active=active,
+        running=running,
+        waiting=waiting,
+        commands=commands,
+        approvals=approvals,
+        outbox=outbox,
+        quarantined=registry.quarantined,
+        max_active=registry.max_active,
+    )

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -45,56 +44,29 @@ from everturn_actors.protocol.feed import Feed
 from everturn_actors.protocol.mailbox import Mailbox
 from everturn_actors.session.actor import SessionActor, finished_turns
 from everturn_actors.session.quarantine import Quarantine
+from everturn_actors.session.revivals import Revivals
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.supervisor import Backoff, contain
 
 logger = logging.getLogger(__name__)
 
+
 T = TypeVar("T")
 
-REVIVAL = Backoff(first_s=5.0)  # of a session that failed while something in it is open
+
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
+
+
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
+
+
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
 
 
 _ENDING = (Cancel, End)
+
+
 _HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeStats:
-    """How much there is to do at one moment, in the active sessions."""
-
-    active: int = 0
-    "Sessions whose actor lives."
-    running: int = 0
-    "Open turns that are worked on."
-    waiting: int = 0
-    "Messages that wait for a turn."
-    commands: int = 0
-    "What waits in the mailboxes."
-    approvals: int = 0
-    "Calls that wait for a person."
-    outbox: int = 0
-    "Outbox items that are not delivered."
-    quarantined: int = 0
-    "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
-    max_active: int = 0
-    "Beyond so many active sessions those without work are passivated early; 0 = any number."
-
-    def __add__(self, other: RuntimeStats) -> RuntimeStats:
-        return RuntimeStats(
-            active=self.active + other.active,
-            running=self.running + other.running,
-            waiting=self.waiting + other.waiting,
-            commands=self.commands + other.commands,
-            approvals=self.approvals + other.approvals,
-            outbox=self.outbox + other.outbox,
-            quarantined=self.quarantined + other.quarantined,
-            max_active=self.max_active + other.max_active,
-        )
 
 
 @dataclass(slots=True)
@@ -132,13 +104,12 @@ class Registry:
         self._on_gone = on_gone
         self._active: OrderedDict[str, _Active] = OrderedDict()
         "Those of whom nothing was asked for longest come first, but for those that have work."
-        self._max_active = max_active
+        self.max_active = max_active
         self._leaving = set[str]()
         "Those who were told to make room."
         self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
         self._quarantine = Quarantine()
-        self._revivals: dict[str, int] = {}
-        "How often in a row a session that failed was, or will be, started again for what is open."
+        self._revivals = Revivals(runtime.pace, tasks, self._revive)
         self._stopping = False
 
     def feed(self, session_id: str) -> Feed:
@@ -236,9 +207,9 @@ class Registry:
         The cost is the same however many there are: few are looked at, and one that has work goes
         to the end of the line.
         """
-        if not self._max_active:
+        if not self.max_active:
             return
-        excess = len(self._active) - len(self._leaving) - self._max_active
+        excess = len(self._active) - len(self._leaving) - self.max_active
         for _ in range(LOOKED_AT_FOR_ROOM):
             if excess <= 0:
                 return
@@ -248,44 +219,15 @@ class Registry:
                 self._leaving.add(session_id)
                 excess -= 1
 
-    async def load(self) -> RuntimeStats:
-        """Return how much there is to do; where many sessions are awake, others go on meanwhile."""
-        running = waiting = commands = approvals = outbox = 0
-        all_active = tuple(self._active.values())
-        for number, active in enumerate(all_active, 1):
-            if number % LOADS_AT_ONCE == 0:
-                await checkpoint()
-            commands += active.mailbox.waiting
-            state = active.actor.known
-            if state is not None:
-                running += state.open_turn is not None and state.status == "active"
-                waiting += len(state.waiting)
-                approvals += len(state.open_approvals)
-                outbox += len(state.outbox)
-        return RuntimeStats(
-            active=len(all_active),
-            running=running,
-            waiting=waiting,
-            commands=commands,
-            approvals=approvals,
-            outbox=outbox,
-            quarantined=self.quarantined,
-            max_active=self._max_active,
-        )
+    async def each_active(self) -> AsyncGenerator[tuple[SessionState | None, int]]:
+        """Yield the state of each active session, and how many commands wait in its mailbox.
 
-    async def awaiting_approval(self) -> tuple[SessionState, ...]:
-        """Return the active sessions in which a call waits for a person.
-
-        One with an open turn does not rest, so none is missing but those not resumed yet.
+        Where many sessions are active, others go on meanwhile.
         """
-        found: list[SessionState] = []
         for number, active in enumerate(tuple(self._active.values()), 1):
             if number % LOADS_AT_ONCE == 0:
                 await checkpoint()
-            state = active.actor.known
-            if state is not None and state.open_approvals:
-                found.append(state)
-        return tuple(found)
+            yield active.actor.known, active.mailbox.waiting
 
     @property
     def quarantined(self) -> int:
@@ -294,7 +236,7 @@ class Registry:
 
     def release(self, session_id: str) -> None:
         """Forget that a session failed: there is nothing left of it that could."""
-        self._revivals.pop(session_id, None)
+        self._revivals.forget(session_id)
         self._quarantine.release(session_id)
 
     async def gone(self, session_id: str) -> None:
@@ -366,7 +308,7 @@ class Registry:
         try:
             await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
             await active.actor.run()
-            self._revivals.pop(session_id, None)
+            self._revivals.forget(session_id)
             if active.actor.goes_on:
                 self._quarantine.release(session_id)
         except anyio.get_cancelled_exc_class() as cancelled:
@@ -424,19 +366,13 @@ class Registry:
         state = actor.known
         if self._stopping or (state is not None and not state.is_due):
             return
-        times = self._revivals.pop(session_id, 0) + 1
-        self._revivals[session_id] = times
-        pace = self._runtime.pace
-        delay_s = REVIVAL.pause_s(times, pace.jitter())
-        revive = partial(self._revive, session_id, times, delay_s)
-        self._tasks.start_soon(contain, f"revival of {session_id}", revive)
+        self._revivals.later(session_id)
 
-    async def _revive(self, session_id: str, times: int, delay_s: float) -> None:
-        await self._runtime.pace.clock.sleep(delay_s)
-        if self._revivals.get(session_id) != times or session_id in self._active:
+    async def _revive(self, session_id: str) -> None:
+        if session_id in self._active:
             return  # somebody was faster
         if self._stopping or self._quarantine.why_not(session_id) is not None:
-            del self._revivals[session_id]
+            self._revivals.forget(session_id)
             return
         with suppress(CoreError):  # its failure is logged, and leads to the next try
             await self.ask(session_id, GetState(), passivate_at_once=True)

@@ -68,3 +68,37 @@ class Runtime:
         except Exception:  # a boundary: the turn begins all the same, and ends in words if it must
             logger.exception("a model's window is not known", extra={"agent": agent.spec.name})
             return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeStats:
+    """How much there is to do at one moment, in the active sessions."""
+
+    active: int = 0
+    "Sessions whose actor lives."
+    running: int = 0
+    "Open turns that are worked on."
+    waiting: int = 0
+    "Messages that wait for a turn."
+    commands: int = 0
+    "What waits in the mailboxes."
+    approvals: int = 0
+    "Calls that wait for a person."
+    outbox: int = 0
+    "Outbox items that are not delivered."
+    quarantined: int = 0
+    "Sessions that failed again and again, and wait for somebody to cancel, reset or delete them."
+    max_active: int = 0
+    "Beyond so many active sessions those without work are passivated early; 0 = any number."
+
+    def __add__(self, other: RuntimeStats) -> RuntimeStats:
+        return RuntimeStats(
+            active=self.active + other.active,
+            running=self.running + other.running,
+            waiting=self.waiting + other.waiting,
+            commands=self.commands + other.commands,
+            approvals=self.approvals + other.approvals,
+            outbox=self.outbox + other.outbox,
+            quarantined=self.quarantined + other.quarantined,
+            max_active=self.max_active + other.max_active,
+        )

@@ -6,7 +6,6 @@ all the same is made smaller once; a failure that may pass is tried again.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import inf
-from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol
 
 import anyio
 
@@ -28,35 +26,28 @@ from everturn_actors.context.estimation.calibration import (
 )
 from everturn_actors.context.estimation.windows import hint_notes
 from everturn_actors.context.projection.projection import Stored
-from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.context.render import Renderer
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import (
     CallTimeoutError,
     ContextDoesNotFitError,
     ContextOverflowError,
     ModelError,
-    ModelRefusedError,
     NotCalledError,
     ToolsRefusedError,
 )
 from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
-from everturn_actors.model import OpenTurn, Reply, Resolution, ToolCall
+from everturn_actors.model import OpenTurn, Reply, Resolution
 from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.call_status import listening
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
 from everturn_actors.turn.provider_boundary import reply_of
+from everturn_actors.turn.reply_flaws import check_withheld, flaw_of
 
 logger = logging.getLogger(__name__)
-
-# Stop reasons of a reply that was not given, in the words of the formats that are spoken here.
-_WITHHELD: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "refusal": "the model declined to give one",
-        "content_filter": "the content filter of the model's provider held it back",
-    }
-)
 
 
 class TurnHost(Protocol):
@@ -176,8 +167,8 @@ async def call_model(
             await pace.clock.sleep(delay_s)
         else:
             _learn(host, agent, rendered, reply)
-            _check_withheld(reply)
-            reason = _flaw(reply, sent_files=turn.sent_files)
+            check_withheld(reply)
+            reason = flaw_of(reply, sent_files=turn.sent_files)
             return _broken(turn, reply, reason) if reason else _replied(reply, rendered)
 
 
@@ -339,68 +330,6 @@ def _has_image(rendered: Rendered, *, newest: bool) -> bool:
         if message.seq in counts:
             return True
     return False
-
-
-def _check_withheld(reply: Reply) -> None:
-    """Check that nobody held the whole answer back.
-
-    Raises:
-        ModelRefusedError: The model declined, or its provider's filter did, without a word. Asked
-            again, it would do the same.
-    """
-    why = _WITHHELD.get(reply.stop_reason)
-    if why and not reply.calls and not has_words(reply.text):
-        msg = f"there is no answer: {why}"
-        raise ModelRefusedError(msg)
-
-
-def has_words(text: str) -> bool:
-    """Whether a person who is shown this text sees anything."""
-    return any(char.isprintable() and not char.isspace() for char in text)
-
-
-def _flaw(reply: Reply, *, sent_files: bool) -> str:
-    """Return why a reply cannot be used; empty for one that can.
-
-    One without calls ends the turn, so it has to say something. A file that the turn has sent is
-    said enough: a model that ends such a turn without a word means it so. Text beside calls is
-    not: it was written before the model knew what they give.
-    """
-    if not reply.calls:
-        return "" if sent_files or has_words(reply.text) else _emptiness(reply)
-    if reply.stop_reason == "length":
-        return "it was cut off at the output limit before its calls were complete"
-    ids = {call.call_id for call in reply.calls}
-    if len(ids) < len(reply.calls) or "" in ids:
-        return "its calls share an id or have none"
-    return next((flaw for call in reply.calls if (flaw := _call_flaw(call))), "")
-
-
-def _emptiness(reply: Reply) -> str:
-    """Return what is wrong with a reply that neither says nor does anything."""
-    if reply.stop_reason == "length":
-        return "it reached the output limit before it said anything"
-    if has_words(reply.reasoning):
-        return "it was empty after its thinking"
-    return "it was empty"
-
-
-def _call_flaw(call: ToolCall) -> str:
-    try:
-        arguments = json.loads(call.arguments, parse_constant=_no_number)
-    except ValueError as error:
-        return f"the arguments of its call of {call.name!r} are not JSON: {error}"
-    except RecursionError:
-        return f"the arguments of its call of {call.name!r} are nested too deeply"
-    if not isinstance(arguments, dict):
-        return f"the arguments of its call of {call.name!r} are no JSON object"
-    return ""
-
-
-def _no_number(name: str) -> None:
-    """Refuse what Python reads and JSON does not have: NaN and the infinities."""
-    msg = f"{name} is no number in JSON"
-    raise ValueError(msg)
 
 
 def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation, Hidden, Past, explain_request
 from everturn_actors.context.projection.turns import blocks, flatten
-from everturn_actors.context.render import Rendered, Renderer
+from everturn_actors.context.render import Renderer
+from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import UnknownRequestError
 from everturn_actors.events import (
     ContextReduced,

@@ -16,9 +16,9 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from everturn_actors.journal.files import open_file_store
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor

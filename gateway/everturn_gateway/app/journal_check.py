@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
-from everturn_actors.journal.files import open_file_store
+from everturn_actors.journal.opening import open_file_store
 from everturn_gateway.config.settings import Config
 
 

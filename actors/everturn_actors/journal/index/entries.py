@@ -18,7 +18,7 @@ from everturn_actors.journal.disk import remove, replace_file, sync_directory, w
 from everturn_actors.journal.loading import read_header, read_optional
 from everturn_actors.journal.log.codec import BadLineError, decode, dump_json, load_json, seed
 from everturn_actors.journal.log.layout import Layout, SessionFiles
-from everturn_actors.journal.snapshot.reader import BadSnapshotError
+from everturn_actors.journal.snapshot.fields import BadSnapshotError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 

@@ -8,25 +8,27 @@ parser as a whole and means the same.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar, cast, get_args
+from typing import Any
 
 from everturn_actors.errors import UnknownFormatError
-from everturn_actors.journal.log.archive import ArchiveRecord, record_of
+from everturn_actors.journal.log.archive import ArchiveRecord
 from everturn_actors.journal.log.codec import load_json
+from everturn_actors.journal.snapshot.fields import (
+    BadSnapshotError,
+    Fields,
+    instant_of,
+    names_of,
+    seen_of,
+    waiting_of,
+)
 from everturn_actors.journal.snapshot.outbox import ambient_of, items_of
 from everturn_actors.journal.snapshot.reductions import reductions_of, replaced_of, summary_of
 from everturn_actors.journal.snapshot.state_yaml import FORMAT, OLDER_FORMATS, SECTIONS
-from everturn_actors.journal.snapshot.turns import (
-    EntryError,
-    explain,
-    open_turn_of,
-    read_message,
-    turns_of,
-)
-from everturn_actors.journal.snapshot.yaml_text import BadYamlError, line_of, parse_mapping
+from everturn_actors.journal.snapshot.turns import open_turn_of, turns_of
+from everturn_actors.journal.snapshot.yaml_text import BadYamlError, parse_mapping
 from everturn_actors.model import (
     ConversationKey,
     PromptFingerprint,
@@ -34,14 +36,13 @@ from everturn_actors.model import (
     SessionStatus,
     Turn,
     Usage,
-    UserMessage,
 )
-from everturn_actors.state.serialization import in_utc, read_value
+from everturn_actors.state.serialization import read_value
 from everturn_actors.state.session_state import SessionState
 
-T = TypeVar("T")
-
 _FIRST_SECTION = f"\n{SECTIONS[0]}:".encode()
+
+
 _ROW_FIELDS = (
     b"format",
     b"session",
@@ -53,12 +54,12 @@ _ROW_FIELDS = (
     b"principal",
     b"shared_with",
 )
+
+
 _NAME = re.compile(rb"[a-z_]+")
+
+
 _SECTION_LINES = {f"{name}:{rest}".encode(): name for name in SECTIONS for rest in ("", " []")}
-
-
-class BadSnapshotError(Exception):
-    """A `state.yaml` that cannot be read; the text names the line. Never leaves `journal`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +87,13 @@ def decode_state(data: bytes) -> SessionState:
     document = read_fast(data)
     if document is None:
         document = read_yaml(data)
-    header = _Fields(document, data)
+    header = Fields(document, data)
     _check_format(document)
     for name in document:
         if name not in _KNOWN:
             raise header.fault(name, f"there is no field {name!r}")
     header.archive()
-    seen = header.section("seen", _seen)
+    seen = header.section("seen", seen_of)
     checkpointed = header.section("checkpointed", turns_of)
     pending = header.section("pending", turns_of)
     state = SessionState(
@@ -110,14 +111,14 @@ def decode_state(data: bytes) -> SessionState:
         usage=header.usage("usage"),
         instructions=header.text("instructions", ""),
         seen=seen,
-        waiting=header.section("waiting", _waiting),
-        open_turn=header.section("open_turn", lambda lines: open_turn_of(lines, _instant)),
+        waiting=header.section("waiting", waiting_of),
+        open_turn=header.section("open_turn", lambda lines: open_turn_of(lines, instant_of)),
         checkpointed=checkpointed,
         checkpointed_messages=_size_messages(checkpointed),
         pending=pending,
         pending_messages=_size_messages(pending),
         reductions=replace(
-            header.read("reductions", lambda value: reductions_of(value, _instant), Reductions()),
+            header.read("reductions", lambda value: reductions_of(value, instant_of), Reductions()),
             summary=header.section("summary", summary_of),
             replaced=header.section("replaced", replaced_of),
         ),
@@ -126,16 +127,16 @@ def decode_state(data: bytes) -> SessionState:
         ),
         reported=header.usage("reported", Usage()),
         cache_misses=header.number("cache_misses", 0),
-        ambient=header.section("ambient", lambda lines: ambient_of(lines, _instant)),
-        outbox=header.section("outbox", lambda lines: items_of(lines, _instant)),
+        ambient=header.section("ambient", lambda lines: ambient_of(lines, instant_of)),
+        outbox=header.section("outbox", lambda lines: items_of(lines, instant_of)),
         principal=header.text("principal", ""),
-        shared_with=header.read("shared_with", _names, ()),
+        shared_with=header.read("shared_with", names_of, ()),
     )
     _check_numbers(state, header)
     return state
 
 
-def _check_numbers(state: SessionState, header: _Fields) -> None:
+def _check_numbers(state: SessionState, header: Fields) -> None:
     """Check what is counted: a session must be able to go on from there."""
     running = state.open_turn
     last = 0
@@ -195,7 +196,7 @@ def _quick_header(head: bytes) -> dict[str, Any] | None:
 
 def _header_of(document: Mapping[str, Any], data: bytes) -> Header:
     _check_format(document)
-    header = _Fields(document, data)
+    header = Fields(document, data)
     return Header(
         session_id=header.text("session"),
         key=header.key(),
@@ -204,7 +205,7 @@ def _header_of(document: Mapping[str, Any], data: bytes) -> Header:
         last_seq=header.number("last_seq"),
         archive=header.archive(),
         principal=header.text("principal", ""),
-        shared_with=header.read("shared_with", _names, ()),
+        shared_with=header.read("shared_with", names_of, ()),
     )
 
 
@@ -290,127 +291,6 @@ _KNOWN = frozenset(
         *SECTIONS,
     )
 )
-
-
-class _Fields:
-    """The fields of a document, each read as what it has to be."""
-
-    def __init__(self, document: Mapping[str, Any], data: bytes) -> None:
-        self._document = document
-        self._data = data
-
-    def fault(self, name: str, why: str, index: int | None = None) -> BadSnapshotError:
-        """Return the error of a field, or of one entry of a section."""
-        return BadSnapshotError(f"line {line_of(self._data, name, index)}: {why}")
-
-    def text(self, name: str, default: str | None = None) -> str:
-        return self._value(name, str, default)
-
-    def number(self, name: str, default: int | None = None) -> int:
-        return self._value(name, int, default)
-
-    def instant(self, name: str) -> datetime:
-        return self.read(name, _instant)
-
-    def key(self) -> ConversationKey:
-        return self.read("conversation", _key)
-
-    def status(self) -> SessionStatus:
-        return self.read("status", _status)
-
-    def archive(self) -> ArchiveRecord | None:
-        return self.read("archive", record_of) if "archive" in self._document else None
-
-    def usage(self, name: str, default: Usage | None = None) -> Usage:
-        return self.read(name, lambda value: read_value(Usage, value), default)
-
-    def section(self, name: str, read: Callable[[list[Mapping[str, Any]]], T]) -> T:
-        lines = self._document[name]
-        if not isinstance(lines, list):
-            raise self.fault(name, f"{name} must be a list")
-        for index, line in enumerate(cast("list[object]", lines)):
-            if not isinstance(line, dict):
-                raise self.fault(name, f"an entry of {name} must be a mapping", index)
-        try:
-            return read(cast("list[Mapping[str, Any]]", lines))
-        except EntryError as error:
-            raise self.fault(name, str(error), error.index) from error
-
-    def _value(self, name: str, kind: type[T], default: T | None = None) -> T:
-        value = self._document.get(name, default)
-        if value is None:
-            raise self.fault(name, f"the field {name!r} is missing")
-        if type(value) is not kind:
-            why = f"{name} must be {kind.__name__}, not {type(value).__name__}"
-            raise self.fault(name, why)
-        return value
-
-    def read(self, name: str, read: Callable[[Any], T], default: T | None = None) -> T:
-        if name not in self._document:
-            if default is not None:
-                return default
-            raise self.fault(name, f"the field {name!r} is missing")
-        try:
-            return read(self._document[name])
-        except (KeyError, TypeError, ValueError) as error:
-            raise self.fault(name, f"{name}: {explain(error)}") from error
-
-
-def _instant(value: object) -> datetime:
-    """Read a time: text as it is written, or what YAML makes of it where the quotes are gone."""
-    return in_utc(value if isinstance(value, datetime) else datetime.fromisoformat(_text(value)))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        msg = f"{value!r} is no text"
-        raise TypeError(msg)
-    return value
-
-
-def _key(value: object) -> ConversationKey:
-    return read_value(ConversationKey, value)
-
-
-def _status(value: object) -> SessionStatus:
-    if value not in get_args(SessionStatus):
-        msg = f"{value!r} is none of {', '.join(get_args(SessionStatus))}"
-        raise ValueError(msg)
-    return cast("SessionStatus", value)
-
-
-def _names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        msg = f"must be a list, not {type(value).__name__}"
-        raise TypeError(msg)
-    names = cast("list[object]", value)
-    if not all(isinstance(name, str) for name in names):
-        msg = "must be a list of names"
-        raise TypeError(msg)
-    return tuple(map(str, names))
-
-
-def _seen(lines: list[Mapping[str, Any]]) -> dict[str, int]:
-    seen: dict[str, int] = {}
-    for index, line in enumerate(lines):
-        key, seq = line.get("key"), line.get("seq")
-        if not isinstance(key, str) or type(seq) is not int:
-            raise EntryError(index, "an entry of seen has a key (text) and a seq (number)")
-        seen[key] = seq
-    return seen
-
-
-def _waiting(lines: list[Mapping[str, Any]]) -> tuple[UserMessage, ...]:
-    messages: list[UserMessage] = []
-    for index, line in enumerate(lines):
-        try:
-            message = read_message(line)
-        except (KeyError, TypeError, ValueError) as error:
-            raise EntryError(index, explain(error)) from error
-        if not isinstance(message, UserMessage):
-            raise EntryError(index, "only messages of the user wait")
-        messages.append(message)
-    return tuple(messages)
 
 
 def _size_messages(turns: tuple[Turn, ...]) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from everturn_actors.context.render import RECALL_TOOL
+from everturn_actors.context.rendered import RECALL_TOOL
 from everturn_actors.events import (
     Announced,
     CallFinished,

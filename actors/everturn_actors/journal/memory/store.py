@@ -1,25 +1,18 @@
-"""The memory store: the same contract without files.
-
-In production it keeps the turns that leave nothing behind. In tests its `MemoryDisk` is the disk:
-it outlives the store, takes writes or refuses them as it is told, and can lose its power.
-"""
+"""A store in memory, with the semantics of the one on disk."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from everturn_actors.errors import (
     FencedError,
-    JournalError,
     JournalWriteError,
     UnknownSessionError,
     WorkspaceLockedError,
@@ -29,6 +22,7 @@ from everturn_actors.gaps import Gap
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.disk import write_error
 from everturn_actors.journal.log.codec import check_numbers
+from everturn_actors.journal.memory.disk import ALL, Failure, MemoryDisk, PowerLostError, Stored
 from everturn_actors.journal.results import (
     MEDIA_MAX_BYTES,
     RESULTS_MAX_BYTES,
@@ -40,45 +34,7 @@ from everturn_actors.model import Compaction, ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, Loaded, SessionFilter, SessionSummary
 from everturn_actors.state.session_state import SessionState
 
-_ALL = 1 << 62  # more sessions than any disk holds
 _NOWHERE = Path("memory/workspace.lock")
-
-
-class PowerLostError(JournalError):
-    """The store is closed, or its disk lost its power; open a new one on the same disk."""
-
-    def __init__(self) -> None:
-        super().__init__("")
-
-
-@dataclass(slots=True)
-class Stored:
-    """What a disk holds of one session."""
-
-    log: list[Event] = field(default_factory=list[Event])
-    archive: list[Event] = field(default_factory=list[Event])
-    snapshot: SessionState | None = None
-    results: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    "By name, in the order in which they were saved."
-    media: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    "The same of files that came with messages."
-    is_torn: bool = False
-    "The log ends in half a line."
-    first: Event | None = None
-    "The event that started the session, also where it was discarded."
-    last: Event | None = None
-
-    @property
-    def last_seq(self) -> int:
-        """Where the log ends."""
-        return self.last.seq if self.last else 0
-
-    def write(self, events: Sequence[Event]) -> None:
-        """Put events at the end of the log."""
-        for event in events:
-            self.first = self.first or event
-            self.last = event
-            self.log.append(event)
 
 
 def _keep(shelf: dict[str, bytes], name: str, data: bytes, *, max_bytes: int) -> None:
@@ -90,72 +46,6 @@ def _keep(shelf: dict[str, bytes], name: str, data: bytes, *, max_bytes: int) ->
         if total <= max_bytes:
             break
         total -= len(shelf.pop(oldest))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """What is to happen at one append, or one result, to come."""
-
-    error: int = 0
-    "The errno to fail with; 0 = the power goes."
-    kept_events: int = 0
-    "Events of that append which still reach the disk; of a result, 1 = it does."
-    tear: bool = False
-    "Whether half of the next line does as well."
-
-
-class MemoryDisk:
-    """Everything here is durable. At most one store uses it at a time."""
-
-    def __init__(self) -> None:
-        self.sessions: dict[str, Stored] = {}
-        self.active: dict[str, None] = {}
-        "Ids in the order in which they were marked."
-        self.pointers: dict[ConversationKey, str] = {}
-        self.appends = 0
-        "Appends tried so far, those that failed included."
-        self.failures: dict[int, Failure] = {}
-        "By the number of the append."
-        self.stalled: anyio.Event | None = None
-        "Where there is one, appends wait for it, as on a disk that hangs."
-        self.saved_results = 0
-        "Results that were to be saved so far, those that failed included."
-        self.result_failures: dict[int, Failure] = {}
-        "By the number of the result."
-        self.user: MemoryStore | None = None
-        "The store that uses it."
-
-    def fail_append(self, error: int, *, nth: int = 1) -> None:
-        """Let the n-th append from now fail with an errno; nothing of it is kept."""
-        self.failures[self.appends + nth] = Failure(error=error)
-
-    def lose_power_at_append(
-        self, *, nth: int = 1, kept_events: int = 0, tear: bool = False
-    ) -> None:
-        """Let the power go during the n-th append from now.
-
-        Args:
-            nth: Which append; 1 = the next one.
-            kept_events: How many of its events reach the disk before.
-            tear: Whether half of the line after those does.
-        """
-        self.failures[self.appends + nth] = Failure(kept_events=kept_events, tear=tear)
-
-    def fail_result(self, error: int, *, nth: int = 1) -> None:
-        """Let the n-th result from now fail with an errno; what stood there before still does."""
-        self.result_failures[self.saved_results + nth] = Failure(error=error)
-
-    def lose_power_at_result(self, *, nth: int = 1, kept: bool = False) -> None:
-        """Let the power go while the n-th result from now is saved; `kept`: just after that."""
-        self.result_failures[self.saved_results + nth] = Failure(kept_events=int(kept))
-
-    def lose_power(self) -> None:
-        """End the store that uses this disk, now: what it had written stays, and it fails."""
-        self.user = None
-
-    def tear(self, session_id: str) -> None:
-        """Leave half a line at the end of a session's log, as a crash during an append does."""
-        self.sessions[session_id].is_torn = True
 
 
 @asynccontextmanager
@@ -288,12 +178,12 @@ class MemoryStore:
 
     async def agents(self) -> tuple[str, ...]:
         """See `SessionStore.agents`."""
-        rows = await self.sessions(after="", limit=_ALL)
+        rows = await self.sessions(after="", limit=ALL)
         return tuple({row.key.agent for row in rows if row.status != "ended"})
 
     async def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
         """See `SessionStore.idle`."""
-        for row in await self.sessions(after="", limit=_ALL):
+        for row in await self.sessions(after="", limit=ALL):
             if row.key.agent == agent and row.status != "ended" and row.updated_at < before:
                 yield row
 

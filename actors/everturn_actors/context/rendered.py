@@ -1,0 +1,214 @@
+"""A request as it was made for a conversation, and what is kept of how it was made. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from everturn_actors.context.catalog import limits_of
+from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.context.estimation.estimates import (
+    Estimates,
+    message_units,
+    text_units,
+    tools_units,
+)
+from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures
+from everturn_actors.context.policy import Limits, Policy, Preamble
+from everturn_actors.context.projection.projection import Projection, Stage, projection_units
+from everturn_actors.context.projection.reductions import event_of
+from everturn_actors.events import ContextReduced
+from everturn_actors.model import (
+    AnyMessage,
+    Conversation,
+    ModelRequest,
+    Notice,
+    PromptFingerprint,
+    ToolDefinition,
+    Turn,
+    UserMessage,
+)
+from everturn_actors.outside import NOTHING, Outside
+from everturn_actors.spec import AgentSpec
+
+RECALL_TOOL = "recall_context"
+
+
+BROKEN = "Your last reply could not be used: {}. Reply again."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A request, and how it came to be as it is."""
+
+    request: ModelRequest
+    policy: Policy[Any]
+    limits: Limits
+    budget: Budget
+    projection: Projection
+    "What the request shows of the conversation."
+    fingerprint: PromptFingerprint
+    "What the next request is compared with."
+    preamble: Preamble
+    tokens: int
+    "What the prompt is predicted to cost: system prompt, tools and messages."
+    outside: Outside = NOTHING
+    "The text from outside that it shows."
+    pictures: Pictures = NO_PICTURES
+    "The images that it is to be sent with; the bytes are for who sends it."
+
+    @property
+    def omitted_messages(self) -> int:
+        """Messages since the session began that are not in it: the number that is told."""
+        return self.projection.omitted_messages
+
+    def explain(self) -> str:
+        """Return its parts in words, for people."""
+        count = self.policy.estimates(self.limits)
+        messages = len(self.request.messages)
+        media = self.projection.media
+        total = sum(count.message(m, media.get(m.seq, 0)) for m in self.request.messages)
+        return (
+            f"a system prompt of {count.text(self.request.system):,} tokens,"
+            f" {len(self.request.tools)} tools of {self.budget.tools_tokens:,},"
+            f" {messages} messages of {total:,},"
+            f" and {self.budget.reserve_tokens:,} are kept free for the reply"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a request can be made of."""
+
+    policy: Policy[Any]
+    limits: Limits
+    budget: Budget
+    projection: Projection
+    turns: Sequence[Turn]
+    "The finished turns of the projection, oldest first."
+    system: str
+    "The agent's own prompt, without a summary."
+    preamble: Preamble
+    request: ModelRequest
+    "The whole of the projection, before the policy's ladder."
+    fingerprint: PromptFingerprint
+    estimates: Estimates
+    pictures: Pictures
+    outside: Outside
+    "The text from outside that the projection shows."
+
+
+def request_of(
+    spec: AgentSpec,
+    preamble: Preamble,
+    messages: tuple[AnyMessage, ...],
+    tools: tuple[ToolDefinition, ...],
+) -> ModelRequest:
+    """Return the request for messages as they are sent."""
+    before: list[AnyMessage] = []
+    if preamble.notice:
+        before.append(Notice(text=preamble.notice))
+    if preamble.preface:
+        before.append(UserMessage(text=preamble.preface))
+    return ModelRequest(
+        model=spec.model.name,
+        system=preamble.system,
+        messages=(*before, *messages) if before else messages,
+        tools=tools,
+        max_output_tokens=spec.model.max_output_tokens,
+        temperature=spec.model.temperature,
+        reasoning_effort=spec.model.reasoning_effort,
+    )
+
+
+def preamble_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int:
+    """Return what a request costs beside `messages`, which are the end of its own."""
+    before = request.messages[: len(request.messages) - len(messages)]
+    fixed = text_units(request.system) + tools_units(request.tools)
+    return fixed + sum(map(message_units, before))
+
+
+def request_limits(
+    policy: Policy[Any],
+    spec: AgentSpec,
+    statistics: ModelStatistics,
+    system: str,
+    tools: Sequence[ToolDefinition],
+) -> tuple[Limits, tuple[int, int]]:
+    """Return what is known of a model, and what prompt and tools cost it, in tokens."""
+    limits = limits_of(spec, statistics)
+    count = policy.estimates(limits)
+    return limits, (count.text(system), count.tools(tools))
+
+
+def as_sent(
+    last: PromptFingerprint, prints: tuple[str, str], request: ModelRequest, units: int
+) -> PromptFingerprint:
+    """Return what is kept of a request, to compare the next one with."""
+    known, whole = prints
+    return PromptFingerprint(
+        prefix=whole,
+        messages=len(request.messages),
+        units=units,
+        is_cache_miss=bool(last.prefix) and known != last.prefix,
+    )
+
+
+def untold(conversation: Conversation) -> int:
+    """Return how many messages are not shown that a summary could still tell of.
+
+    What the session no longer holds, none can.
+    """
+    reductions = conversation.reductions
+    untold = len(reductions.dropped)
+    told = reductions.summary.last_turn if reductions.summary else 0
+    if told + 1 < reductions.cut_turn:
+        for turn in conversation.turns:
+            if turn.number >= reductions.cut_turn:
+                break
+            untold += turn.size_messages if turn.number > told else 0
+    return untold
+
+
+def outside_of_summary(conversation: Conversation) -> Outside:
+    """Return the text from outside behind the summary that is shown."""
+    summary = conversation.reductions.summary
+    return Outside(direct=summary.outside) if summary is not None else NOTHING
+
+
+def can_recall(tools: Sequence[ToolDefinition]) -> bool:
+    """Whether the agent has the tool that reads back what is hidden."""
+    return any(tool.name == RECALL_TOOL for tool in tools)
+
+
+def fits(prepared: Prepared, projection: Projection) -> bool:
+    """Whether what the policy's ladder leaves of a projection fits, by the default estimate."""
+    policy = prepared.policy
+    for stage in policy.ladder(policy.numbers, prepared.limits):
+        projection, _ = stage(projection, prepared.budget)
+    count, budget = prepared.estimates, prepared.budget
+    preamble = policy.preamble(
+        prepared.system, projection.whole_summary, projection.omitted_messages
+    )
+    texts = (preamble.system, preamble.notice, preamble.preface)
+    fixed = sum(map(count.text, texts)) + count.tools(prepared.request.tools)
+    needed = fixed + count.tokens(projection_units(projection)) + budget.reserve_tokens
+    return budget.window_tokens <= 0 or needed <= budget.window_tokens
+
+
+def hidden_by(
+    prepared: Prepared, projection: Projection, stages: Sequence[Stage]
+) -> tuple[Projection, tuple[ContextReduced, ...]]:
+    """Return what the stages leave of a projection, and one event for each that hid something."""
+    bodies: list[ContextReduced] = []
+    for stage in stages:
+        made, done = stage(projection, prepared.budget)
+        if made is projection:
+            continue
+        event = event_of(projection, made, done, prepared.turns)
+        if event is not None:
+            bodies.append(event)
+        projection = made
+    return projection, tuple(bodies)

@@ -1,0 +1,61 @@
+"""Calls of tools. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everturn_actors.model import Attachment, FileDigest, Resolution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked:
+    """A call of the open step waits for a person."""
+
+    call_id: str
+    arguments_hash: str
+    "Of the arguments it was asked for, and of `files`; see `ids.arguments_hash`."
+    timeout_s: int
+    "How long there is to answer, from this event on."
+    reason: str = ""
+    pattern: str = ""
+    "What allow_always would allow from then on; empty = this cannot be allowed for good."
+    approvers: tuple[str, ...] = ()
+    "Who may answer; empty = all who may talk in this conversation."
+    files: tuple[FileDigest, ...] = ()
+    "Files of the workspace that the call names, as they stood: the word holds for no others."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided:
+    """What became of an approval that was asked for."""
+
+    call_id: str
+    decision: Resolution
+    by: str = ""
+    "Who decided; empty where nobody did."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallStarted:
+    """A tool is about to run: from here on its outcome is unknown until `CallFinished`."""
+
+    call_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFinished:
+    """The result of one call of the open step."""
+
+    call_id: str
+    text: str
+    is_error: bool = False
+    path: str = ""
+    "Under the session's results, the file that holds the whole text; empty where this is it."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
+    source: str = ""
+    "untrusted: what that text is, in words; empty = not told."
+    is_refused: bool = False
+    "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
+    attachments: tuple[Attachment, ...] = ()
+    "Files that the call sends to the people of the conversation; their bytes were kept before."

@@ -1,0 +1,70 @@
+"""One line of a log. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from everturn_actors.events.calls import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted
+from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
+from everturn_actors.events.messages import (
+    Announced,
+    Discarded,
+    Edited,
+    Received,
+    SessionEnded,
+    SessionShared,
+    SessionStarted,
+    SilentMessage,
+    StatusChanged,
+)
+from everturn_actors.events.reductions import ContextReduced, Summarised
+from everturn_actors.events.turns import (
+    ModelCallFailed,
+    ModelReplied,
+    ReplyBroken,
+    Steered,
+    StepStarted,
+    TurnFinished,
+    TurnStarted,
+)
+
+Body: TypeAlias = (
+    SessionStarted
+    | SessionShared
+    | Received
+    | SilentMessage
+    | Announced
+    | Edited
+    | Discarded
+    | TurnStarted
+    | StepStarted
+    | ModelReplied
+    | ReplyBroken
+    | ModelCallFailed
+    | Steered
+    | ApprovalAsked
+    | ApprovalDecided
+    | CallStarted
+    | CallFinished
+    | PreviewSent
+    | DeliveryPlanned
+    | ChunkMarked
+    | ContextReduced
+    | Summarised
+    | TurnFinished
+    | StatusChanged
+    | SessionEnded
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of the log."""
+
+    seq: int
+    "From 1, without holes."
+    at: datetime
+    "UTC, aware, microseconds."
+    body: Body

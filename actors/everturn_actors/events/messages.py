@@ -1,0 +1,122 @@
+"""What is said in a session, and to whom it belongs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everturn_actors.model import Attachment, ConversationKey, EndReason, Joins, SessionStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted:
+    """The first event of every session."""
+
+    session_id: str
+    key: ConversationKey
+    instructions: str = ""
+    "Instructions that the caller gave for this session alone."
+    seen: tuple[str, ...] = ()
+    "Idempotency keys of the conversation's session before this one: their messages are not new."
+    principal: str = ""
+    "Who began it, and pays for it; empty = a chat channel, or whoever runs the gateway."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionShared:
+    """Somebody was given the session to see and to talk in, or it was taken back."""
+
+    principal: str
+    "Who is given it."
+    by: str = ""
+    "Who gives it."
+    is_withdrawn: bool = False
+    "Whether it is taken back."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """A message was accepted; it waits for its turn."""
+
+    text: str
+    sender: str = ""
+    idempotency_key: str = ""
+    attachments: tuple[Attachment, ...] = ()
+    "Files that came with it; their bytes were kept with the session before."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
+    reply_to: str = ""
+    "The message on its platform that an answer replies to; empty = none."
+    joins: Joins = "all"
+    "Which turn answers it."
+    quiet: bool = False
+    "Whether it begins no turn: the next one reads it."
+    retry_for_s: int = -1
+    "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentMessage:
+    """A message that did not speak to the agent was kept."""
+
+    text: str
+    sender: str = ""
+    idempotency_key: str = ""
+    shown: bool = True
+    "Whether the next turn is told of it; otherwise it stands here alone."
+    untrusted: bool = False
+    "Whether nobody vouches for it."
+    max_messages: int = 100
+    "The next turn is told of so many such messages, the newest."
+    max_age_s: int = 86_400
+    "And of this one only if it begins so soon."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """Something was said in the agent's name, without a turn; the next one is told of it."""
+
+    text: str
+    sender: str = ""
+    "Who had it said."
+    idempotency_key: str = ""
+    title: str = ""
+    "What the model is told that it comes from."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
+    delivers: bool = False
+    "Whether it is owed to the people of a channel."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edited:
+    """Its writer changed a message that still waited."""
+
+    received: int
+    "The seq of the `Received` event."
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discarded:
+    """Messages that waited are not answered."""
+
+    received: tuple[int, ...]
+    "The seqs of the `Received` events, oldest first."
+    reason: str
+    "In words."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusChanged:
+    """The session was paused, or goes on."""
+
+    status: SessionStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """The last event of a session."""
+
+    reason: EndReason
+    by: str = ""
+    "Who ended it, where that is known."

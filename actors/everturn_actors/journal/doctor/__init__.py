@@ -1,0 +1,12 @@
+"""Looks what is wrong with the files of sessions, and rebuilds them from what is good."""
+
+from everturn_actors.journal.doctor.checks import (
+    IndexReport,
+    check,
+    rebuild_index,
+    repair,
+    session_ids,
+)
+from everturn_actors.journal.doctor.findings import Finding
+
+__all__ = ["Finding", "IndexReport", "check", "rebuild_index", "repair", "session_ids"]

@@ -1,0 +1,54 @@
+"""What the core asks of the world, by subject: each of it is a protocol or a value of one."""
+
+from everturn_actors.ports.agents import Agent, Agents, Clock
+from everturn_actors.ports.models import (
+    ModelProvider,
+    ModelStatisticsStore,
+    Summariser,
+    WindowSource,
+)
+from everturn_actors.ports.observer import NullObserver, Observer
+from everturn_actors.ports.store import (
+    ALL_SESSIONS,
+    CommitStats,
+    Loaded,
+    SessionFilter,
+    SessionStore,
+    SessionSummary,
+)
+from everturn_actors.ports.tools import (
+    ALLOW,
+    Gate,
+    Tool,
+    ToolCapabilities,
+    ToolContext,
+    ToolKind,
+    ToolOutput,
+    Verdict,
+)
+
+__all__ = [
+    "ALLOW",
+    "ALL_SESSIONS",
+    "Agent",
+    "Agents",
+    "Clock",
+    "CommitStats",
+    "Gate",
+    "Loaded",
+    "ModelProvider",
+    "ModelStatisticsStore",
+    "NullObserver",
+    "Observer",
+    "SessionFilter",
+    "SessionStore",
+    "SessionSummary",
+    "Summariser",
+    "Tool",
+    "ToolCapabilities",
+    "ToolContext",
+    "ToolKind",
+    "ToolOutput",
+    "Verdict",
+    "WindowSource",
+]

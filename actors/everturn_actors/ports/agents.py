@@ -1,0 +1,62 @@
+"""Who answers, and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.model import ToolDefinition
+from everturn_actors.ports.models import ModelProvider, Summariser
+from everturn_actors.ports.tools import Gate, Tool
+from everturn_actors.spec import AgentSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One agent, ready to work: its values and the live things behind them."""
+
+    spec: AgentSpec
+    provider: ModelProvider
+    tools: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    summariser: Summariser | None = None
+    "None: older turns leave without a summary."
+    gate: Gate | None = None
+    "None: every call may run."
+    prepare: Callable[[], Awaitable[None]] | None = None
+    """Brings up what its tools need, before each turn; `tools` may have changed when it returns.
+
+    Never raises, and has a deadline of its own: a tool that cannot be had says so when called.
+    """
+
+    def offered(self, statistics: ModelStatistics) -> tuple[ToolDefinition, ...]:
+        """Return its tools as its model sees them; none for a model that takes none."""
+        return (
+            tuple(tool.definition for tool in self.tools.values()) if statistics.calls_tools else ()
+        )
+
+
+class Agents(Protocol):
+    """Finds agents. A turn keeps the version it began with."""
+
+    def get(self, name: str) -> Agent:
+        """Return the current version of an agent.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+
+class Clock(Protocol):
+    """The time, so that tests can own it."""
+
+    def now(self) -> datetime:
+        """Return the present instant, UTC, aware."""
+        ...
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait."""
+        ...

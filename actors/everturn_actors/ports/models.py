@@ -1,0 +1,63 @@
+"""Models, and what was learnt about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.model import ModelRequest, Reply
+from everturn_actors.spec import ModelSpec
+
+
+class ModelProvider(Protocol):
+    """Talks to one model API."""
+
+    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
+        """Return the complete reply; call `on_text` with each piece of its text as it arrives.
+
+        One try: who retries, and for how long, is decided by the turn. Cancellation closes the
+        request. Reply.seq is 0.
+
+        Raises:
+            ModelError: One of its kinds, for every failure of the API, with a text that a person
+                may read and that holds no secret. Anything else is a fault of the provider, and
+                fails this call alone.
+        """
+        ...
+
+
+@runtime_checkable
+class WindowSource(Protocol):
+    """A provider that can say how large its model's window is."""
+
+    async def window_tokens(self) -> int | None:
+        """Return the window of the model as it is served, in tokens; None where it is not told.
+
+        Never raises for a server that does not answer; returns within seconds.
+        """
+        ...
+
+
+class ModelStatisticsStore(Protocol):
+    """What was learnt about models, across sessions and restarts."""
+
+    def of(self, model: ModelSpec) -> ModelStatistics:
+        """Return what is known of a model now; of one that was never used, what its name tells.
+
+        Hints that have expired are marked as over.
+        """
+        ...
+
+    def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
+        """Remember `statistics`; where they are kept on disk, that happens later."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summariser:
+    """The model that writes summaries."""
+
+    provider: ModelProvider
+    model: ModelSpec

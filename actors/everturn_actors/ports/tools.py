@@ -1,0 +1,132 @@
+"""What an agent can do, and what decides whether it may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from everturn_actors.model import (
+    Conversation,
+    ConversationKey,
+    FileDigest,
+    ToolCall,
+    ToolDefinition,
+    Upload,
+)
+from everturn_actors.ports.store import SessionStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolContext:
+    """Where a call runs."""
+
+    session_id: str
+    key: ConversationKey
+    store: SessionStore
+    "Holds the session's log and large results. For reading alone."
+    conversation: Conversation = field(default_factory=Conversation)
+    "The session as it stands when the call begins."
+    principal: str = ""
+    "Whose session it is; empty = a chat channel's, or that of whoever runs the gateway."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """What a call gave."""
+
+    text: str
+    is_error: bool = False
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for: a web page, another's message."
+    source: str = ""
+    "untrusted: what that text is, in a few words for people: `the page https://...`."
+    files: tuple[Upload, ...] = ()
+    "What the people of the conversation are sent."
+
+
+ToolKind: TypeAlias = Literal["builtin", "bash", "cli", "mcp"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCapabilities:
+    """What whoever runs a tool needs to know of it."""
+
+    kind: ToolKind = "builtin"
+    "The first part of the patterns of a tool policy."
+    read_only: bool = False
+    "It changes nothing: calls may run side by side, and again after a crash."
+    repeatable: bool = False
+    "Running a call of it twice does no harm: after a crash it runs again."
+    safe: bool = False
+    "It reaches nothing beyond the agent's own conversation, notes and files: nobody is asked."
+    timeout_s: float = 300
+    "Deadline of one call; the call is cancelled then, and its result says so."
+
+
+class Tool(Protocol):
+    """Something an agent can do."""
+
+    @property
+    def definition(self) -> ToolDefinition:
+        """How the model sees it."""
+        ...
+
+    @property
+    def capabilities(self) -> ToolCapabilities:
+        """How it may be run."""
+        ...
+
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
+        """Run one call and return its result; a plain text is one that is trusted.
+
+        Cancellation ends within a second all that the call began, and leaves nothing half done
+        that a result would not tell of.
+
+        Raises:
+            ToolFailedError: With the text that the model should read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a gate says of one call."""
+
+    effect: Literal["allow", "deny", "ask"]
+    reason: str = ""
+    "Why it is refused or asked, in words for the model and for people."
+    pattern: str = ""
+    "ask: what allow_always would allow from then on; empty = this cannot be allowed for good."
+    approvers: tuple[str, ...] = ()
+    "ask: who may answer, see `Approval.approvers`; empty = whoever began the turn."
+    timeout_s: int = 3600
+    "ask: how long there is to answer."
+    files: tuple[FileDigest, ...] = ()
+    """What it was judged by beside the call: files of the workspace, as they stood.
+
+    Where there are any, the call is judged once more as it begins, and does not run where they
+    have changed.
+    """
+
+
+ALLOW = Verdict(effect="allow")
+
+
+class Gate(Protocol):
+    """Decides which calls of an agent may run."""
+
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
+        """Say whether a call may run. Asked again for the same call, it may say something else.
+
+        Asked before a call runs, when a person has answered, and, where the verdict names files,
+        once more as the call begins.
+        """
+        ...
+
+    async def remember(self, pattern: str) -> None:
+        """Allow `pattern` for good; return when that is durable. Doing it twice does no harm.
+
+        Raises:
+            CoreError: It could not be written; the call that was allowed runs all the same.
+        """
+        ...
