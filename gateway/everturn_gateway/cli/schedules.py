@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -10,6 +10,18 @@ from everturn_gateway import commands
 from everturn_gateway.cli.declaration import JobId, Json, command
 from everturn_gateway.commands.shared.options import Options
 
+Once: TypeAlias = Annotated[
+    str | None, typer.Option(help="Once, like 2026-12-01T08:30.", metavar="INSTANT")
+]
+Every: TypeAlias = Annotated[
+    str | None, typer.Option(help="Again and again, like 15m, 6h or 90.", metavar="SPAN")
+]
+Cron: TypeAlias = Annotated[
+    str | None, typer.Option(help="By the clock, like '30 8 * * mon-fri'.", metavar="FIELDS")
+]
+Zone: TypeAlias = Annotated[
+    str | None, typer.Option(help="The zone of the clock, like Europe/Berlin.", metavar="ZONE")
+]
 schedule_app = typer.Typer(help="What agents do by the clock.", no_args_is_help=True)
 
 
@@ -41,18 +53,10 @@ def add_job(
         str | None, typer.Option("--id", help="What it is called.", show_default="made up")
     ] = None,
     label: Annotated[str | None, typer.Option(help="What people call it.")] = None,
-    at: Annotated[
-        str | None, typer.Option(help="Once, like 2026-12-01T08:30.", metavar="INSTANT")
-    ] = None,
-    every: Annotated[
-        str | None, typer.Option(help="Again and again, like 15m, 6h or 90.", metavar="SPAN")
-    ] = None,
-    cron: Annotated[
-        str | None, typer.Option(help="By the clock, like '30 8 * * mon-fri'.", metavar="FIELDS")
-    ] = None,
-    timezone: Annotated[
-        str | None, typer.Option(help="The zone of the clock, like Europe/Berlin.", metavar="ZONE")
-    ] = None,
+    at: Once = None,
+    every: Every = None,
+    cron: Cron = None,
+    timezone: Zone = None,
     message: Annotated[str | None, typer.Option(help="Say this text as it stands.")] = None,
     task: Annotated[str | None, typer.Option(help="Let the agent do this.")] = None,
     to: Annotated[str, typer.Option(help="Tell this chat.", metavar="CHANNEL:CHAT[:TOPIC]")] = "",

@@ -50,6 +50,7 @@ class InProcessTransport(httpx2.AsyncBaseTransport):
             raise
         if exchange.status:
             return httpx2.Response(exchange.status, headers=exchange.headers, stream=exchange)
+        await exchange.aclose()
         if exchange.failure is not None:
             raise exchange.failure
         msg = "the gateway closed before it answered"

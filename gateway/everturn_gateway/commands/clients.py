@@ -13,14 +13,14 @@ import anyio.to_thread
 from everturn_actors.errors import UnknownAgentError, WorkspaceLockedError
 from everturn_actors.model import ConversationKey
 from everturn_channels.terminal.client import Client
-from everturn_gateway.client import Api, SessionClient, open_api, open_api_here
+from everturn_gateway import commands
+from everturn_gateway.client import Api, SessionClient, open_api
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT
 from everturn_gateway.commands.shared.running import find_running
 from everturn_gateway.commands.shared.settings import api_token, log_to_file, require_agents
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.private_environ import process_environ, seal_process
 
 _STARTING_S = 3.0  # a gateway that was just started holds the workspace before it listens
 _LOOK_AGAIN_S = 0.1
@@ -67,32 +67,13 @@ async def _enter(config: Config, stack: AsyncExitStack, *, resume: bool) -> Api:
             over_http = open_api(running.url, token=api_token(config))
             return await stack.enter_async_context(over_http)
         try:
-            return await stack.enter_async_context(_open_here(config, resume=resume))
+            # The whole gateway is loaded only where there is none to talk to.
+            opening = commands.own_gateway.open_own(config, resume=resume)
+            return await stack.enter_async_context(opening)
         except WorkspaceLockedError:
             if anyio.current_time() > deadline:
                 raise
             await anyio.sleep(_LOOK_AGAIN_S)
-
-
-@asynccontextmanager
-async def _open_here(config: Config, *, resume: bool) -> AsyncGenerator[Api]:
-    # The whole gateway is loaded only where there is none to talk to.
-    from everturn_gateway.app import open_gateway  # noqa: PLC0415 - as said
-    from everturn_gateway.http.access.auth import THIS_PROCESS  # noqa: PLC0415 - as said
-    from everturn_gateway.http.application import create_app  # noqa: PLC0415 - as said
-
-    seal_process()
-    async with (
-        open_gateway(
-            config,
-            environ=process_environ(),
-            watch=False,
-            resume=resume,
-            secrets=crash_log.secrets,
-        ) as gateway,
-        open_api_here(create_app(gateway, caller=THIS_PROCESS)) as api,
-    ):
-        yield api
 
 
 async def pick_agent(name: str, client: Client, config: Config) -> str:
@@ -124,9 +105,7 @@ def choose_agent(name: str, known: Sequence[str], config: Config) -> str:
         msg = f"which agent? There are: {', '.join(known)}"
         raise GatewayError(msg)
     require_agents(config)
-    from everturn_gateway.commands.agents import check_agents  # noqa: PLC0415 - only for errors
-
-    _, faults = check_agents(config)
+    _, faults = commands.agents.check_agents(config)
     mine = [fault for fault in faults if not name or name in fault.file.parts]
     if mine:
         raise ConfigError(faults=mine)
