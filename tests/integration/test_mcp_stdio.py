@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -103,6 +104,26 @@ async def test_claims_of_a_server_hold_where_its_owner_trusts_it(tmp_path: Path)
         assert (friend.read_only, friend.repeatable, friend.safe) == (True, True, False)
         assert (await world.call("a_answer")).untrusted
         assert not (await world.call("b_answer")).untrusted
+
+
+async def test_a_trusted_server_vouches_for_no_file_from_outside(tmp_path: Path) -> None:
+    """Its owner trusts the program, and not whoever wrote the page that it reads."""
+    async with open_world(tmp_path, replace(stdio(name="a"), trusted=True)) as world:
+        files = world.environment.files
+
+        def write() -> None:
+            for name in ("own", "page"):
+                (files / name).write_text(name)
+            with (files / "page").open() as page:
+                world.environment.marks.mark(page.fileno(), ("the page x",))
+
+        await anyio.to_thread.run_sync(write)
+        own = await world.call("a_look", path=str(files / "own"))
+        read = await world.call("a_look", path=str(files / "page"))
+
+        assert (own.text, own.untrusted) == ("own", False)
+        assert (read.text, read.untrusted) == ("page", True)
+        assert read.source == "what look of the MCP server a gave, with text from: the page x"
 
 
 async def test_arguments_that_cannot_be_sent_are_told_to_the_model(tmp_path: Path) -> None:

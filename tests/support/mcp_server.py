@@ -50,6 +50,7 @@ def _tool(name: str, description: str = "", /, **properties: dict[str, str]) -> 
 TOOLS = (
     _tool("echo", "Says the text again.", text=_TEXT),
     _tool("pid"),
+    _tool("look", "Reads a file.", path=_TEXT),
     _tool("place", "Where it runs, and its environment."),
     _tool("fail", "Says that it failed."),
     _tool("refuse", "Is refused with an error of the protocol."),
@@ -102,6 +103,8 @@ class Service:
                 return said(str(arguments["text"]))
             case "pid":
                 return said(str(os.getpid()))
+            case "look":
+                return said(await anyio.Path(str(arguments["path"])).read_text())
             case "place":
                 return said("\n".join([os.getcwd(), *(f"{k}={v}" for k, v in os.environ.items())]))  # noqa: PTH109 - what the server sees
             case "fail":

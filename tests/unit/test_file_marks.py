@@ -258,6 +258,33 @@ def test_a_watch_that_nobody_needs_is_closed() -> None:
     assert _descriptors() == before
 
 
+@pytest.mark.parametrize("mode", [0o444, 0o200, 0o000])
+def test_a_file_that_nobody_may_read_or_write_is_marked(
+    root: Path, state: Path, marks: MarkedFiles, mode: int
+) -> None:
+    """Git keeps its objects so; and taking rights away must not keep a mark off."""
+    run = marks.begin(PAGE)
+    file = _file(root, "a")
+    file.chmod(mode)
+    marks.end(run)
+    again = MarkedWorkspaces(state).of(root)
+
+    assert _sources_of(again, "chmod 644 a; cat a") == PAGE
+    assert _sources_of(marks, "cat a") == PAGE
+
+
+def test_folders_beside_the_workspace_are_looked_at_too(root: Path, marks: MarkedFiles) -> None:
+    """The owner may let commands write elsewhere."""
+    beside = root.parent / "beside"
+    _mark(marks, _file(root, "a"))
+    _file(beside, "inbox/own")
+    marks.look_at([beside])
+
+    assert _sources_of(marks, f"cat {beside}/inbox/own") == ()
+    assert _sources_of(marks, f"cat a > {beside}/b") == PAGE
+    assert _sources_of(marks, f"cat {beside}/b") == PAGE
+
+
 # --- git ---
 
 

@@ -176,6 +176,7 @@ class ToolFactory:
             yield from file_tools(environment, read_only=config.files_read_only, judged=judged)
         if config.send_file:
             yield send_file_tool(environment)
+        environment.marks.look_at(_written_beside(config))
         if config.bash is not None:
             confinement = self.confined(config.bash.confinement)
             yield BashTool(environment, confinement, timeout_s=config.bash.timeout_s)
@@ -292,6 +293,13 @@ class _ToolMaker:
 
     async def _reload(self) -> str:
         return await self.toolbox.reload()
+
+
+def _written_beside(config: ToolConfig) -> Iterator[Path]:
+    """Yield the folders beside the workspace that commands of an agent may write."""
+    confined = [each.confinement for each in (config.bash, config.processes) if each is not None]
+    for each in (*confined, *(each.confinement for each in config.cli)):
+        yield from (place.expanduser().absolute() for place in each.writable)
 
 
 @asynccontextmanager

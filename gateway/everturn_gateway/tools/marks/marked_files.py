@@ -16,9 +16,9 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -78,11 +78,21 @@ class MarkedFiles:
         self._one = threading.RLock()
         self._threads = anyio.CapacityLimiter(_THREADS)
         self._has_marks: bool | None = None  # None = not known
+        self._keeps_marks = sys.platform == "linux"
         self._is_learned = False
         self._is_blind = False  # not all marked files can be watched
         self._watched: dict[int, tuple[str, ...]] = {}
         self._between = Seen()  # since the last run
         self._runs: list[Run] = []
+        self._beside: tuple[Path, ...] = ()
+
+    def look_at(self, folders: Iterable[Path]) -> None:
+        """Look after these folders as well: the agent's commands write there, too."""
+        new = [each for each in folders if each not in self._beside]
+        if new:
+            with self._one:
+                self._beside = (*self._beside, *new)
+                self._is_learned = False
 
     # --- files ---
 
@@ -116,6 +126,13 @@ class MarkedFiles:
             self._take_note()
             if add_mark(fd, sources):
                 self._add_watch(fd, read_mark(fd))
+            elif self._keeps_marks:
+                self._keeps_marks = False
+                logger.warning(
+                    "files here keep no extended attributes: text from outside in them is not known"
+                    " for what it is later",
+                    extra={"folder": str(self.root)},
+                )
 
     @contextmanager
     def reading(self) -> Generator[None]:
@@ -250,14 +267,22 @@ class MarkedFiles:
         self._between = self._watch.begin()
         self._watched.clear()
         self._is_blind = False
-        for entry in files_below(self.root, self._state):
+        for entry in self._files():
             if sources := entry.mark():
                 try:
                     with entry.opened() as fd:
                         self._add_watch(fd, sources)
                 except OSError as error:
+                    self._is_blind = True
                     self._cannot(entry, error)
         self._is_learned = True
+
+    def _files(self) -> Iterator[Entry]:
+        yield from files_below(self.root, self._state)
+        for folder in self._beside:
+            # With their whole path: no folder in there is an inbox.
+            for entry in files_below(folder, self._state):
+                yield replace(entry, path=f"{folder}/{entry.path}")
 
     def _add_watch(self, fd: int, sources: tuple[str, ...]) -> None:
         watch = self._watch.add(fd) if len(self._watched) < _WATCHED_MOST else None
@@ -273,9 +298,11 @@ class MarkedFiles:
 
     def _sweep(self, run: Run) -> int:
         """Mark the files that changed since a command began; return how many were new."""
+        if not self._keeps_marks:
+            return 0
         since_ns, marked = _since(run), 0
         self._take_note()
-        for entry in files_below(self.root, self._state):
+        for entry in self._files():
             if entry.info.st_ctime_ns < since_ns or not may_be_marked(entry.path):
                 continue
             if set(run.sources) <= set(entry.mark()):

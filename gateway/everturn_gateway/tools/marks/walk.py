@@ -7,7 +7,7 @@ import os
 import stat
 import zlib
 from collections.abc import Collection, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,25 +35,48 @@ class Entry:
 
     @contextmanager
     def opened(self) -> Generator[int]:
-        """Open it.
+        """Open it; one that nobody may read is readable for that long.
 
         Raises:
-            OSError: It cannot be read, or is another by now.
+            OSError: It belongs to somebody else, or is another by now.
         """
-        fd = os.open(self.name, _OPEN, dir_fd=self.folder)
-        try:
+        with ExitStack() as stack:
+            try:
+                fd = os.open(self.name, _OPEN, dir_fd=self.folder)
+            except PermissionError:
+                fd = os.open(stack.enter_context(self._readable()), _OPEN & ~os.O_NOFOLLOW)
+            stack.callback(os.close, fd)
             if not os.path.samestat(os.fstat(fd), self.info):
                 raise FileNotFoundError(self.path)
             yield fd
+
+    @contextmanager
+    def _readable(self) -> Generator[str]:
+        """Let the owner read it for as long as the block lasts; returns a path that is it."""
+        # A descriptor that only names the file: the name may be another's in the next moment.
+        named = os.open(self.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
+        try:
+            if not os.path.samestat(os.fstat(named), self.info):
+                raise FileNotFoundError(self.path)
+            itself, mode = f"/proc/self/fd/{named}", stat.S_IMODE(self.info.st_mode)
+            os.chmod(itself, mode | stat.S_IRUSR)  # noqa: PTH101 - no path, a descriptor
+            try:
+                yield itself
+            finally:
+                os.chmod(itself, mode)  # noqa: PTH101 - as above
         finally:
-            os.close(fd)
+            os.close(named)
 
     def mark(self) -> tuple[str, ...]:
-        """Return its mark, without opening it; a file that went has none."""
+        """Return its mark, without opening it if it can be read; a file that went has none."""
         try:
             return read_mark(f"/proc/self/fd/{self.folder}/{self.name}", self.path)
+        except PermissionError:
+            with suppress(OSError), self.opened() as fd:
+                return read_mark(fd, self.path)
         except OSError:
-            return ()
+            pass
+        return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +89,9 @@ class Marked:
 
 
 def files_below(root: Path, closed: Path | None = None) -> Generator[Entry]:
-    """Yield the plain files below a folder, up to `ENTRIES_MOST`; then a warning is logged.
+    """Yield the plain files below a folder, up to `ENTRIES_MOST`.
+
+    A warning is logged where there are more, and where a folder cannot be read.
 
     Args:
         root: The folder; it may be a link.
@@ -75,7 +100,7 @@ def files_below(root: Path, closed: Path | None = None) -> Generator[Entry]:
     top = os.path.realpath(root)
     left_out = _identity(closed)
     count = 0
-    for above, folders, names, folder in os.fwalk(top, onerror=None, follow_symlinks=False):
+    for above, folders, names, folder in os.fwalk(top, onerror=_cannot_read):
         inside = os.path.relpath(above, top)
         prefix = "" if inside == "." else f"{inside}/"
         if left_out is not None:
@@ -139,6 +164,12 @@ def is_tree(path: str, fd: int) -> bool:
     except (OSError, zlib.error):
         return False
     return head == b"tree "
+
+
+def _cannot_read(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):  # it went meanwhile, or was never made
+        fields = {"folder": str(error.filename), "error": str(error)}
+        logger.warning("a folder cannot be looked through for text from outside", extra=fields)
 
 
 def _identity(folder: Path | None) -> tuple[int, int] | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final, NoReturn, cast
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.outside import one_source
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.mcp.connection import Connection
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
@@ -71,13 +74,29 @@ class McpTool:
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Call it; the server is started if it is not up. What it says is trusted as it is.
 
+        A program on this machine that opened a file with text from outside is trusted with nothing
+        of it; what it changes while such text is shown is marked.
+
         Raises:
             ToolFailedError: The arguments are no JSON object, or there is no result; the text says
                 whether the call may have taken effect.
         """
-        del context
+        if not self._connection.settings.command:
+            return await self._call(call)
+        async with self._connection.environment.marks.running(sources_behind(context)) as run:
+            output = await self._call(call)
+        if not run.opened or output.untrusted:
+            return output
+        source = one_source(f"{self._gave}, with text from: {', '.join(run.opened)}")
+        return replace(output, untrusted=True, source=source)
+
+    @property
+    def _gave(self) -> str:
+        return f"what {self.remote_name} of the MCP server {self.server} gave"
+
+    async def _call(self, call: ToolCall) -> ToolOutput:
         untrusted = not self._connection.settings.trusted
-        source = f"what {self.remote_name} of the MCP server {self.server} gave" * untrusted
+        source = self._gave * untrusted
         try:
             answer = await self._connection.call(self.remote_name, _arguments(call))
         except McpRefusedError as error:
