@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = {"everturn_actors", "everturn_channels", "everturn_gateway"}
+PACKAGES = {"everturn", "everturn_actors", "everturn_channels", "everturn_gateway"}
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     return zipfile.ZipFile(path)
 
 
-def test_the_wheel_holds_the_three_packages_and_nothing_that_could_collide(
+def test_the_wheel_holds_our_packages_and_nothing_that_could_collide(
     wheel: zipfile.ZipFile,
 ) -> None:
     """Top-level names such as `gateway` belong to other distributions and would overwrite them."""

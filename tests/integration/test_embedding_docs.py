@@ -1,0 +1,66 @@
+"""The page for programs that embed Everturn, and the glossary: what they show is true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import everturn
+from everturn import testing
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+PRINTED = ("You said: “Hi!”", "I can see 2 messages", "stock: 3", "", "")
+
+
+def test_every_program_of_the_page_is_tried() -> None:
+    """A new one has to be listed with what it prints."""
+    assert len(PROGRAMS) == len(PRINTED)
+
+
+@pytest.mark.parametrize(("program", "printed"), list(zip(PROGRAMS, PRINTED, strict=False)))
+def test_the_programs_of_the_page_run(program: str, printed: str, tmp_path: Path) -> None:
+    """People copy them as they are."""
+    done = subprocess.run(  # noqa: S603 - our own page
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed in done.stdout
+
+
+def test_what_the_page_names_is_public() -> None:
+    """Errors, classes and suites by the names that the package has."""
+    named = set(re.findall(r"`(?:everturn\.)?([A-Z]\w+(?:Error)?)`", PAGE))
+    suites = {name for name in named if name.endswith("Contract")}
+    doubles = {"ScriptedProvider", "ManualClock", "RecordingHandler"}
+
+    assert named - suites - doubles - set(everturn.__all__) == {"TurnResult"} - set(
+        everturn.__all__
+    )
+    assert suites | doubles <= set(testing.__all__)
+
+
+def test_the_words_of_the_glossary_are_in_the_code() -> None:
+    """A word that nobody uses any more would lead whoever looks for it astray."""
+    names = set(re.findall(r"`(?:everturn\.)?(\w+)`", GLOSSARY)) - {"everturn"}
+    sources = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("actors", "channels", "gateway")
+        for path in (ROOT / folder).rglob("*.py")
+    )
+    defined = r"\b(?:class|def) {0}\b|^{0}(?:: TypeAlias)? = "
+    missing = {name for name in names if not re.search(defined.format(name), sources, re.MULTILINE)}
+
+    assert missing == set()
