@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio import to_thread
 from support import plugin_dist
 from support.plugin_packages import put_package
 from support.process import EVERTURN, gateway_process
@@ -144,6 +145,28 @@ def test_what_the_provider_says_of_its_models_holds(workspace: Path) -> None:
     assert valid.returncode == 0, valid.stderr
     (workspace / "everturn.yaml").write_text("providers: {echo: {greting: Hm}}\n")
     assert "providers.echo.greting: is not a known field" in run(workspace, "doctor").stdout
+
+
+async def test_sessions_are_kept_by_the_store(workspace: Path) -> None:
+    """Nothing of a conversation is a file; a second gateway is kept out all the same."""
+    with (workspace / "everturn.yaml").open("a") as config:
+        config.write("store: {type: vault, name: one, seal: swordfish-3}\n")
+    async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
+        said = await answered(workspace, "ann.1.txt", "Hello!")
+        sessions = (await client.get("/api/v1/sessions")).json()["sessions"]
+        second = await to_thread.run_sync(run, workspace, "serve")
+
+    assert said == "Heard: Hello!"
+    assert len(sessions) == 1
+    assert not list((workspace / ".everturn").rglob("events.jsonl"))
+    assert second.returncode != 0
+    assert "is in use by process" in second.stderr
+    told = run(workspace, "doctor").stdout
+    assert "not looked at: sessions are kept by the store vault" in told
+    assert "swordfish" not in told
+    (workspace / "everturn.yaml").write_text("store: {type: cloud}\n")
+    told = run(workspace, "doctor").stdout
+    assert "store.type: 'cloud' is not available; there are: file, memory, vault" in told
 
 
 async def test_the_gateway_serves_without_what_cannot_be_used(

@@ -19,7 +19,7 @@ from everturn_gateway.app.gateway import (
     payer_in,
     version,
 )
-from everturn_gateway.app.journal_check import JournalNote, check_journals
+from everturn_gateway.app.journal_check import JournalNote, check_journals, keeps_files
 
 __all__ = [
     "MODELS_FILE",
@@ -32,6 +32,7 @@ __all__ = [
     "JournalNote",
     "OpenStore",
     "check_journals",
+    "keeps_files",
     "make_meter",
     "make_spending",
     "open_gateway",

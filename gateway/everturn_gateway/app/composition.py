@@ -7,7 +7,7 @@ jobs (`_open_work`), what links the parts (`_link`), and the long tasks (`_run`)
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +16,7 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
@@ -34,13 +32,14 @@ from everturn_gateway.app.gateway import (
     payer_in,
     version,
 )
+from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
-from everturn_gateway.plugins import installed
+from everturn_gateway.plugins import OpenedStore, installed
 from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
@@ -135,21 +134,11 @@ class _Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Storage:
-    """Where sessions live."""
-
-    store: SessionStore
-    health: WriteHealth
-    waiting: Callable[[], int]
-    "How many writes wait for the disk."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Base:
     """What is shared by all agents and all sessions."""
 
     telemetry: Telemetry
-    storage: _Storage
+    storage: OpenedStore
     scratch: SessionStore
     models: FileModelStatistics
     providers: Providers
@@ -188,7 +177,13 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             secrets=start.secrets,
             version=start.version,
         ) as telemetry,
-        _open_storage(start, telemetry) as storage,
+        open_storage(
+            config,
+            start.additions,
+            on_batch=telemetry.batch,
+            is_serving=start.watch,
+            supervisor=supervisor,
+        ) as storage,
         open_memory_store(MemoryDisk()) as scratch,
         open_model_statistics(workspace / MODELS_FILE, clock, supervisor=supervisor) as models,
         open_providers(
@@ -229,24 +224,6 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             tokens=tokens,
             tool_factory=tool_factory,
         )
-
-
-@asynccontextmanager
-async def _open_storage(start: _Start, telemetry: Telemetry) -> AsyncGenerator[_Storage]:
-    config, open_own = start.config, start.additions.open_store
-    if open_own is not None:
-        async with open_own() as store:
-            health = WriteHealth(config.workspace)
-            yield _Storage(store=store, health=health, waiting=lambda: 0)
-        return
-    async with open_file_store(
-        config.workspace,
-        results_max_bytes=config.sessions.results_max_bytes,
-        on_batch=telemetry.batch,
-        keeps_index=start.watch,
-        supervisor=start.supervisor,
-    ) as files:
-        yield _Storage(store=files, health=files.health, waiting=lambda: files.waiting)
 
 
 async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
@@ -375,7 +352,7 @@ def _gateway(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> Gat
         models=base.models,
         tokens=base.tokens,
         spending=agents.spending,
-        journal=base.storage.health,
+        store_fault=base.storage.fault,
         meter=agents.meter,
         secrets=start.secrets,
         started_at=start.clock.now(),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from everturn_actors.journal.health import WriteHealth
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
@@ -50,7 +49,8 @@ class Gateway:
     models: FileModelStatistics
     tokens: TokenRegistry
     spending: Spending
-    journal: WriteHealth
+    store_fault: Callable[[], Awaitable[str]]
+    "Why no message can be kept now; empty where it can."
     meter: Meter
     secrets: SecretRegistry
     started_at: datetime
@@ -77,7 +77,7 @@ class Gateway:
 
     async def journal_fault(self) -> str:
         """Return why no message can be kept now; empty where they can."""
-        return await self.journal.check()
+        return await self.store_fault()
 
 
 def make_meter(

@@ -8,6 +8,7 @@ from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.opening import open_file_store
 from everturn_gateway.config.settings import Config
+from everturn_gateway.plugins import installed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,15 @@ class JournalNote:
     text: str
     is_repair: bool = False
     "Whether it was done, and not only found."
+
+
+def keeps_files(config: Config) -> bool:
+    """Say whether sessions are files of the workspace, which can be looked at and repaired.
+
+    May import a plug-in: not for the event loop.
+    """
+    store = installed().stores.get(config.store.type)
+    return store is not None and store.is_in_files
 
 
 async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:

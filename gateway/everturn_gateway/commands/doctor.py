@@ -19,7 +19,7 @@ from everturn_actors.context.estimation.windows import hint_notes
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import ClientError, SetupError
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.app import MODELS_FILE, check_journals
+from everturn_gateway.app import MODELS_FILE, check_journals, keeps_files
 from everturn_gateway.channels import START_GRACE_S, move_notes, route_notes
 from everturn_gateway.client import ask_channels, ask_readiness, ask_tools
 from everturn_gateway.clock import SystemClock
@@ -410,6 +410,10 @@ async def _schedules(
 
 
 async def _journals(config: Config, *, repair: bool) -> AsyncGenerator[Finding]:
+    if not await anyio.to_thread.run_sync(keeps_files, config):
+        text = f"not looked at: sessions are kept by the store {config.store.type}"
+        yield Finding(verdict="note", subject="journals", text=text)
+        return
     try:
         for found in await check_journals(config, repair=True) if repair else ():
             verdict: Verdict = "repaired" if found.is_repair else "note"

@@ -33,9 +33,10 @@ from everturn_gateway.config.providers import (
     provider_notes,
     providers_model,
 )
+from everturn_gateway.config.stores import StoreConfig, store_config, store_faults, store_model
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.logs import LogFormat
-from everturn_gateway.plugins import Registry, installed
+from everturn_gateway.plugins import Registry, StoreSection, installed
 from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.time_zones import check_zone
 from everturn_gateway.usage import Price
@@ -145,6 +146,8 @@ class Config:
     "By name; those that are used as by default are left out."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
     "The owner's own, by `provider/name`; a trailing `*` matches the rest."
+    store: StoreConfig = field(default_factory=StoreConfig)
+    "Where sessions are kept."
     channels: tuple[ChannelConfig, ...] = ()
     "Those that are enabled; no two have one name."
     routes: tuple[Route, ...] = ()
@@ -166,7 +169,9 @@ class Config:
         own = (self.server.api_token, self.server.admin_token)
         of_channels = (each for channel in self.channels for each in channel.secrets)
         of_providers = (each for one in self.providers.values() for each in one.secrets)
-        return tuple(each for each in (*own, *of_channels, *of_providers) if each)
+        return tuple(
+            each for each in (*own, *of_channels, *of_providers, *self.store.secrets) if each
+        )
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -300,6 +305,7 @@ class _File(Section):
     providers: ProvidersSection = ProvidersSection()
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()
+    store: StoreSection = StoreSection()
     routes: tuple[RouteSection, ...] = ()
     owners: tuple[OwnerSection, ...] = ()
     # What a file of Duragent's may hold besides.
@@ -318,6 +324,9 @@ def _model(document: Document, registry: Registry) -> type[_File]:
     if "providers" in document.data:
         providers = providers_model(document, registry)
         fields["providers"] = (providers, providers())
+    if "store" in document.data:
+        store: Any = store_model(document, registry)
+        fields["store"] = (store, store.model_construct())
     return create_model("File", __base__=_File, **fields) if fields else _File
 
 
@@ -356,6 +365,7 @@ def load_config(
     registry = installed()
     name = path or DEFAULT_FILE
     values, file = _File(), None
+    document: Document | None = None
     notes: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     if path is not None or name.exists():
@@ -367,6 +377,7 @@ def load_config(
             *_conflicts(document),
             *(_crowding(document, found.server) if found is not None else ()),
             *price_faults(document, registry),
+            *store_faults(document, registry),
             *(_owner_faults(document, found, registry) if found is not None else ()),
             *(channel_faults(document, registry) if with_channels else ()),
         )
@@ -401,6 +412,7 @@ def load_config(
         providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(registry, base),
+        store=store_config(values.store, document),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
         notes=notes,

@@ -21,7 +21,7 @@ from everturn_gateway.plugins.registry import (
     find_plugins,
     installed,
 )
-from everturn_gateway.plugins.stores import OpenStore, StorePlugin, StoreSection, StoreSetup
+from everturn_gateway.plugins.stores import OpenedStore, StorePlugin, StoreSection, StoreSetup
 from everturn_gateway.plugins.tools import PluginToolSection, ToolPlugin, ToolSetup
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "ChannelSetup",
     "Group",
     "KeyedSection",
-    "OpenStore",
+    "OpenedStore",
     "Plugin",
     "PluginFault",
     "PluginToolSection",

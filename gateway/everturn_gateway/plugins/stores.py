@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from everturn_actors.ports import CommitStats, SessionStore
 from everturn_actors.supervisor import Supervisor
@@ -18,17 +17,23 @@ class StoreSection(Section):
     """`store` of `everturn.yaml` beside its `type`; a store adds its settings in a subclass."""
 
 
-class OpenStore(SessionStore, Protocol):
-    """A store that a gateway can run on: what it has to keep, and how it fares."""
+def _none_waits() -> int:
+    return 0
 
-    @property
-    def waiting(self) -> int:
-        """How many appends wait to become durable."""
-        ...
 
-    async def fault(self) -> str:
-        """Return why nothing can be kept now; empty where it can. Asked for every few seconds."""
-        ...
+async def _no_fault() -> str:
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedStore:
+    """An open store, and how it fares."""
+
+    store: SessionStore
+    waiting: Callable[[], int] = _none_waits
+    "How many appends wait to become durable."
+    fault: Callable[[], Awaitable[str]] = _no_fault
+    "Why nothing can be kept now; empty where it can. Asked for every few seconds."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +63,15 @@ class StorePlugin(Plugin):
     """
 
     settings: type[StoreSection] = StoreSection
-    open: Callable[[StoreSetup], AbstractAsyncContextManager[OpenStore]]
+    open: Callable[[StoreSetup], AbstractAsyncContextManager[OpenedStore]]
     """Opens it, and closes it at the end: then everything that was queued is durable.
+
+    The gateway has locked its workspace by then, except where `locks_workspace`.
 
     Raises:
         JournalError: It cannot be used; says why.
     """
+    locks_workspace: bool = False
+    "Whether opening it keeps other processes out of the gateway's workspace."
+    is_in_files: bool = False
+    "Whether it is the log files of the workspace, which `doctor` looks at and repairs."

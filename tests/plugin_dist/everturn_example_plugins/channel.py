@@ -20,7 +20,7 @@ from everturn_channels.adapter import (
     Outbound,
     Person,
 )
-from everturn_channels.errors import SetupError
+from everturn_channels.errors import NotNowError, SetupError
 from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup
 
 CHUNK_CHARACTERS: Final = 4000
@@ -50,6 +50,11 @@ class MailboxAdapter:
         return self._name
 
     @property
+    def folder(self) -> Path:
+        """Where letters and answers are."""
+        return self._folder
+
+    @property
     def platform(self) -> str:
         """The name of the plug-in."""
         return "mailbox"
@@ -77,9 +82,19 @@ class MailboxAdapter:
         while True:
             handler.received()
             for path in await to_thread.run_sync(self._letters):
-                await handler.handle(await self._message(path))
+                await self._take(handler, await self._message(path))
                 await anyio.Path(path).unlink()  # only now: a letter that is lost is not answered
             await anyio.sleep(_LOOK_S)
+
+    async def _take(self, handler: InboundHandler, message: Message) -> None:
+        """Hand in a letter until it is taken; those after it wait."""
+        while True:
+            try:
+                await handler.handle(message)
+            except NotNowError as error:
+                await self._clock.sleep(error.retry_after_s)
+            else:
+                return
 
     async def check(self) -> Sequence[str]:
         """Make the folder, and count what waits in it."""
@@ -89,9 +104,14 @@ class MailboxAdapter:
     def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         """Return a text in parts; formatting stays as it is written."""
         del is_plain
-        text = markdown.strip()
-        starts = range(0, len(text), CHUNK_CHARACTERS)
-        return tuple(text[start : start + CHUNK_CHARACTERS] for start in starts)
+        parts: list[str] = []
+        rest = markdown.strip()
+        while len(rest) > CHUNK_CHARACTERS:
+            end = max(rest.rfind(blank, 0, CHUNK_CHARACTERS) for blank in " \n")
+            end = end if end > 0 else CHUNK_CHARACTERS
+            parts.append(rest[:end].rstrip())
+            rest = rest[end:].lstrip()
+        return (*parts, rest) if rest else tuple(parts)
 
     async def send(self, message: Outbound) -> str:
         """Write an answer; its name comes from its nonce, so that twice is once."""

@@ -1,0 +1,74 @@
+"""Opens the store of a gateway's sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from anyio import to_thread
+
+from everturn_actors.journal.disk import make_directory
+from everturn_actors.journal.health import WriteHealth
+from everturn_actors.journal.lock import WorkspaceLock, take_lock
+from everturn_actors.journal.log.layout import Layout
+from everturn_actors.ports import CommitStats
+from everturn_actors.supervisor import Supervisor
+from everturn_gateway.app.additions import Additions
+from everturn_gateway.config.settings import Config
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.plugins import OpenedStore, StoreSetup, installed
+
+
+@asynccontextmanager
+async def open_storage(
+    config: Config,
+    additions: Additions,
+    *,
+    on_batch: Callable[[CommitStats], None],
+    is_serving: bool,
+    supervisor: Supervisor,
+) -> AsyncGenerator[OpenedStore]:
+    """Open the store that the program brought, or the one that the configuration names.
+
+    Args:
+        config: Names it.
+        additions: What the program brought.
+        on_batch: Is told of each group commit.
+        is_serving: Whether the gateway serves, or only looks for a moment.
+        supervisor: Runs what the store does beside appends.
+
+    Raises:
+        WorkspaceLockedError: Another process uses the workspace.
+        JournalError: The store cannot be used.
+        GatewayError: It is not installed, or cannot be loaded.
+    """
+    if additions.open_store is not None:
+        async with additions.open_store() as store:
+            yield OpenedStore(store=store, fault=WriteHealth(config.workspace).check)
+        return
+    stores = installed().stores
+    plugin = await to_thread.run_sync(stores.get, config.store.type)
+    if plugin is None:
+        why = stores.fault(config.store.type) or "it is not installed"
+        msg = f"the store {config.store.type!r} cannot be used: {why}"
+        raise GatewayError(msg)
+    setup = StoreSetup(
+        settings=config.store.section,
+        workspace=config.workspace,
+        results_max_bytes=config.sessions.results_max_bytes,
+        on_batch=on_batch,
+        is_serving=is_serving,
+        supervisor=supervisor,
+    )
+    async with AsyncExitStack() as held:
+        if not plugin.locks_workspace:
+            lock = await to_thread.run_sync(_lock, config.workspace)
+            held.callback(lock.release)
+        yield await held.enter_async_context(plugin.open(setup))
+
+
+def _lock(workspace: Path) -> WorkspaceLock:
+    layout = Layout(workspace=workspace)
+    make_directory(workspace)
+    return take_lock(workspace, layout.lock)

@@ -1,0 +1,49 @@
+"""The stores that come with Everturn: files of the workspace, and the memory of the process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.journal.opening import open_file_store
+from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
+
+
+@asynccontextmanager
+async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
+    async with open_file_store(
+        setup.workspace,
+        results_max_bytes=setup.results_max_bytes,
+        on_batch=setup.on_batch,
+        keeps_index=setup.is_serving,
+        supervisor=setup.supervisor,
+    ) as files:
+        yield OpenedStore(store=files, waiting=lambda: files.waiting, fault=files.health.check)
+
+
+@asynccontextmanager
+async def _open_memory(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
+    async with open_memory_store(MemoryDisk(), results_max_bytes=setup.results_max_bytes) as store:
+        yield OpenedStore(store=store)
+
+
+FILE: Final = StorePlugin(
+    name="file",
+    interface=1,
+    summary="a folder for each session in the workspace",
+    docs="docs/architecture.md",
+    settings=StoreSection,
+    open=_open_files,
+    locks_workspace=True,
+    is_in_files=True,
+)
+MEMORY: Final = StorePlugin(
+    name="memory",
+    interface=1,
+    summary="the memory of the process: what is kept is gone when it ends",
+    docs="docs/plugins.md",
+    settings=StoreSection,
+    open=_open_memory,
+)

@@ -1,0 +1,93 @@
+"""The plug-ins of `tests/plugin_dist` keep the published contracts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from everturn_example_plugins.channel import MailboxAdapter
+from everturn_example_plugins.provider import Echo
+from everturn_example_plugins.store import VaultSection, open_vault
+
+from everturn.testing import ChannelContract, ProviderContract, StoreContract
+from everturn_actors.ports import ModelProvider, SessionStore
+from everturn_actors.supervisor import Supervisor
+from everturn_actors.testing import ManualClock
+from everturn_channels.adapter import Outbound
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.plugins import StoreSetup
+
+
+class ReadMailbox(MailboxAdapter):
+    """A mailbox whose answers are read as they are written."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("mailbox", folder, SystemClock())
+        self.shown: dict[str, str] = {}
+
+    async def send(self, message: Outbound) -> str:
+        """Write an answer, and read it."""
+        name = await super().send(message)
+        self.shown[name] = await (anyio.Path(self.folder) / "out" / name).read_text()
+        return name
+
+
+class TestMailbox(ChannelContract):
+    """A folder that stands for a platform."""
+
+    chat_id = "ann"
+    folder: Path
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path) -> None:
+        self.folder = tmp_path
+
+    def make_channel(self) -> MailboxAdapter:
+        """Return the channel of the test's folder."""
+        self.channel = ReadMailbox(self.folder)
+        return self.channel
+
+    async def write(self, text: str) -> None:
+        """Put a letter into it."""
+        box = anyio.Path(self.folder)
+        number = len([path async for path in box.glob("*.draft")])
+        draft = box / f"{number}.draft"
+        await draft.write_text(text)
+        await (box / "in" / f"{self.chat_id}.{number}.txt").write_text(text)
+
+    def shown(self) -> list[str]:
+        """Return the answers."""
+        return list(self.channel.shown.values())
+
+
+class TestEcho(ProviderContract):
+    """A model without an API."""
+
+    @asynccontextmanager
+    async def open_provider(self) -> AsyncGenerator[ModelProvider]:
+        """Open it."""
+        yield Echo("You said")
+
+
+class TestVault(StoreContract):
+    """A store that a process keeps."""
+
+    def open_store(self) -> AbstractAsyncContextManager[SessionStore]:
+        """Open the vault of the test."""
+        return self._opened()
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[SessionStore]:
+        setup = StoreSetup(
+            settings=VaultSection(name=str(self.folder)),
+            workspace=self.folder,
+            results_max_bytes=10_000_000,
+            on_batch=lambda _stats: None,
+            is_serving=True,
+            supervisor=Supervisor(ManualClock()),
+        )
+        async with open_vault(setup) as opened:
+            yield opened.store
