@@ -16,6 +16,7 @@ from everturn_gateway.tools.marks import (
     file_source,
     keeps_marks,
     marked_below,
+    now_ns,
     read_mark,
     trust_files,
 )
@@ -214,6 +215,37 @@ def test_what_a_running_command_wrote_counts_before_it_is_marked(
     marks.end(run)
     with new.open() as file:
         assert marks.sources(file.fileno(), "new") == PAGE
+
+
+def test_what_one_command_writes_another_may_read_before_it_is_marked(
+    root: Path, marks: MarkedFiles
+) -> None:
+    """A mark is put on when a command ends; one that runs beside it may be faster."""
+    fetching, reading = marks.begin(PAGE), marks.begin()
+    (root / "copy").write_text(_file(root, "new").read_text())
+    marks.end(fetching)
+    marks.end(reading)
+
+    assert reading.opened == PAGE
+    assert read_mark(str(root / "copy")) == PAGE
+
+
+def test_what_a_process_wrote_before_it_opened_such_a_file_stays_clean(
+    root: Path, marks: MarkedFiles
+) -> None:
+    """A server in the background runs for days, and much changes beside it."""
+    page = _file(root, "page")
+    _mark(marks, page)
+    run = marks.begin()
+    own = _file(root, "own")
+    while now_ns() <= own.stat().st_ctime_ns:
+        pass  # the clock of the disk goes in steps of some milliseconds
+    marks.look(run)
+    page.read_text()
+    later = _file(root, "later")
+    marks.end(run)
+
+    assert (read_mark(str(own)), read_mark(str(later))) == ((), PAGE)
 
 
 def test_more_than_can_be_kept_counts_as_everything(root: Path, marks: MarkedFiles) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -262,14 +261,17 @@ class _Files:
             return ""
         sources: list[str] = []
         for path in dict.fromkeys(hit.path for hit in found.hits):
-            with self._marks.reading(), self._folder.place(path) as place:
-                fd = place.open()
-                try:
-                    if in_file := self._marks.sources(fd, place.inside):
-                        sources.append(file_source(place.inside, in_file))
-                finally:
-                    os.close(fd)
+            try:
+                in_file = self._sources_in(path)
+            except ToolFailedError:  # it went meanwhile
+                in_file = ("a file that is gone",)
+            if in_file:
+                sources.append(file_source(path, in_file))
         return one_source("; ".join(together(sources)))
+
+    def _sources_in(self, path: str) -> tuple[str, ...]:
+        with self._marks.reading(), self._folder.opened(path) as fd:
+            return self._marks.sources(fd, self._folder.where(path))
 
     def _page(self, asked: ReadFile) -> ToolOutput:
         with self._folder.place(asked.path) as place:

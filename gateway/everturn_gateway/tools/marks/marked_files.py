@@ -47,13 +47,16 @@ class Run:
     """A command while it runs, as `MarkedFiles.begin` returns it."""
 
     since_ns: int
-    "When it began, by the clock that stamps files."
+    "When it began, or was last seen to be clean: by the clock that stamps files."
     behind: tuple[str, ...]
     "The text from outside that is behind it, whatever it opens; by source."
     opened: tuple[str, ...] = ()
     "That of the files which it opened, as far as that is known."
     seen: Seen = field(default_factory=Seen)
-    began_s: float = field(default_factory=time.monotonic)
+    began_ns: int = 0
+    "When it began."
+    looked_s: float = field(default_factory=time.monotonic)
+    "When `since_ns` was, by a clock that nobody sets."
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -188,7 +191,8 @@ class MarkedFiles:
         """
         with self._one:
             self._learn()
-            run = Run(now_ns() if since_ns is None else since_ns, tuple(sources))
+            start_ns = now_ns() if since_ns is None else since_ns
+            run = Run(start_ns, tuple(sources), began_ns=start_ns)
             for other in self._tainted():
                 self._sweep(other)
             if has_gap and self._knows_marks():
@@ -210,9 +214,7 @@ class MarkedFiles:
             if run not in self._runs:
                 return
             for other in self._tainted():
-                # What another wrote meanwhile, this one may have read before it was marked.
-                if other is not run and self._sweep(other):
-                    run.opened = together(run.opened, other.sources)
+                self._sweep(other)
             self.look(run)
             self._runs.remove(run)
             self._watch.end(run.seen)
@@ -231,12 +233,16 @@ class MarkedFiles:
         return [run for run in self._runs if run.sources]
 
     def _settle(self, run: Run) -> None:
+        was_s, was_ns = time.monotonic(), now_ns()
         self._watch.look()
         seen = run.seen
         if self._watched and (seen.is_incomplete or self._is_blind):
             run.opened = together(run.opened, self._all_sources())
         for each in seen.touched & self._watched.keys():
             run.opened = together(run.opened, self._watched[each])
+        if not run.sources:
+            # What it wrote until here holds nothing of what it may open from here on.
+            run.since_ns, run.looked_s = was_ns, was_s
 
     def _all_sources(self) -> tuple[str, ...]:
         return together((s for each in self._watched.values() for s in each), (_SOME,))
@@ -296,11 +302,11 @@ class MarkedFiles:
                 extra={"folder": str(self.root), "watched": len(self._watched)},
             )
 
-    def _sweep(self, run: Run) -> int:
-        """Mark the files that changed since a command began; return how many were new."""
+    def _sweep(self, run: Run) -> None:
+        """Mark the files that changed since text from outside is behind a command."""
         if not self._keeps_marks:
-            return 0
-        since_ns, marked = _since(run), 0
+            return
+        since_ns, is_new = _since(run), False
         self._take_note()
         for entry in self._files():
             if entry.info.st_ctime_ns < since_ns or not may_be_marked(entry.path):
@@ -311,10 +317,14 @@ class MarkedFiles:
                 with entry.opened() as fd:
                     if not is_tree(entry.path, fd):
                         self.mark(fd, run.sources)
-                        marked += 1
+                        is_new = True
             except OSError as error:
                 self._cannot(entry, error)
-        return marked
+        for other in self._runs if is_new else ():
+            # It may have read them before they were marked, and written them on.
+            if other is not run:
+                other.opened = together(other.opened, run.sources)
+                other.since_ns = max(other.began_ns, min(other.since_ns, since_ns))
 
     def _cannot(self, entry: Entry, error: OSError) -> None:
         fields = {"folder": str(self.root), "file": entry.path, "error": str(error)}
@@ -342,7 +352,7 @@ def now_ns() -> int:
 
 
 def _since(run: Run) -> int:
-    """Return when a command began, by the clock as it goes now: it may have been set back."""
-    lasted_ns = int((time.monotonic() - run.began_s) * 10**9)
+    """Return `since_ns` by the clock as it goes now: it may have been set back."""
+    lasted_ns = int((time.monotonic() - run.looked_s) * 10**9)
     by_now = now_ns() - lasted_ns
     return by_now if by_now < run.since_ns - _STEPPED_NS else run.since_ns
