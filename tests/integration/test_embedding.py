@@ -233,6 +233,30 @@ async def test_a_workspace_in_use_is_refused(tmp_path: Path) -> None:
                 pytest.fail("it was opened twice")
 
 
+async def test_a_workspace_is_held_whoever_keeps_the_sessions(tmp_path: Path) -> None:
+    """Usage, schedules and tokens are files there, also beside a store of the program."""
+    agent = everturn.Agent(name="a")
+    async with everturn.open_gateway(agent, workspace=tmp_path, store=open_memory_store):
+        with pytest.raises(everturn.WorkspaceLockedError):
+            async with everturn.open_gateway(agent, workspace=tmp_path, store=open_memory_store):
+                pytest.fail("it was opened twice")
+    async with everturn.open_gateway(agent, workspace=tmp_path) as gateway:
+        assert (await gateway.ask("a", "hello")).text
+
+
+async def test_what_the_workspace_denies_holds_for_functions_too(tmp_path: Path) -> None:
+    """A function runs unasked; the owner of the workspace has the last word all the same."""
+    await anyio.Path(tmp_path / "policy.yaml").write_text("deny: ['builtin:delete_file']\n")
+    deleting = Deleting()
+    deleting.tool.needs_approval = False
+    agent = everturn.Agent(name="a", tools=[deleting.tool])
+    async with everturn.open_gateway(agent, workspace=tmp_path) as gateway:
+        answer = await gateway.ask("a", 'call delete_file {"name": "x"}')
+
+    assert "the policy denies it" in answer.text
+    assert deleting.deleted == []
+
+
 async def test_a_deadline_of_the_program_leaves_the_turn_alone() -> None:
     """Who stops waiting can ask for the same answer again, by its key."""
     model = ScriptedProvider("late")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import assert_type
 
 import everturn
 from everturn_actors.events import Event
+from everturn_actors.journal.memory import MemoryStore
 from everturn_actors.model import Announcement, ConversationKey, Inbound
+from everturn_actors.ports import ModelProvider, Tool
 from everturn_actors.service import (
     AnnouncementReceipt,
     Submission,
@@ -17,6 +19,7 @@ from everturn_actors.service import (
     Update,
 )
 from everturn_actors.state.session_state import SessionState
+from everturn_channels.adapter import Adapter
 
 
 async def a_caller(service: TurnService) -> None:
@@ -63,3 +66,36 @@ async def a_program() -> None:
         for approval in await gateway.approvals():
             assert_type(approval.tool, str)
             await gateway.decide(approval, "allow_once")
+
+
+class OwnProvider(everturn.Provider):
+    """A model of one's own."""
+
+    async def complete(
+        self, request: everturn.ModelRequest, on_text: Callable[[str], None]
+    ) -> everturn.Reply:
+        """Say nothing."""
+        del request, on_text
+        return everturn.Reply()
+
+
+class OwnChannel(everturn.Channel):
+    """A channel of one's own."""
+
+    name = "own"
+
+    async def serve(self, handler: everturn.InboundHandler) -> None:
+        """Read nothing."""
+
+    async def send(self, message: everturn.Outbound) -> str:
+        """Send nothing."""
+        return message.nonce
+
+
+async def what_is_given_fits(store: MemoryStore) -> None:
+    """What people subclass is what the parts behind take, and so is whatever looks alike."""
+    provider: ModelProvider = OwnProvider()
+    channel: Adapter = OwnChannel()
+    tool: Tool = add
+    own: everturn.Store = store
+    del provider, channel, tool, own

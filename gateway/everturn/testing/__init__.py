@@ -18,6 +18,7 @@ pytest. They need pytest, and no plug-in of it; the doubles need neither.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the suites
         raise AttributeError(msg)
     import pytest  # noqa: PLC0415 - the doubles do without
 
-    for module in _ASSERTING:  # so that a failure shows what was compared
-        pytest.register_assert_rewrite(f"{__name__}.{module}")
+    # So that a failure shows what was compared.
+    new = [f"{__name__}.{each}" for each in _ASSERTING if f"{__name__}.{each}" not in sys.modules]
+    pytest.register_assert_rewrite(*new)
     return getattr(import_module(f"{__name__}.{_SUITES[name]}"), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 from anyio import to_thread
@@ -44,7 +44,7 @@ async def open_storage(
         GatewayError: It is not installed, or cannot be loaded.
     """
     if additions.open_store is not None:
-        async with additions.open_store() as store:
+        async with _held(config.workspace), additions.open_store() as store:
             yield OpenedStore(store=store, fault=WriteHealth(config.workspace).check)
         return
     stores = installed().stores
@@ -61,11 +61,19 @@ async def open_storage(
         is_serving=is_serving,
         supervisor=supervisor,
     )
-    async with AsyncExitStack() as held:
-        if not plugin.locks_workspace:
-            lock = await to_thread.run_sync(_lock, config.workspace)
-            held.callback(lock.release)
-        yield await held.enter_async_context(plugin.open(setup))
+    hold = nullcontext() if plugin.locks_workspace else _held(config.workspace)
+    async with hold, plugin.open(setup) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _held(workspace: Path) -> AsyncGenerator[None]:
+    """Keep other gateways out of a workspace whose sessions live elsewhere."""
+    lock = await to_thread.run_sync(_lock, workspace)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _lock(workspace: Path) -> WorkspaceLock:
