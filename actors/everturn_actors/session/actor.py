@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from operator import attrgetter
 
 import anyio
 
@@ -43,6 +44,8 @@ from everturn_actors.turn.compaction import Compactor
 from everturn_actors.turn.loop import is_repeatable
 
 logger = logging.getLogger(__name__)
+
+_command_of = attrgetter("command")
 
 CARRY_ON_S = 5.0  # that the delivery port of a session that has ended may take to leave
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
@@ -124,7 +127,7 @@ class SessionActor:
             clock=runtime.pace.clock,
             present=lambda: self.known,
             changed=self._news.wait,
-            stopping=lambda: _may_stop(self._memory, self._turns),
+            stopping=lambda: self._memory.is_stopping and not self._turns.is_awaited,
         )
         self._tasks: Background
 
@@ -223,7 +226,8 @@ class SessionActor:
             await self._commit(self._decide(None), [])
 
     async def _serve(self) -> None:
-        while not _may_stop(self._memory, self._turns) or self._delivery.works:
+        turns, delivery = self._turns, self._delivery
+        while not self._memory.is_stopping or turns.is_awaited or delivery.works:
             batch = await self._mailbox.take(self._idle_s())
             if batch is None:
                 await self._snapshots.put_away(self.known)
@@ -266,7 +270,7 @@ class SessionActor:
         one may fail of the same, as often as it is asked.
         """
         waiters = self._effects.waiters
-        for each in (*self._mailbox.close(), *waiters.take(Later.CLOSED, Later.ENDED)):
+        for each in (*self._mailbox.close(), *waiters.take_unfinished()):
             each.answer.fail(reason)
         self._compactor.close(reason)
         self._tasks.cancel()
@@ -276,7 +280,7 @@ class SessionActor:
                     await self._snapshots.put_away(self.known)
                 except FencedError as error:
                     self._snapshots.log_failure("a snapshot could not be saved", error)
-            for each in waiters.take(Later.STOPPED):
+            for each in waiters.stopped:
                 each.answer.give(None)
 
     def _set_back(self) -> None:
@@ -284,7 +288,7 @@ class SessionActor:
 
         What the actor's own tasks asked for goes with these tasks.
         """
-        asked = self._effects.waiters.take(Later.CLOSED, Later.ENDED)
+        asked = self._effects.waiters.take_unfinished()
         for each in self._mailbox.drain():
             if is_own(each.command):
                 each.answer.fail(PassivatedError())
@@ -320,11 +324,11 @@ class SessionActor:
             resumes=self._resumes,
             running=self._turns.running,
             left=self._turns.left,
-            is_cancelled=self._effects.waiters.has(Later.CLOSED),
+            is_cancelled=bool(self._effects.waiters.closed),
         )
         if batch is None and state is not None:
             return decide_restart(state, context, runtime.now())
-        return decide(state, context, [each.command for each in batch or ()], runtime.now())
+        return decide(state, context, map(_command_of, batch or ()), runtime.now())
 
     async def _handle(self, batch: list[Envelope]) -> None:
         """Decide all commands of `batch`, make their events durable, answer their callers."""
@@ -370,25 +374,22 @@ class SessionActor:
             self._news.tell()
         self._memory = decision.memory
         for each, answer in zip(batch, decision.answers, strict=True):
-            if isinstance(answer, Later) and answer is not Later.SUMMARISED:
+            if isinstance(answer, Later):
                 self._effects.waiters.add(answer, each)
         if decision.effects:
             self._effects.start(decision.effects, self._tasks)
         if self._resumes:
             self._delivery.begin(self._tasks)
         if self.known is not None and self.known.status == "ended":
-            for each in self._effects.waiters.take(Later.ENDED):
+            waiters = self._effects.waiters
+            ended, waiters.ended = waiters.ended, []
+            for each in ended:
                 each.answer.give(None)
 
 
 def finished_turns(state: SessionState | None) -> int:
     """Return how many turns of a session came to their end."""
     return state.turns - (state.open_turn is not None) if state is not None else 0
-
-
-def _may_stop(memory: Memory, turns: TurnRunner) -> bool:
-    """Whether the service stops, and no turn is waited for."""
-    return memory.is_stopping and not turns.is_awaited
 
 
 def _has_ended(state: SessionState | None) -> bool:

@@ -59,21 +59,25 @@ class Waiters:
 
     def __init__(self) -> None:
         """Begin with nobody."""
-        self._by: dict[Later, list[Envelope]] = {later: [] for later in Later}
+        self.closed: list[Envelope] = []
+        "For the running turn to be closed."
+        self.ended: list[Envelope] = []
+        "For the session to end."
+        self.stopped: list[Envelope] = []
+        "For the actor to put everything away."
 
     def add(self, later: Later, envelope: Envelope) -> None:
-        """Let a caller wait."""
-        self._by[later].append(envelope)
+        """Let a caller wait; for a summary the one who makes it lets it wait."""
+        if later is Later.CLOSED:
+            self.closed.append(envelope)
+        elif later is Later.ENDED:
+            self.ended.append(envelope)
+        elif later is Later.STOPPED:
+            self.stopped.append(envelope)
 
-    def has(self, later: Later) -> bool:
-        """Whether anybody waits for this."""
-        return bool(self._by[later])
-
-    def take(self, *laters: Later) -> list[Envelope]:
-        """Return who waits for these, and forget them."""
-        taken = [each for later in laters for each in self._by[later]]
-        for later in laters:
-            self._by[later] = []
+    def take_unfinished(self) -> list[Envelope]:
+        """Return who waits for the end of a turn, or of the session, and forget them."""
+        taken, self.closed, self.ended = [*self.closed, *self.ended], [], []
         return taken
 
 
@@ -106,7 +110,8 @@ class Effects:
                     self.runner.stop("cancel", by)
                 case ReleaseTurn():
                     self.runner.release()
-                    for each in self.waiters.take(Later.CLOSED):
+                    closed, self.waiters.closed = self.waiters.closed, []
+                    for each in closed:
                         each.answer.give(value=True)
                 case ScheduleTick(at):
                     if self.tick_at is None or at < self.tick_at:
