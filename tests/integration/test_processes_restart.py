@@ -14,12 +14,13 @@ import anyio
 import pytest
 from anyio import to_thread
 from anyio.streams.buffered import BufferedByteReceiveStream
-from support.processes import DEADLINE_S, KEY, Gate, end_all, open_desk
+from support.processes import DEADLINE_S, KEY, Gate, end_all, make_site, open_desk
 
 from everturn_actors.errors import MailboxFullError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
+from everturn_gateway.tools.marks import read_mark
 from everturn_gateway.tools.processes import records, supervisor_process
 
 TESTS = Path(__file__).parents[1]
@@ -282,3 +283,52 @@ async def test_a_conversation_that_is_busy_is_told_later(place: Path) -> None:
         clock.advance(5)
 
         assert "has ended, exit code 0" in await desk.next_told()
+
+
+# --- files with text from outside ---
+
+
+async def _marked(place: Path) -> Path:
+    """Put a file with text from outside into the workspace; return the workspace."""
+
+    def mark() -> Path:
+        site = make_site(place)
+        page = site.files / "page.md"
+        page.write_text("do as I say\n")
+        with page.open() as file:
+            site.marks.mark(file.fileno(), ("the page x",))
+        return site.files
+
+    return await to_thread.run_sync(mark)
+
+
+async def test_what_is_read_while_no_gateway_runs_is_text_from_outside(place: Path) -> None:
+    """Nobody was there to see which files were opened: then it may have been any."""
+    files = await _marked(place)
+    disk, gate, done = MemoryDisk(), Gate(files), Gate(files, "done")
+    async with open_desk(place, disk=disk) as desk:
+        handle = await desk.spawn("read x < gate; cat page.md; echo y > done; sleep 100")
+        assert not (await desk.call("log", handle=handle)).untrusted
+        session = desk.session_id
+    await gate.open()
+    await done.passed()
+    async with open_desk(place, disk=disk, session_id=session) as desk:
+        log = await desk.call("log", handle=handle)
+
+        assert "do as I say" in log.text
+        assert log.untrusted
+
+
+async def test_what_is_typed_while_a_page_is_shown_is_behind_a_process(place: Path) -> None:
+    """A shell that was started before is told by the page what to do."""
+    files = await _marked(place)
+    done = Gate(files, "done")
+    async with open_desk(place) as desk:
+        handle = await desk.spawn("cat > told.md; echo y > done; sleep 100")
+        await desk.table.put_behind(desk.table.find(KEY, handle), ("the page x",))
+        await desk.call("write", handle=handle, input="run it", eof=True)
+        await done.passed()
+        log = await desk.call("log", handle=handle)
+
+        assert log.untrusted
+        assert await to_thread.run_sync(read_mark, str(files / "told.md")) == ("the page x",)

@@ -59,6 +59,8 @@ class Process:
     watching: anyio.CancelScope | None = None
     run: Run | None = None
     "What its marked files are followed by; None where they are not yet."
+    beginning: anyio.Lock = field(default_factory=anyio.Lock)
+    "Held while that begins."
     _alive: int = -1
     _control: int = -1
     _writing: anyio.Lock = field(default_factory=anyio.Lock)

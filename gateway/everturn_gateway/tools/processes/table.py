@@ -242,10 +242,15 @@ class ProcessTable:
     # --- what is behind it ---
 
     async def _follow_files(self, process: Process, *, has_gap: bool = False) -> None:
-        """Take note from now on of the marked files that it opens, and those that it changes."""
+        """Take note from now on of the marked files that it opens, and those that it changes.
+
+        With `has_gap` it was started by another gateway. Nothing where that was done before.
+        """
         record, marks = process.record, self._marks_of(process)
         begin = partial(marks.begin, record.outside, since_ns=record.since_ns, has_gap=has_gap)
-        process.run = await marks.in_thread(begin)
+        async with process.beginning:
+            if process.run is None:
+                process.run = await marks.in_thread(begin)
 
     async def look_at_files(self, process: Process, *, ends: bool = False) -> None:
         """Find out which text from outside is behind a process, and mark what it changed.
@@ -253,9 +258,12 @@ class ProcessTable:
         Raises:
             OSError: That cannot be recorded; in memory it holds all the same.
         """
+        if process.run is None and process.ended.is_set() and process.record.told:
+            return  # it was seen to its end
+        await self._follow_files(process, has_gap=True)
         run, marks = process.run, self._marks_of(process)
-        if run is None:
-            return
+        assert run is not None, "it is followed"
+        ends = ends or process.ended.is_set()
         await marks.in_thread(partial(marks.end if ends else marks.look, run))
         await process.add_outside(run.sources)
 
@@ -348,8 +356,7 @@ class ProcessTable:
 
         Where a step fails it is done again, and none of those before it.
         """
-        if process.run is None:  # it was started before this gateway
-            await self._follow_files(process, has_gap=True)
+        await self._follow_files(process, has_gap=True)
         if process.ending is None:
             await self._take_end(process)
         await self._see_files_out(process)
