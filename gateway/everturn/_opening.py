@@ -92,19 +92,31 @@ async def open_gateway(
     async with _folder(given) as folder:
         # In a thread: it loads the gateway, and reads files.
         opened = await to_thread.run_sync(_prepare, given, folder)
-        failure: Exception | None = None
-        try:
-            async with opened as inner:
-                try:
-                    _require(inner, declared)
-                    yield Gateway(inner)
-                except Exception as error:  # noqa: BLE001 - the boundary around the block of the program
-                    failure = error
-        except BaseExceptionGroup as group:
-            raise first_cause(group) from None  # in groups of ours, one for each part
-        if failure is not None:
-            # Past the groups of ours, so that the program meets its own error as it raised it.
-            raise failure
+        async with _past_groups(opened) as inner:
+            _require(inner, declared)
+            yield Gateway(inner)
+
+
+@asynccontextmanager
+async def _past_groups(
+    opened: AbstractAsyncContextManager[OpenGateway],
+) -> AsyncGenerator[OpenGateway]:
+    """Open a gateway, and take errors past the task groups of its parts.
+
+    What the program raises in its block it meets as it raised it; of what goes wrong in the gateway
+    it meets the first cause.
+    """
+    failure: Exception | None = None
+    try:
+        async with opened as inner:
+            try:
+                yield inner
+            except Exception as error:  # noqa: BLE001 - the boundary around the program's block
+                failure = error
+    except BaseExceptionGroup as group:
+        raise first_cause(group) from failure
+    if failure is not None:
+        raise failure
 
 
 def _require(gateway: OpenGateway, declared: Sequence[Agent]) -> None:
