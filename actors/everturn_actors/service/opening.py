@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
@@ -84,24 +84,19 @@ async def open_service(
         supervisor: Runs what the service does by itself; by default one of its own.
     """
     supervisor = supervisor or Supervisor(clock)
-    learnt = model_statistics or InMemoryModelStatistics(clock.now)
     settings = settings or ServiceSettings()
-    pace = Pace(clock=clock, jitter=random.random)
     bindings = Bindings(known_as)
-
-    def runtime(of: SessionStore, carried: Mapping[str, DeliveryPort]) -> Runtime:
-        return Runtime(
-            store=of,
-            agents=agents,
-            model_statistics=learnt,
-            pace=pace,
-            passivate_after_s=settings.passivate_after_s,
-            leave_grace_s=settings.leave_grace_s,
-            delivery_ports=carried,
-            observer=GuardedObserver(observer) if observer else NullObserver(),
-        )
-
-    live, once = runtime(store, delivery_ports or {}), runtime(scratch, {})
+    live = Runtime(
+        store=store,
+        agents=agents,
+        model_statistics=model_statistics or InMemoryModelStatistics(clock.now),
+        pace=Pace(clock=clock, jitter=random.random),
+        passivate_after_s=settings.passivate_after_s,
+        leave_grace_s=settings.leave_grace_s,
+        delivery_ports=delivery_ports or {},
+        observer=GuardedObserver(observer) if observer else NullObserver(),
+    )
+    once = replace(live, store=scratch, delivery_ports={})
     async with anyio.create_task_group() as actors:
         registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)
@@ -124,8 +119,12 @@ async def open_service(
                 yield service
                 upkeep.cancel_scope.cancel()
         finally:
-            with anyio.move_on_after(settings.drain_s + 1, shield=True):
-                async with anyio.create_task_group() as stopping:
-                    stopping.start_soon(registry.stop, settings.drain_s)
-                    stopping.start_soon(scratch_registry.stop, settings.drain_s)
+            await _stop((registry, scratch_registry), settings.drain_s)
             actors.cancel_scope.cancel()
+
+
+async def _stop(registries: Iterable[Registry], drain_s: float) -> None:
+    with anyio.move_on_after(drain_s + 1, shield=True):
+        async with anyio.create_task_group() as stopping:
+            for registry in registries:
+                stopping.start_soon(registry.stop, drain_s)

@@ -48,6 +48,7 @@ from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
+from everturn_actors.session.approvals import why_settled
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
@@ -65,7 +66,6 @@ from everturn_actors.state.validation import (
     check_focus,
     check_text,
 )
-from everturn_actors.turn.approvals import why_settled
 
 logger = logging.getLogger(__name__)
 

@@ -83,17 +83,13 @@ class SessionActor:
         "The present state; None until it is loaded, or before the session has begun."
         self.finished_before = 0
         "Turns that had come to their end when it was loaded."
-        self._resumes = resumes
-        self._begin_with = begin_with
-        self._mailbox = mailbox
-        self._feed = feed
-        self._runtime = runtime
+        self._resumes, self._begin_with = resumes, begin_with
+        self._mailbox, self._feed, self._runtime = mailbox, feed, runtime
         self._passivate_after_s = 0.0 if passivate_at_once else runtime.passivate_after_s
         self._passivates_soon = False
         self._was_fenced = False  # since the last append
         self._memory = Memory()
-        self._snapshots = Snapshots(session_id, runtime)
-        self._news = News()
+        self._snapshots, self._news = Snapshots(session_id, runtime), News()
         self._turns = TurnRunner(
             session_id=session_id,
             runtime=runtime,

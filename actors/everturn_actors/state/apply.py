@@ -74,16 +74,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     if state is None:
         if not isinstance(body, SessionStarted) or event.seq != 1:
             raise impossible(event, "a log begins with session_started, number 1")
-        return SessionState(
-            session_id=body.session_id,
-            key=body.key,
-            instructions=body.instructions,
-            created_at=event.at,
-            updated_at=event.at,
-            last_seq=1,
-            seen=dict.fromkeys(body.seen, 1),
-            principal=body.principal,
-        )
+        return _begun(event, body)
     if event.seq != state.last_seq + 1:
         raise impossible(event, f"event {state.last_seq + 1} is missing")
     if state.status == "ended":
@@ -141,18 +132,28 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
                 raise impossible(event, "a session ends with session_ended")
             return with_checkpoint(advance(state, event, status=body.status))
         case SessionEnded():
-            if state.open_turn is not None:
-                raise impossible(event, "a turn is open")
-            return with_checkpoint(
-                advance(
-                    state,
-                    event,
-                    status="ended",
-                    ended_reason=body.reason,
-                    waiting=(),
-                    ambient=(),
-                    outbox=(),
-                )
-            )
+            return _ended(state, event, body)
         case _:
             assert_never(body)
+
+
+def _begun(event: Event, body: SessionStarted) -> SessionState:
+    return SessionState(
+        session_id=body.session_id,
+        key=body.key,
+        instructions=body.instructions,
+        created_at=event.at,
+        updated_at=event.at,
+        last_seq=1,
+        seen=dict.fromkeys(body.seen, 1),
+        principal=body.principal,
+    )
+
+
+def _ended(state: SessionState, event: Event, body: SessionEnded) -> SessionState:
+    if state.open_turn is not None:
+        raise impossible(event, "a turn is open")
+    nothing: dict[str, object] = {"waiting": (), "ambient": (), "outbox": ()}
+    return with_checkpoint(
+        advance(state, event, status="ended", ended_reason=body.reason, **nothing)
+    )

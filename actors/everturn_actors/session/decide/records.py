@@ -5,8 +5,8 @@ from __future__ import annotations
 from everturn_actors.errors import CoreError, CorruptJournalError, SessionEndedError
 from everturn_actors.events import ApprovalDecided, StatusChanged
 from everturn_actors.protocol.commands import RecordDelivery, ResolveApproval, Summary
+from everturn_actors.session.approvals import find_approval, why_not
 from everturn_actors.session.decide.decision import Draft, Later
-from everturn_actors.turn.approvals import find_approval, why_not
 
 
 def record_delivery(command: RecordDelivery, draft: Draft) -> CoreError | None:

@@ -8,6 +8,7 @@ from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.errors import CoreError, NothingToRetryError
 from everturn_actors.events import StatusChanged, TurnStarted
 from everturn_actors.protocol.commands import Accepted, Cancel, ClientDisconnected, Retry
+from everturn_actors.session.approvals import has_new_word
 from everturn_actors.session.decide.decision import (
     AwaitFollower,
     Draft,
@@ -26,7 +27,6 @@ from everturn_actors.state.recovery import (
     first_step,
     why_no_retry,
 )
-from everturn_actors.turn.approvals import has_new_word
 
 
 def begin(draft: Draft) -> None:
