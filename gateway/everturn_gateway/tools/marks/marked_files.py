@@ -171,7 +171,7 @@ class MarkedFiles:
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do blocking work with marks; where there are none, and nothing to do, at once."""
-        if self._has_marks is False and not self._runs_tainted():
+        if self._has_marks is False and not any(run.sources for run in self._runs):
             return work()
         return await to_thread.run_sync(work, limiter=self._threads)
 
@@ -222,9 +222,6 @@ class MarkedFiles:
                 self._between.changed.clear()
 
     # --- what is known ---
-
-    def _runs_tainted(self) -> bool:
-        return any(run.sources for run in self._runs)
 
     def _tainted(self) -> list[Run]:
         """Return the commands that run behind text from outside, brought up to now."""
@@ -280,7 +277,7 @@ class MarkedFiles:
                         self._add_watch(fd, sources)
                 except OSError as error:
                     self._is_blind = True
-                    self._cannot(entry, error)
+                    _cannot(self.root, entry, error)
         self._is_learned = True
 
     def _files(self) -> Iterator[Entry]:
@@ -319,16 +316,12 @@ class MarkedFiles:
                         self.mark(fd, run.sources)
                         is_new = True
             except OSError as error:
-                self._cannot(entry, error)
+                _cannot(self.root, entry, error)
         for other in self._runs if is_new else ():
             # It may have read them before they were marked, and written them on.
             if other is not run:
                 other.opened = together(other.opened, run.sources)
                 other.since_ns = max(other.began_ns, min(other.since_ns, since_ns))
-
-    def _cannot(self, entry: Entry, error: OSError) -> None:
-        fields = {"folder": str(self.root), "file": entry.path, "error": str(error)}
-        logger.warning("a file with text from outside cannot be marked or watched", extra=fields)
 
 
 class MarkedWorkspaces:
@@ -356,3 +349,8 @@ def _since(run: Run) -> int:
     lasted_ns = int((time.monotonic() - run.looked_s) * 10**9)
     by_now = now_ns() - lasted_ns
     return by_now if by_now < run.since_ns - _STEPPED_NS else run.since_ns
+
+
+def _cannot(root: Path, entry: Entry, error: OSError) -> None:
+    fields = {"folder": str(root), "file": entry.path, "error": str(error)}
+    logger.warning("a file with text from outside cannot be marked or watched", extra=fields)
