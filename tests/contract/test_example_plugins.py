@@ -9,10 +9,18 @@ from pathlib import Path
 import anyio
 import pytest
 from everturn_example_plugins.channel import MailboxAdapter
+from everturn_example_plugins.policy import NEWEST
 from everturn_example_plugins.provider import Echo
 from everturn_example_plugins.store import VaultSection, open_vault
+from everturn_example_plugins.tool import Dice
 
-from everturn.testing import ChannelContract, ProviderContract, StoreContract
+from everturn.testing import (
+    ChannelContract,
+    PolicyContract,
+    ProviderContract,
+    StoreContract,
+    ToolContract,
+)
 from everturn_actors.ports import ModelProvider, SessionStore
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ManualClock
@@ -70,6 +78,22 @@ class TestEcho(ProviderContract):
     async def open_provider(self) -> AsyncGenerator[ModelProvider]:
         """Open it."""
         yield Echo("You said")
+
+
+class TestDice(ToolContract):
+    """A tool without a world."""
+
+    good = '{"wish": "six"}'
+
+    def make_tool(self) -> Dice:
+        """Return it."""
+        return Dice(6)
+
+
+class TestNewest(PolicyContract):
+    """A policy that keeps three turns."""
+
+    policy = NEWEST.policy
 
 
 class TestVault(StoreContract):

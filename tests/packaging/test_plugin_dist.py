@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
 import pytest
+import yaml
 from anyio import to_thread
+from jsonschema import Draft202012Validator
 from support import plugin_dist
 from support.plugin_packages import put_package
 from support.process import EVERTURN, gateway_process
@@ -22,6 +25,8 @@ metadata: {name: helper}
 spec:
   model: {provider: echo, name: echo-1}
   access: {dm: {policy: open}}
+  session: {context: {policy: newest, plugin_numbers: {window_turns: 5}}}
+  tools: [{type: plugin, name: dice, settings: {sides: 20}}]
 """
 CONFIG = """\
 server: {port: 0}
@@ -65,6 +70,18 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python to its end."""
+    return subprocess.run(  # noqa: S603 - our own module
+        [sys.executable, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
 async def until(seen: Callable[[], Awaitable[bool]]) -> None:
     """Wait for what another process does."""
     with anyio.fail_after(DEADLINE_S):
@@ -97,10 +114,12 @@ async def test_people_are_answered_on_the_channel(workspace: Path) -> None:
         said = await answered(workspace, "ann.1.txt", "Hello!")
         (channel,) = (await client.get("/api/v1/channels")).json()["channels"]
         queues = (await client.get("/metrics")).text
+        shown = await to_thread.run_sync(run, workspace, "agent", "show", "helper")
         code = await gateway.stop()
 
     assert said == "Heard: Hello!"
     assert 'queue="echo"' in queues
+    assert "throw_die" in shown.stdout
     assert (channel["platform"], channel["state"]) == ("mailbox", "connected")
     assert code == 0
     assert not list((workspace / "post" / "in").iterdir())
@@ -145,6 +164,33 @@ def test_what_the_provider_says_of_its_models_holds(workspace: Path) -> None:
     assert valid.returncode == 0, valid.stderr
     (workspace / "everturn.yaml").write_text("providers: {echo: {greting: Hm}}\n")
     assert "providers.echo.greting: is not a known field" in run(workspace, "doctor").stdout
+
+
+def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
+    """What is wrong with their settings is named with its place, and the schema knows them."""
+    listed = run(workspace, "agent", "show", "helper").stdout
+    asked = run(workspace, "run", "Hi")
+    file = workspace / "agents" / "helper" / "agent.yaml"
+    made = run_python(workspace, "-m", "everturn_gateway.specs", "made.json")
+    document = yaml.safe_load(file.read_text())
+    schema = json.loads((workspace / "made.json").read_text())
+    good = list(Draft202012Validator(schema).iter_errors(document))
+    file.write_text(file.read_text().replace("20", "one").replace("5}", "0}"))
+    told = run(workspace, "agent", "validate", "helper").stderr
+    document["spec"]["tools"][0]["settings"]["sides"] = 1
+    bad = [error.json_path for error in Draft202012Validator(schema).iter_errors(document)]
+    file.write_text(AGENT.replace("name: dice", "name: cards"))
+    unknown = run(workspace, "agent", "validate", "helper").stderr
+
+    assert "plugin:dice" in listed, listed
+    assert "newest" in listed
+    assert asked.stdout.strip() == "Heard: Hi"
+    assert made.returncode == 0, made.stderr
+    assert good == []
+    assert bad
+    assert "spec.tools[0].settings.sides" in told
+    assert "spec.session.context.plugin_numbers.window_turns" in told
+    assert "'cards' is not installed; there are: dice" in unknown
 
 
 async def test_sessions_are_kept_by_the_store(workspace: Path) -> None:

@@ -20,6 +20,9 @@ from everturn_actors.model import Disposition, ToolDefinition, ToolResult, UserM
 
 N = TypeVar("N")
 
+COMPACT_KEEP_MESSAGES = 8
+SUMMARY_TRIES = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -129,6 +132,17 @@ class Policy(Generic[N]):
     "The system prompt with a summary in it."
     preface: Callable[[str], str] = lambda _summary: ""
     "A summary as a user message before all others, where the prompt has none; empty for none."
+
+    compact_share: Callable[[N], float] = lambda _numbers: 0.0
+    "A summary on demand is refused below this share of the window."
+    compact_keep: Callable[[N], int] = lambda _numbers: COMPACT_KEEP_MESSAGES
+    "How many of the newest messages a summary on demand leaves."
+    overflow_tries: Callable[[N], int] = lambda _numbers: 1
+    "How often a request that the provider found too long is made smaller and sent again."
+    summary_timeout_s: Callable[[N], float | None] = lambda _numbers: None
+    "Deadline of one summary, all tries together; None = as the agent says."
+    summary_tries: Callable[[N], int] = lambda _numbers: SUMMARY_TRIES
+    "How often a model is asked for one summary."
 
     def estimates(self, limits: Limits) -> Estimator:
         """Return how tokens are counted."""

@@ -57,11 +57,6 @@ from everturn_actors.events import EMERGENCY, ContextReduced
 from everturn_actors.model import Conversation, ToolDefinition, ToolResult, UserMessage
 from everturn_actors.spec import AgentSpec, ContextSpec
 
-SUMMARY_TRIES = 3
-
-
-KEEP_MESSAGES = 8  # newest messages that a summary on demand leaves as they are
-
 
 def render(
     conversation: Conversation,
@@ -186,11 +181,11 @@ class Renderer:
     ) -> int:
         """Return how many of the oldest turns a summary on demand would stand for; 0 = none."""
         prepared = self._prepared(conversation, spec, tools, statistics)
-        numbers, window = prepared.policy.numbers, prepared.budget.window_tokens
-        share = getattr(numbers, "compact_trigger", 0) * getattr(numbers, "summarize_trigger", 0)
+        policy, window = prepared.policy, prepared.budget.window_tokens
+        share = policy.compact_share(policy.numbers)
         if prepared.estimates.tokens(prepared.fingerprint.units) < share * window:
             return 0
-        keep = int(getattr(numbers, "compact_keep_messages", KEEP_MESSAGES))
+        keep = policy.compact_keep(policy.numbers)
         reductions = conversation.reductions
         shown = [turn for turn in conversation.turns if turn.number >= reductions.cut_turn]
         kept = 0 if conversation.current is None else conversation.current.size_messages
@@ -270,14 +265,15 @@ class Renderer:
 
     def overflow_tries(self, spec: AgentSpec) -> int:
         """Return how often a request that the provider found too long is halved and sent again."""
-        return int(getattr(policy_of(spec.session.context).numbers, "overflow_retries", 1))
+        policy = policy_of(spec.session.context)
+        return policy.overflow_tries(policy.numbers)
 
     def summary_limits(self, spec: AgentSpec) -> tuple[float, int]:
         """Return the deadline of one summary, in seconds, and how often a model is asked for it."""
-        numbers = policy_of(spec.session.context).numbers
-        timeout_s = getattr(numbers, "summarize_timeout_seconds", None)
-        tries = getattr(numbers, "summarize_tries", SUMMARY_TRIES)
-        return timeout_s or spec.session.context.summary_timeout_s, int(tries)
+        policy = policy_of(spec.session.context)
+        timeout_s = policy.summary_timeout_s(policy.numbers)
+        tries = policy.summary_tries(policy.numbers)
+        return timeout_s or spec.session.context.summary_timeout_s, tries
 
     # --- what a request is made of ---
 

@@ -299,6 +299,7 @@ def _strangers_may(agent: AgentFile) -> str:
         tools.schedule,
         tools.mcp,
         tools.cli,
+        tools.plugins,
         tools.found,
     )
     if not is_open or not any(reaching):

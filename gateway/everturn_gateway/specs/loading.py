@@ -9,15 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from everturn_actors.context.catalog import POLICIES, make_budget
 from everturn_actors.context.estimation.budget import check_feasible
+from everturn_actors.context.policy import Policy
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
-from everturn_gateway.plugins import installed
+from everturn_gateway.plugins import PolicyPlugin, installed
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.scheduler.reading import file_instant
 from everturn_gateway.specs.access import access_rules
@@ -335,6 +338,7 @@ def _session_spec(
         steering=session.steering,
         context=ContextSpec(
             policy=session.context.policy,
+            own_policy=_own_policy(session.context),
             numbers=_numbers(session.context),
             summary_timeout_s=session.context.summary_timeout_seconds,
             recall=session.context.recall,
@@ -346,6 +350,47 @@ _IN_ORDER = (("summarize_keep", "summarize_trigger"), ("window_cut_to", "window_
 "Numbers of which the first has to be below the second, or every turn would be a cut."
 
 
+def _policy(context: SessionContextSection) -> Policy[Any]:
+    plugin = _policy_plugin(context)
+    return POLICIES[context.policy] if plugin is None else plugin.policy
+
+
+def _policy_plugin(context: SessionContextSection) -> PolicyPlugin | None:
+    return None if context.policy in POLICIES else installed().policies.get(context.policy)
+
+
+def _own_policy(context: SessionContextSection) -> object:
+    """Return the policy of a plug-in, with the agent's numbers; None for one of the core's own."""
+    plugin = _policy_plugin(context)
+    if plugin is None:
+        return None
+    section = plugin.settings.model_validate(context.plugin_numbers)
+    return plugin.policy.with_numbers(section.numbers())
+
+
+def _policy_faults(document: Document, context: SessionContextSection) -> tuple[Fault, ...]:
+    """Return why the policy that an agent names cannot be used, or not with its numbers."""
+    policies, name = installed().policies, context.policy
+    if name in POLICIES:
+        given = (*_CONTEXT, "plugin_numbers")
+        message = f"policy {name} comes with Everturn: its numbers stand beside its name"
+        return (document.fault(given, message),) if context.plugin_numbers else ()
+    plugin = policies.get(name)
+    if plugin is None:
+        return (document.fault((*_CONTEXT, "policy"), str(policies.fault(name))),)
+    at = (*_CONTEXT, "plugin_numbers")
+    # A boundary: models of others may raise whatever they like.
+    try:
+        _own_policy(context)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        return tuple(document.fault((*at, *each["loc"]), each["msg"]) for each in found)
+    except Exception as error:  # noqa: BLE001 - see above
+        told = f"its plug-in failed: {type(error).__name__}: {error}"
+        return (document.fault(at, told),)
+    return ()
+
+
 def _numbers(context: SessionContextSection) -> dict[str, Any]:
     foreign = _foreign_numbers(context)
     return {name: value for name, value in context.numbers().items() if name not in foreign}
@@ -353,7 +398,7 @@ def _numbers(context: SessionContextSection) -> dict[str, Any]:
 
 def _foreign_numbers(context: SessionContextSection) -> tuple[str, ...]:
     """Return the numbers that are set and that the policy does not have."""
-    known = POLICIES[context.policy].number_names()
+    known = _policy(context).number_names()
     return tuple(name for name in context.numbers() if name not in known)
 
 
@@ -363,13 +408,17 @@ def _number_faults(document: Document, context: SessionContextSection) -> Iterat
     Those of Duragent's, in an agent that names no policy as Duragent's do, are only said to have
     none.
     """
+    faults = _policy_faults(document, context)
+    if faults:
+        yield from faults
+        return
     is_chosen = "policy" in context.model_fields_set
     for name in _foreign_numbers(context):
         if is_chosen or name not in _DURAGENT_NUMBERS:
-            known = ", ".join(POLICIES[context.policy].number_names())
+            known = ", ".join(_policy(context).number_names())
             message = f"is no number of policy {context.policy}, which has: {known}"
             yield document.fault((*_CONTEXT, name), message)
-    numbers, given = POLICIES[context.policy].numbers, context.numbers()
+    numbers, given = _policy(context).numbers, context.numbers()
     for less, more in _IN_ORDER:
         low, high = (given.get(name, getattr(numbers, name, None)) for name in (less, more))
         if low is not None and high is not None and low >= high:

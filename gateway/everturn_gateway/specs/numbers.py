@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from everturn_actors.context.catalog import POLICIES
+from everturn_gateway.plugins import installed
 from everturn_gateway.yaml_files import Section
 
 Count: TypeAlias = Annotated[int, Field(ge=1)]
@@ -16,17 +18,28 @@ Amount: TypeAlias = Annotated[int, Field(ge=0)]
 Share: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 Percent: TypeAlias = Annotated[int, Field(ge=1, le=100)]
 
-PolicyName: TypeAlias = Literal["everturn", "duragent", "picoclaw", "jutul", "baseagent"]
+
+def _policy(value: str) -> str:
+    policies = installed().policies
+    known = (*POLICIES, *policies.names)
+    if value not in known:
+        fault = policies.fault(value)
+        choices = f"{', '.join(known[:-1])} or {known[-1]}"
+        msg = str(fault) if fault else f"must be {choices}, not {value!r}"
+        raise ValueError(msg)
+    return value
 
 
-_CHOICES = frozenset(("policy", "recall"))  # what is no number of a policy
+_CHOICES = frozenset(("policy", "plugin_numbers", "recall"))  # what is no number of a policy
 
 
 class ContextSection(Section):
     """How the conversation is made to fit the model's window."""
 
-    policy: PolicyName = "everturn"
+    policy: Annotated[str, AfterValidator(_policy)] = "everturn"
     "The ladder of reductions that renders a request."
+    plugin_numbers: dict[str, Any] = Field(default_factory=dict)
+    "The numbers of a policy that comes with a plug-in, as it describes them."
     recall: bool | None = None
     "Whether the model gets the tool recall_context; by default, where it can call tools."
 

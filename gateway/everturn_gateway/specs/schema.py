@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, cast
 
-from everturn_gateway.plugins import installed
+from everturn_actors.context.catalog import POLICIES
+from everturn_gateway.plugins import Plugin, installed
 from everturn_gateway.specs.settings import (
     AgentDocument,
     FallbackSection,
@@ -38,11 +39,35 @@ def agent_schema() -> dict[str, Any]:
     for section in (FallbackSection, ModelSection, SummarizerSection):
         provider = made["$defs"][section.__name__]["properties"]["provider"]
         provider["description"] = f"One of {names}."
+    _name_plugins(made["$defs"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Everturn agent",
         **cast("dict[str, Any]", _for_people(made)),
     }
+
+
+def _name_plugins(definitions: dict[str, Any]) -> None:
+    """Say which tools and policies of plug-ins there are, and what each of them reads."""
+    registry = installed()
+    policy = definitions["SessionContextSection"]["properties"]
+    policy["policy"]["enum"] = [*POLICIES, *registry.policies.names]
+    tool = definitions["PluginToolEntry"]
+    for policy_plugin in registry.policies.all():
+        _where(definitions["SessionContextSection"], "policy", policy_plugin, "plugin_numbers")
+    for tool_plugin in registry.tools.all():
+        _where(tool, "name", tool_plugin, "settings")
+
+
+def _where(definition: dict[str, Any], field: str, plugin: Plugin, settings: str) -> None:
+    """Describe `settings` where `field` names the plug-in."""
+    made = plugin.settings.model_json_schema()
+    definition.setdefault("allOf", []).append(
+        {
+            "if": {"properties": {field: {"const": plugin.name}}, "required": [field]},
+            "then": {"properties": {settings: made}},
+        }
+    )
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:

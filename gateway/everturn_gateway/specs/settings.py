@@ -425,6 +425,16 @@ class McpToolSection(Section):
         return self
 
 
+class PluginToolEntry(Section):
+    """Tools of a package that is installed beside Everturn."""
+
+    type: Literal["plugin"]
+    name: Text
+    "Of the plug-in; `everturn doctor` lists those that are installed."
+    settings: dict[str, Any] = Field(default_factory=dict)
+    "As the plug-in describes them."
+
+
 BuiltinToolSection: TypeAlias = Annotated[
     BashToolSection
     | DelegateToolSection
@@ -437,7 +447,8 @@ BuiltinToolSection: TypeAlias = Annotated[
     Field(discriminator="name"),
 ]
 ToolSection: TypeAlias = Annotated[
-    BuiltinToolSection | CliToolSection | McpToolSection, Field(discriminator="type")
+    BuiltinToolSection | CliToolSection | McpToolSection | PluginToolEntry,
+    Field(discriminator="type"),
 ]
 
 

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, assert_never
 
+from pydantic import ValidationError
+
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.plugins import installed
 from everturn_gateway.specs.confining import read_confinement
 from everturn_gateway.specs.settings import (
     BashToolSection,
@@ -19,6 +22,7 @@ from everturn_gateway.specs.settings import (
     HooksSection,
     McpToolSection,
     PlainToolSection,
+    PluginToolEntry,
     ProcessToolSection,
     ScheduleToolSection,
     SearchProvider,
@@ -34,6 +38,7 @@ from everturn_gateway.tools.config import (
     CliConfig,
     DelegateConfig,
     Hooks,
+    PluginToolConfig,
     ProcessConfig,
     ScheduleConfig,
     SessionConfig,
@@ -107,6 +112,7 @@ def read_plan(
         reader.config,
         memory=spec.memory is not None,
         cli=tuple(reader.cli),
+        plugins=tuple(reader.plugins),
         found=others,
         mcp=tuple(reader.mcp),
         skills=skills,
@@ -147,6 +153,7 @@ class _Reader:
     "What was read so far."
     cli: list[CliConfig] = field(default_factory=list[CliConfig])
     mcp: list[McpServerSettings] = field(default_factory=list[McpServerSettings])
+    plugins: list[PluginToolConfig] = field(default_factory=list[PluginToolConfig])
     faults: list[Fault] = field(default_factory=list[Fault])
     warnings: list[Fault] = field(default_factory=list[Fault])
     inactive: list[str] = field(default_factory=list[str])
@@ -189,6 +196,8 @@ class _Reader:
                 self._program(section, number)
             case McpToolSection():
                 self._server(section)
+            case PluginToolEntry():
+                self._plugin(section, number)
             case _:
                 assert_never(section)
 
@@ -283,6 +292,31 @@ class _Reader:
                 timeout_s=section.timeout_seconds,
             )
         )
+
+    def _plugin(self, section: PluginToolEntry, number: int) -> None:
+        tools = installed().tools
+        plugin = tools.get(section.name)
+        if plugin is None:
+            known = ", ".join(tools.names) or "none"
+            fault = tools.fault(section.name)
+            told = str(fault) if fault else f"{section.name!r} is not installed; there are: {known}"
+            self._complain(number, told)
+            return
+        # A boundary: models of others may raise whatever they like.
+        try:
+            settings = plugin.settings.model_validate(section.settings)
+            told_faults = tuple(plugin.faults(settings))
+        except ValidationError as error:
+            for each in error.errors(include_url=False, include_input=False):
+                path = (*_TOOLS, number, "settings", *each["loc"])
+                self.faults.append(self.document.fault(path, each["msg"]))
+            return
+        except Exception as error:  # noqa: BLE001 - see above
+            self._complain(number, f"its plug-in failed: {type(error).__name__}: {error}")
+            return
+        for told in told_faults:
+            self._complain(number, told)
+        self.plugins.append(PluginToolConfig(plugin=plugin, settings=settings))
 
     def _complain(self, number: int, message: str) -> None:
         self.faults.append(self.document.fault((*_TOOLS, number), message))

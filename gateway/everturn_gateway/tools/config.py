@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from everturn_actors.ports import Tool
+from everturn_gateway.plugins import PluginToolSection, ToolPlugin
 from everturn_gateway.tools.cli import CliProgram
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.policy import AfterTool, Guard, Policy, notes_on
@@ -76,6 +77,14 @@ class CliConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PluginToolConfig:
+    """The tools of one plug-in."""
+
+    plugin: ToolPlugin
+    settings: PluginToolSection = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
     """Guards that refuse a call, and notes that go with a result."""
 
@@ -101,6 +110,7 @@ class ToolConfig:
     memory: bool = False
     reload: bool = False
     cli: tuple[CliConfig, ...] = ()
+    plugins: tuple[PluginToolConfig, ...] = ()
     "Those that `agent.yaml` names."
     found: tuple[CliProgram, ...] = ()
     "Programs in `tools` folders; none of them has the name of a tool of `cli`."
@@ -133,6 +143,7 @@ def tool_names(config: ToolConfig) -> tuple[str, ...]:
     return (
         *(name for name, is_there in named.items() if is_there),
         *(each.program.name for each in config.cli),
+        *(f"plugin:{each.plugin.name}" for each in config.plugins),
         *(each.name for each in config.found),
         *(each.definition.name for each in config.own),
         *(f"mcp:{each.name}" for each in config.mcp),

@@ -15,8 +15,9 @@ from anyio import to_thread
 from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.plugins import ToolSetup
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
-from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.config import PluginToolConfig, ToolConfig
 from everturn_gateway.tools.conversations import Delegate, SessionTool
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.files import file_tools, send_file_tool
@@ -42,7 +43,7 @@ from everturn_gateway.tools.shell import BashTool, Confinement
 from everturn_gateway.tools.shell.trees import end_left
 from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
 from everturn_gateway.tools.toolbox import Found, Toolbox
-from everturn_gateway.tools.web import web_tools
+from everturn_gateway.tools.web import ToolSettingsError, web_tools
 
 logger = logging.getLogger(__name__)
 
@@ -205,6 +206,42 @@ class ToolFactory:
             yield Delegate(
                 environment, agents=config.delegate.agents, max_depth=config.delegate.max_depth
             )
+
+        for each in config.plugins:
+            yield from self._of_plugin(each, environment)
+
+    def _of_plugin(
+        self, config: PluginToolConfig, environment: ToolEnvironment
+    ) -> tuple[Tool, ...]:
+        """Return the tools of a plug-in.
+
+        Raises:
+            ToolSettingsError: It cannot make them; says why.
+        """
+        setup = ToolSetup(
+            settings=config.settings,
+            agent=environment.agent,
+            home=environment.home,
+            files=environment.files,
+            clock=self._clock,
+            environ=self._environ,
+            add_secret=self._secrets.add,
+            service=lambda: environment.link.service,
+        )
+        for secret in config.plugin.secrets(config.settings):
+            self._secrets.add(secret)
+        try:
+            return tuple(config.plugin.make(setup))
+        except ToolSettingsError:
+            raise
+        except ModuleNotFoundError as error:
+            way = config.plugin.extra or error.name
+            msg = f"{config.plugin.name} needs {error.name}: pip install '{way}'"
+            raise ToolSettingsError(msg) from error
+        except Exception as error:
+            # A boundary: the code of others costs the agents that name it.
+            msg = f"the plug-in {config.plugin.name} failed: {type(error).__name__}: {error}"
+            raise ToolSettingsError(msg) from error
 
     def confined(self, confinement: Confinement) -> Confinement:
         """Return a confinement in which the gateway's own secrets cannot be read."""

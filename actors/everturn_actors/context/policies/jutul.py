@@ -296,4 +296,6 @@ POLICY = Policy(
     older=_older,
     prompt=lambda system, _summary: system,
     preface=_preface,
+    compact_share=lambda numbers: numbers.compact_trigger * numbers.summarize_trigger,
+    compact_keep=lambda numbers: numbers.compact_keep_messages,
 )

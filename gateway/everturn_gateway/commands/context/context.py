@@ -31,6 +31,7 @@ from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.printing import print_json
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.plugins import installed
 from everturn_gateway.specs.numbers import ContextSection
 from everturn_gateway.yaml_files import Document, FieldPath, Place, check
 
@@ -77,7 +78,7 @@ def apply(options: ApplyOptions) -> int:
         ContextDoesNotFitError: The policy finds no request that fits.
     """
     if options.compare == bool(options.policy):
-        msg = f"name one policy with --policy ({', '.join(POLICIES)}), or --compare them all"
+        msg = f"name one policy with --policy ({', '.join(_known())}), or --compare them all"
         raise TranscriptError(msg)
     settings = _settings(options.settings)
     policies = _policies(options.policy, settings)
@@ -216,12 +217,19 @@ def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
     print_table(("policy", "messages", "tokens before", "after", *fates, "fits", "notes"), rows)
 
 
+def _known() -> Mapping[str, Policy[Any]]:
+    """Return Everturn's policies and those of plug-ins, by name."""
+    plugins = installed().policies.all()
+    return {**POLICIES, **{plugin.name: plugin.policy for plugin in plugins}}
+
+
 def _policies(name: str, settings: Mapping[str, Any]) -> list[Policy[Any]]:
     """Return the policy, or all, with these numbers; of all, each takes those that it has."""
-    if name and name not in POLICIES:
-        msg = f"there is no policy {name!r} here; there are: {', '.join(POLICIES)}"
+    policies = _known()
+    if name and name not in policies:
+        msg = f"there is no policy {name!r} here; there are: {', '.join(policies)}"
         raise TranscriptError(msg)
-    chosen = [POLICIES[name]] if name else list(POLICIES.values())
+    chosen = [policies[name]] if name else list(policies.values())
     known = {number for policy in chosen for number in policy.number_names()}
     faults = [
         Fault(file=_SETTING, field=number, message=f"is no number of {name or 'any policy here'}")
