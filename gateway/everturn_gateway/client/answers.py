@@ -90,7 +90,7 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
         raise ClientError(msg)
     session_id = unquote(str(problem.get("instance", "")).removeprefix(SESSIONS).split("/")[0])
     match kind:
-        case "invalid-input" | "content-too-large":
+        case "invalid-input" | "content-too-large" | "schedule-taken":
             if fields := [*_fields(problem)]:
                 raise FieldsRefusedError(detail, fields)
             raise InvalidInputError(detail)

@@ -23,7 +23,6 @@ SILENCE_S: Final = 60.0  # the server sends a comment every 15 s; four are missi
 ANSWER_S: Final = 10.0  # to one question
 RECONNECT_S: Final = 30.0  # for how long a lost gateway is looked for: a restart takes seconds
 _PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0)  # between two tries, the last one repeated
-_PROGRAM: Final = {"User-Agent": "everturn"}
 _SHOWN_FIELDS: Final = {"content": "message"}  # what people call them
 _EVENT_BYTES: Final = 16 * 1024 * 1024  # the longest message, escaped, is below it
 _NOTHING_MORE: Final = 204
@@ -56,9 +55,7 @@ async def open_api_here(app: ASGIApp) -> AsyncGenerator[Api]:
     """
     async with anyio.create_task_group() as tasks:
         transport = InProcessTransport(app, tasks)
-        async with httpx2.AsyncClient(
-            transport=transport, base_url=_HERE, headers=_PROGRAM, trust_env=False
-        ) as http:
+        async with httpx2.AsyncClient(transport=transport, base_url=_HERE, trust_env=False) as http:
             yield Api(http, url="", reconnect_s=0.0)
         tasks.cancel_scope.cancel()
 
@@ -78,7 +75,7 @@ async def open_http(
     def make() -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             base_url=url,
-            headers={**_PROGRAM, **(headers or {})},
+            headers=dict(headers or {}),
             timeout=httpx2.Timeout(silence_s, connect=CONNECT_S),
             trust_env=False,
             # Certificates are not needed, and reading them takes 20 ms.

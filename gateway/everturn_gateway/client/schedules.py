@@ -15,6 +15,7 @@ from everturn_gateway.client.api import Api
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.schemas import (
+    COMMAND_LINE,
     ComingList,
     JobBody,
     JobDetail,
@@ -46,7 +47,8 @@ class ScheduleClient:
             admin_token: For jobs that go to a webhook; empty where it has none.
         """
         self._api = api
-        self._headers = {"Authorization": f"Bearer {admin_token}"} if admin_token else {}
+        authorization = {"Authorization": f"Bearer {admin_token}"} if admin_token else {}
+        self._headers = {"User-Agent": COMMAND_LINE, **authorization}
 
     async def agents(self) -> tuple[str, ...]:
         """Return the names of the agents."""

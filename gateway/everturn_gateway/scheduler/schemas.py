@@ -53,6 +53,10 @@ Instant: TypeAlias = Annotated[
 ]
 
 
+COMMAND_LINE: Final = "everturn-cli"
+"The `User-Agent` of the command line; a job says that it was made there. It opens nothing."
+
+
 class ScheduleBody(BaseModel):
     """Base of all that is shown: no unknown fields, no changes."""
 

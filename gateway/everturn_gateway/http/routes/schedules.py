@@ -6,6 +6,7 @@ from typing import Annotated, Final, TypeAlias
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Path, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn_gateway.http.access.auth import Access, scope_refusal
@@ -19,6 +20,7 @@ from everturn_gateway.http.schemas.schedules import NewJob, cannot_run, told
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import Made
 from everturn_gateway.scheduler.schemas import (
+    COMMAND_LINE,
     ComingList,
     JobBody,
     JobDetail,
@@ -87,7 +89,7 @@ def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: P
     @router.post(
         "", status_code=201, response_model=JobBody, responses=problems(401, 403, 409, 507)
     )
-    async def create_schedule(body: NewJob, caller: CallerOf) -> Response:
+    async def create_schedule(request: Request, body: NewJob, caller: CallerOf) -> Response:
         """Make a scheduled job.
 
         One that goes to a webhook makes the gateway send something to an address: it is for the
@@ -99,7 +101,8 @@ def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: P
         if body.to is not None and body.to.session:
             await visible_session(gateway.service, caller, body.to.session)
         with told(places):
-            made = Made(by="http", principal=caller.owns_as)
+            is_typed = request.headers.get("user-agent") == COMMAND_LINE
+            made = Made(by="cli" if is_typed else "http", principal=caller.owns_as)
             view = await gateway.schedules.add(body.section(), made=made)
         headers = {"Location": f"{SCHEDULES_PATH}/{view.job.job_id}"}
         return answer(JobBody.of(view, places), 201, headers)

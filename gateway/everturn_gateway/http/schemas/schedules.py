@@ -114,14 +114,15 @@ def cannot_run(error: JobRefusedError, places: Places) -> Problem:
 
 
 def _refused(error: JobRefusedError, places: Places) -> Problem:
+    errors = [_field_error(fault, places) for fault in error.faults]
     if any(fault.field == _TAKEN for fault in error.faults):
         return Problem(
             kind="schedule-taken",
             title="There is a job of this id",
             status=409,
             detail=places.told(str(error)),
+            extra={"errors": errors},
         )
-    errors = [_field_error(fault, places) for fault in error.faults]
     named = [
         f"{each['pointer']}: {each['detail']}" if fault.field else each["detail"]
         for fault, each in zip(error.faults, errors, strict=True)
