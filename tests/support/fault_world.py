@@ -38,8 +38,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import TurnResult
 from everturn_channels.adapter import ChatRef, Message
-from everturn_gateway import app
-from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.app import Gateway, composition, open_gateway
 from everturn_gateway.channels import bots
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import load_config
@@ -355,8 +354,8 @@ async def open_world(
 
     with (
         mock.patch.object(bots, "make_adapter", make_adapter),
-        mock.patch.object(app, "SystemClock", QuickClock),
-        mock.patch.object(app, "DRAIN_SHARE", 0.002),  # a turn that is held never ends
+        mock.patch.object(composition, "SystemClock", QuickClock),
+        mock.patch.object(composition, "DRAIN_SHARE", 0.002),  # a turn that is held never ends
         mock.patch.object(connection, "protocol", find_wiki),
         mock.patch.object(Providers, "make", return_value=Echo()),
     ):
