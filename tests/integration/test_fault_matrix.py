@@ -40,6 +40,7 @@ from everturn_gateway.telemetry.telemetry import Telemetry
 from everturn_gateway.tools.memory.tools import _Memory
 from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.processes import process
+from everturn_gateway.tools.processes.follower import ProcessFollower
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.table import ProcessTable
 from everturn_gateway.tools.toolbox import Toolbox
@@ -267,7 +268,7 @@ PARTS = [
     Part(WebPoster, "post", run_webhook),
     Part(ProcessTable, "spawn", spawn),
     Part(Process, "until_gone", spawn),
-    Part(ProcessTable, "_tell_end", spawn),
+    Part(ProcessFollower, "_tell_end", spawn),
     Part(process, "write_record", run, is_mended_by_start=True),
     Part(Scheduler, "process_ended", spawn),
     Part(Wiki, "call", look_up),

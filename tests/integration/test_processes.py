@@ -19,7 +19,7 @@ from support.processes import KEY, Desk, Gate, end_all, is_running, open_desk, u
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.protocol.commands import End
-from everturn_gateway.tools.processes import process, supervisor_process, table
+from everturn_gateway.tools.processes import follower, process, supervisor_process
 
 
 @pytest.fixture
@@ -543,7 +543,7 @@ async def test_old_records_make_room_for_new_ones(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gateway that runs for years keeps the last few, not all."""
-    monkeypatch.setattr(table, "FINISHED_KEPT", 2)
+    monkeypatch.setattr(follower, "FINISHED_KEPT", 2)
     async with open_desk(place) as desk:
         for number in range(4):
             desk.test.clock.advance(1)  # type: ignore[attr-defined]  # the manual one

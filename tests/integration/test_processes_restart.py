@@ -325,7 +325,7 @@ async def test_what_is_typed_while_a_page_is_shown_is_behind_a_process(place: Pa
     done = Gate(files, "done")
     async with open_desk(place) as desk:
         handle = await desk.spawn("cat > told.md; echo y > done; sleep 100")
-        await desk.table.put_behind(desk.table.find(KEY, handle), ("the page x",))
+        await desk.table.files.put_behind(desk.table.find(KEY, handle), ("the page x",))
         await desk.call("write", handle=handle, input="run it", eof=True)
         await done.passed()
         log = await desk.call("log", handle=handle)

@@ -10,11 +10,9 @@ from __future__ import annotations
 import logging
 import secrets as random
 import shutil
-import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,41 +22,33 @@ from anyio import to_thread
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
-from everturn_actors.outside import together
 from everturn_actors.ports import Clock
-from everturn_actors.supervisor import TRANSIENT, Supervisor, attempt, contain
+from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.marks import MarkedFiles, MarkedWorkspaces, now_ns
-from everturn_gateway.tools.policy.outside.cleaning import clean, without_hidden
 from everturn_gateway.tools.processes import supervisor_process
+from everturn_gateway.tools.processes.files import ProcessFiles
+from everturn_gateway.tools.processes.follower import ProcessFollower, home_of
 from everturn_gateway.tools.processes.output import Output, read_output
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import (
     BadRecordError,
     Ending,
     ProcessRecord,
-    Watch,
     create,
     give_up,
     read_ending,
     read_record,
 )
-from everturn_gateway.tools.processes.telling import tell
-from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
-from everturn_gateway.tools.processes.watching import watch
 from everturn_gateway.tools.shell.confinement.environment import home_environ
 from everturn_gateway.tools.shell.confinement.run_as import give_folder
 
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "processes"
-FINISHED_KEPT: Final = 30  # of an agent; each has up to 640 KB of output
-_HOME: Final = "everturn-home-{}"  # of a process without a sandbox, by its handle, while it runs
 _CANCEL_S: Final = 1.0
-_MESSAGE_LINES: Final = 30
-_MESSAGE_CHARACTERS: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +80,6 @@ class Order:
     "How many of the agent may run at the same time."
 
 
-def _home(process: Process) -> Path:
-    """Return the home of a process without a sandbox: where also another user gets to."""
-    return Path(tempfile.gettempdir(), _HOME.format(process.record.handle))
-
-
 class ProcessTable:
     """The processes of a gateway; `open_processes` makes it."""
 
@@ -114,23 +99,35 @@ class ProcessTable:
         """Only `open_processes` makes one."""
         self.tmux = tmux
         self.clock = clock
-        self.on_ended: Callable[[str], Awaitable[None]] | None = None
+        self.files = ProcessFiles(marks)
+        self._folder = folder
+        self._processes = processes
+        self.follower = ProcessFollower(
+            processes=processes,
+            files=self.files,
+            clock=clock,
+            link=link,
+            secrets=secrets,
+            tmux=self.tmux,
+            group=group,
+            supervisor=supervisor,
+        )
+
+    @property
+    def on_ended(self) -> Callable[[str], Awaitable[None]] | None:
         """Called with the handle of each process that has ended, once that is recorded.
 
         It may raise `OSError`, which is logged. Of what ended before, `is_running` tells.
         """
-        self._folder = folder
-        self._link = link
-        self._secrets = secrets
-        self._marks = marks
-        self._group = group
-        self._supervisor = supervisor
-        self._processes = processes
-        self._may_tell = anyio.Event()
+        return self.follower.on_ended
+
+    @on_ended.setter
+    def on_ended(self, call: Callable[[str], Awaitable[None]] | None) -> None:
+        self.follower.on_ended = call
 
     def resume(self) -> None:
         """Begin to tell conversations what has ended; call it when the service is open."""
-        self._may_tell.set()
+        self.follower.resume()
 
     # --- finding ---
 
@@ -185,7 +182,7 @@ class ProcessTable:
         process = Process(folder=self._folder / handle, record=record)
         self._processes[handle] = process
         try:
-            await self._follow_files(process)
+            await self.files.follow(process)
             await to_thread.run_sync(self._prepare, process, order)
             await process.start(self.tmux)
         except OSError as error:
@@ -195,7 +192,7 @@ class ProcessTable:
         except BaseException:
             await self._undo(process)
             raise
-        self._begin_following(process)
+        self.follower.begin(process)
         return process
 
     def _new_handle(self) -> str:
@@ -223,7 +220,7 @@ class ProcessTable:
     def _prepare(process: Process, order: Order) -> None:
         environ = {**order.environ, supervisor_process.COOKIE: process.record.handle}
         if not order.has_home:
-            environ |= home_environ(str(_home(process)))
+            environ |= home_environ(str(home_of(process)))
         start: supervisor_process.Start = {
             "argv": list(order.argv),
             "cwd": str(order.cwd),
@@ -234,65 +231,22 @@ class ProcessTable:
         }
         create(process.folder, process.record, start)
         if not order.has_home:
-            _home(process).mkdir(mode=0o700)
+            home_of(process).mkdir(mode=0o700)
             if order.runs_as:
-                give_folder(_home(process), order.runs_as)
+                give_folder(home_of(process), order.runs_as)
         process.connect()
-
-    # --- what is behind it ---
-
-    async def _follow_files(self, process: Process, *, has_gap: bool = False) -> None:
-        """Take note from now on of the marked files that it opens, and those that it changes.
-
-        With `has_gap` it was started by another gateway. Nothing where that was done before.
-        """
-        record, marks = process.record, self._marks_of(process)
-        begin = partial(marks.begin, record.outside, since_ns=record.since_ns, has_gap=has_gap)
-        async with process.beginning:
-            if process.run is None:
-                process.run = await marks.in_thread(begin)
-
-    async def look_at_files(self, process: Process, *, ends: bool = False) -> None:
-        """Find out which text from outside is behind a process, and mark what it changed.
-
-        Raises:
-            OSError: That cannot be recorded; in memory it holds all the same.
-        """
-        if process.run is None and process.ended.is_set() and process.record.told:
-            return  # it was seen to its end
-        await self._follow_files(process, has_gap=True)
-        run, marks = process.run, self._marks_of(process)
-        assert run is not None, "it is followed"
-        ends = ends or process.ended.is_set()
-        await marks.in_thread(partial(marks.end if ends else marks.look, run))
-        await process.add_outside(run.sources)
-
-    async def put_behind(self, process: Process, sources: tuple[str, ...]) -> None:
-        """Say that text from outside is behind what a process is about to be given to read.
-
-        Raises:
-            OSError: As `look_at_files`.
-        """
-        if process.run is not None:
-            process.run.behind = together(sources, process.run.behind)
-        await process.add_outside(sources)
-
-    def _marks_of(self, process: Process) -> MarkedFiles:
-        return self._marks.of(Path(process.record.files))
 
     async def _undo(self, process: Process) -> None:
         """Take back a start that failed or was cancelled: it never runs, or is killed."""
         with anyio.move_on_after(_CANCEL_S, shield=True):
             if not process.is_connected or await to_thread.run_sync(give_up, process.folder):
                 process.disconnect()
-                if process.run is not None:
-                    marks = self._marks_of(process)
-                    await marks.in_thread(partial(marks.end, process.run))
-                await self._remove(process)
+                await self.files.let_go(process)
+                await self.follower.remove(process)
                 return
         process.claims += 1  # nobody has to be told
         process.command(supervisor_process.KILL)
-        self._begin_following(process)
+        self.follower.begin(process)
 
     async def wait(self, process: Process, limit_s: float) -> bool:
         """Wait for the end of a process; return whether it came in time. Then no message tells it.
@@ -334,154 +288,14 @@ class ProcessTable:
                 continue
             process.forgotten = True
             if process.ended.is_set():
-                await self._remove(process)
+                await self.follower.remove(process)
             else:
                 process.claims += 1
                 process.command(supervisor_process.KILL)
 
-    async def _remove(self, process: Process) -> None:
-        for folder in (_home(process), process.folder):
-            await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
-        self._processes.pop(process.record.handle, None)
-
-    # --- following ---
-
-    def _begin_following(self, process: Process) -> None:
-        follow = partial(self._follow, process)
-        name = f"process:{process.record.handle}"
-        self._supervisor.start(self._group, name, follow, policy=TRANSIENT)
-
-    async def _follow(self, process: Process) -> None:
-        """Wait for the end of a process; then tell it, unless a call does.
-
-        Where a step fails it is done again, and none of those before it.
-        """
-        await self._follow_files(process, has_gap=True)
-        if process.ending is None:
-            await self._take_end(process)
-        await self._see_files_out(process)
-        if not process.ended.is_set():
-            if process.claims:
-                await self._mark_told(process)
-            process.ended.set()
-            handle = process.record.handle
-            await contain(f"end of process {handle}", partial(self._pass_on_end, handle))
-        if process.forgotten:
-            await self._remove(process)
-            return
-        if not process.record.told:
-            await self._tell_end(process)
-        await self._remove_old(process.record.agent)
-
-    async def _take_end(self, process: Process) -> None:
-        if not process.is_connected:
-            await to_thread.run_sync(process.connect)
-        try:
-            ending = await process.until_gone()
-        finally:
-            process.disconnect()
-        await to_thread.run_sync(partial(shutil.rmtree, _home(process), ignore_errors=True))
-        process.ending = ending
-        if process.watching is not None:
-            process.watching.cancel()
-        fields = {"handle": process.record.handle, "status": ending.status}
-        logger.info("a background process has ended", extra=fields)
-
-    async def _see_files_out(self, process: Process) -> None:
-        failure = await attempt(partial(self.look_at_files, process, ends=True))
-        if failure is not None:
-            logger.warning(
-                "it cannot be recorded what was behind a process",
-                extra={"handle": process.record.handle, "error": str(failure)},
-            )
-
-    async def _pass_on_end(self, handle: str) -> None:
-        if self.on_ended is None:
-            return
-        try:
-            await self.on_ended(handle)
-        except OSError as error:  # seen at the next start, where the process does not run
-            logger.warning(
-                "the end of a process cannot be passed on",
-                extra={"handle": handle, "error": str(error)},
-            )
-
-    async def _tell_end(self, process: Process) -> None:
-        record, ending = process.record, process.ending
-        assert ending is not None, "only an end is told"
-        await self._may_tell.wait()
-        output = await self.output(process)
-        # What came from outside has to be asked for: a message could not say that it is untrusted.
-        shown = () if record.untrusted else output.last(_MESSAGE_LINES, _MESSAGE_CHARACTERS)
-        text = self._cleaned(message_of_end(record, ending, shown, output.total))
-        if await tell(self._link.service, self.clock, record, "exit", text):
-            await self._mark_told(process)
-
-    def _cleaned(self, text: str) -> str:
-        return without_hidden(clean(text, self._secrets))
-
-    async def _mark_told(self, process: Process) -> None:
-        # Whatever fails there: in memory it holds, and whoever waits for the end is told of it. It
-        # is told again at the next start, where the session knows it.
-        failure = await attempt(process.mark_told)
-        if failure is not None:
-            logger.warning(
-                "it cannot be recorded that a process was told",
-                extra={"handle": process.record.handle, "error": str(failure)},
-            )
-
-    async def _remove_old(self, agent: str) -> None:
-        over = [
-            each
-            for each in self._processes.values()
-            if each.record.agent == agent and each.ended.is_set() and each.record.told
-        ]
-        over.sort(key=lambda each: each.record.began_at)
-        for process in over[: max(0, len(over) - FINISHED_KEPT)]:
-            await self._remove(process)
-
     async def output(self, process: Process) -> Output:
         """Return what is kept of what a process printed."""
         return await to_thread.run_sync(read_output, process.folder)
-
-    # --- watching ---
-
-    async def watch(self, process: Process, quiet_s: float) -> None:
-        """Tell the conversation whenever the screen of a process stands still for so long.
-
-        Raises:
-            OSError: That could not be recorded.
-        """
-        self._stop_watching(process)
-        await process.set_watch(Watch(name=random.token_hex(4), quiet_s=quiet_s))
-        self._begin_watching(process)
-
-    async def unwatch(self, process: Process) -> None:
-        """Watch it no longer.
-
-        Raises:
-            OSError: That could not be recorded.
-        """
-        self._stop_watching(process)
-        await process.set_watch(None)
-
-    def _begin_watching(self, process: Process) -> None:
-        process.watching = anyio.CancelScope()
-        body = partial(self._watch, process, process.watching)
-        name = f"process-watch:{process.record.handle}"
-        self._supervisor.start(self._group, name, body, policy=TRANSIENT)
-
-    @staticmethod
-    def _stop_watching(process: Process) -> None:
-        if process.watching is not None:
-            process.watching.cancel()
-            process.watching = None
-
-    async def _watch(self, process: Process, scope: anyio.CancelScope) -> None:
-        with scope:
-            await self._may_tell.wait()
-            look = partial(self.look_at_files, process)
-            await watch(process, self.tmux, self._link.service, self.clock, self._cleaned, look)
 
     # --- after a restart ---
 
@@ -489,13 +303,13 @@ class ProcessTable:
         """Follow what an earlier gateway started, and tell what has ended meanwhile."""
         for process in self._processes.values():
             if process.ending is None:
-                self._begin_following(process)
+                self.follower.begin(process)
                 if process.record.watch is not None:
-                    self._begin_watching(process)
+                    self.follower.begin_watching(process)
                 continue
             process.ended.set()
             if not process.record.told:
-                self._begin_following(process)
+                self.follower.begin(process)
 
 
 @asynccontextmanager

@@ -128,7 +128,7 @@ class BackgroundProcess:
         process = self._table.find(context.key, asked.handle)
         try:
             if asked.action in {"write", "send_keys"} and (sources := sources_behind(context)):
-                await self._table.put_behind(process, sources)
+                await self._table.files.put_behind(process, sources)
             return await self._act(asked, process)
         except OSError as error:
             msg = f"{asked.action} failed: {error.strerror or error}"
@@ -150,11 +150,11 @@ class BackgroundProcess:
                 return await self._send_keys(process, asked)
             case "watch":
                 _needs_terminal(process, asked.action)
-                await self._table.watch(process, asked.interval_seconds)
+                await self._table.follower.watch(process, asked.interval_seconds)
                 quiet = f"{asked.interval_seconds} s"
                 return f"a message comes whenever its screen has stood still for {quiet}"
             case "unwatch":
-                await self._table.unwatch(process)
+                await self._table.follower.unwatch(process)
                 return f"{process.record.handle} is not watched any more"
             case "spawn" | "list":
                 raise AssertionError(asked.action)
@@ -277,7 +277,7 @@ class BackgroundProcess:
 
     async def _log(self, process: Process, asked: ProcessArguments) -> ToolOutput:
         output = await self._table.output(process)
-        await self._table.look_at_files(process)
+        await self._table.files.look(process)
         if asked.offset is None:
             lines = output.last(asked.limit)
         else:
@@ -288,7 +288,7 @@ class BackgroundProcess:
     async def _capture(self, process: Process) -> ToolOutput:
         _needs_terminal(process, "capture")
         screen = await self._table.tmux.screen(process.record.handle)
-        await self._table.look_at_files(process)
+        await self._table.files.look(process)
         return self._told(process, screen or "(the screen is empty)")
 
     def _told(self, process: Process, text: str, *, is_error: bool = False) -> ToolOutput:
