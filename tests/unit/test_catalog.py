@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+import everturn_gateway.providers.connected  # noqa: F401 - a thread loads it else, not the loop
 from everturn_actors.model import ModelRequest, UserMessage
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.errors import ConfigError
@@ -24,9 +25,9 @@ from everturn_gateway.providers.transport.wire import BodyWriter
     [
         (
             "opnai",
-            "there are: builtin, local, openai, anthropic, gemini, openrouter, ollama, scripted",
+            "there are: anthropic, builtin, gemini, local, ollama, openai, openrouter, scripted",
         ),
-        ("", "there are: builtin, local"),
+        ("", "there are: anthropic, builtin"),
     ],
 )
 async def test_an_unknown_provider_is_named_with_what_there_is(provider: str, says: str) -> None:

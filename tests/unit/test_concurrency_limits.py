@@ -204,7 +204,7 @@ def test_an_address_has_its_limit_and_the_own_machine_too() -> None:
         queues.limited("openai", model, "https://two.example"),
         queues.limited("ollama", model, "https://two.example"),
         queues.limited("openrouter", model, "https://three.example"),
-        queues.limited("local", model),
+        queues.limited("local", model, usual=1),
     ]
 
     assert model not in limited

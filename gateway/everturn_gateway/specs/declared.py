@@ -46,7 +46,7 @@ class DeclaredAgent:
         read = parse_document(Path(f"agent {name}"), text, None)
         # Nobody has seen the text: its lines would tell nobody anything.
         places = {path: replace(place, line=0) for path, place in read.places.items()}
-        return replace(read, text="", places=places)
+        return replace(read, text="", places=places, is_file=False)
 
     def equip(self, file: AgentFile) -> AgentFile:
         """Return the agent as it was read, with its own tools and context policy."""

@@ -55,6 +55,8 @@ class Document:
     places: Mapping[FieldPath, Place] = field(repr=False)
     faults: tuple[Fault, ...] = ()
     "What was wrong in single fields; the file as a whole could be read."
+    is_file: bool = True
+    "Whether the text stands in a file, so that its lines tell somebody something."
 
     def as_written(self) -> dict[str, Any]:
         """Return the data as it stands in the file, variables not expanded: fit to be shown."""
@@ -68,7 +70,7 @@ class Document:
         for length in range(len(path), 0, -1):
             if place := self.places.get(path[:length]):
                 return place.line
-        return 1 if self.text else 0
+        return 1 if self.is_file else 0
 
     def fault(self, path: FieldPath, message: str) -> Fault:
         """Return a fault that points to a field."""
