@@ -47,7 +47,14 @@ class ManualClock:
         return self._now
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait until the clock has been moved that far."""
+        """Wait until the clock has been moved that far.
+
+        Raises:
+            ValueError: `delay_s` is negative; so says the machine's clock.
+        """
+        if delay_s < 0:
+            msg = "delay must be a non-negative number"
+            raise ValueError(msg)
         wake_at, woken = self._now + timedelta(seconds=delay_s), anyio.Event()
         self._sleepers.append((wake_at, woken))
         self._changed.set()

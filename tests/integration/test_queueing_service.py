@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.journal.memory import MemoryDisk
+from everturn_actors.journal.memory import MemoryDisk, MemoryStore
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import AmbientMessage, Inbound, Overflow, Queueing
 from everturn_actors.ports import Verdict
@@ -121,6 +121,25 @@ async def test_a_burst_is_never_held_for_longer_than_four_times_its_wait() -> No
             clock.advance(1)
 
         assert await answered(test) == [[f"line {n}" for n in range(6)]]
+
+
+async def test_a_burst_that_was_over_before_it_was_on_disk_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slow disk may take longer than anybody is waited for."""
+    clock, append = ManualClock(), MemoryStore.append
+
+    async def slowly(
+        store: MemoryStore, session_id: str, events: Sequence[Event], *, expected_seq: int
+    ) -> None:
+        clock.advance(BURST.hold_s * 2)
+        await append(store, session_id, events, expected_seq=expected_seq)
+
+    monkeypatch.setattr(MemoryStore, "append", slowly)
+    async with open_test_service(provider=ScriptedProvider("hello"), clock=clock) as test:
+        said = await say(test, "hi")
+        with anyio.fail_after(5):
+            assert (await said.result()).text == "hello"
 
 
 async def test_two_senders_in_one_burst_are_two_messages_of_one_turn() -> None:

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from textwrap import dedent
 
@@ -114,7 +114,8 @@ async def busy_gateway(folder: Path, api: ModelApi) -> AsyncGenerator[tuple[str,
             process.kill()
             await process.wait()
             for keeper in _keepers(folder):
-                keeper.kill()
+                with suppress(psutil.NoSuchProcess):  # it has ended with its command
+                    keeper.kill()
 
 
 async def _address(process: anyio.abc.Process) -> str:

@@ -58,5 +58,5 @@ class Clock(Protocol):
         ...
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait."""
+        """Wait; `delay_s` is not negative."""
         ...

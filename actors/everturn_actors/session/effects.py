@@ -138,7 +138,9 @@ class Effects:
 
     async def _tick(self, at: datetime) -> None:
         clock = self.runtime.pace.clock
-        await clock.sleep((at - clock.now()).total_seconds())
+        delay_s = (at - clock.now()).total_seconds()
+        if delay_s > 0:  # else the append that came between took longer
+            await clock.sleep(delay_s)
         if self.tick_at == at:
             self.tick_at = None
         with suppress(ActorStoppedError):  # then the next start begins it
