@@ -152,6 +152,7 @@ def _nursery(more: tuple[str, ...]) -> socket.socket:
             pass_fds=[theirs.fileno()],
             check=True,
         )
+    atexit.register(ours.close)
     return ours
 
 
