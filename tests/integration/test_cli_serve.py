@@ -106,11 +106,13 @@ async def test_a_second_signal_stops_at_once_and_the_turn_goes_on_later(tmp_path
                 left_a_note = note_of(tmp_path).exists()
                 person.process.kill()
         later = await everturn("chat", cwd=tmp_path, env=KEY, stdin=b"/status\n")
+        kept = [*(tmp_path / ".everturn" / "sessions").glob("*/*.*")]
 
     assert done.code == 130
     assert "stopped at once" in done.err
     assert not left_a_note
-    assert "Later." in later.out
+    assert "turns     1, messages 2" in later.out
+    assert any("Later." in file.read_text() for file in kept)
 
 
 async def test_a_workspace_has_one_owner(tmp_path: Path) -> None:
