@@ -15,15 +15,10 @@ import pytest
 from support import provider_kinds
 from support.model_api import Answer, open_model_api, unauthorized
 
+from everturn.testing._providers import whole_request as request
 from everturn_actors.errors import ModelError
 from everturn_actors.model import (
-    ModelRequest,
-    Notice,
     Reply,
-    ToolCall,
-    ToolDefinition,
-    ToolResult,
-    UserMessage,
 )
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
@@ -83,26 +78,6 @@ async def open_subject(kind: str, folder: Path) -> AsyncGenerator[Subject]:
         # In a thread, as the library of agents does it.
         provider = await anyio.to_thread.run_sync(providers.make, spec, folder)
         yield Subject(provider=provider, hold=hold, fail=fail)
-
-
-def request(text: str = "Hello there, model") -> ModelRequest:
-    """Return a request with everything in it that a request can hold."""
-    call = ToolCall(call_id="c1", name="look", arguments='{"at": "x"}')
-    return ModelRequest(
-        model="m",
-        system="Be kind.",
-        messages=(
-            Notice(text="2 messages are left out"),
-            UserMessage(text="look at x"),
-            Reply(text="", calls=(call,)),
-            ToolResult(call_id="c1", name="look", text="a cat"),
-            Reply(text="It is a cat."),
-            UserMessage(text=text),
-        ),
-        tools=(ToolDefinition(name="look", description="Looks", parameters={"type": "object"}),),
-        max_output_tokens=100,
-        temperature=0.7,
-    )
 
 
 def ignore(_piece: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final
 
 from everturn_actors.ports import ModelProvider
@@ -72,54 +73,39 @@ def _free_at_openrouter(model: ModelSpec) -> bool:
     return model.name.endswith(":free")
 
 
-OPENAI: Final = ProviderPlugin(
-    name="openai",
+_api: Final = partial(
+    ProviderPlugin,
     interface=1,
-    summary="OpenAI, and every server that speaks its format",
     docs=_DOCS,
     settings=KeyedSection,
     make=_remote,
     address=address_of,
+)
+"An API that is called at an address, with a key."
+
+OPENAI: Final = _api(
+    name="openai",
+    summary="OpenAI, and every server that speaks its format",
     prices=price_table.OPENAI,
 )
-ANTHROPIC: Final = ProviderPlugin(
+ANTHROPIC: Final = _api(
     name="anthropic",
-    interface=1,
     summary="Anthropic",
-    docs=_DOCS,
-    settings=KeyedSection,
-    make=_remote,
-    address=address_of,
     prices=price_table.ANTHROPIC,
 )
-GEMINI: Final = ProviderPlugin(
+GEMINI: Final = _api(
     name="gemini",
-    interface=1,
     summary="Google's Gemini",
-    docs=_DOCS,
-    settings=KeyedSection,
-    make=_remote,
-    address=address_of,
     prices=price_table.GEMINI,
 )
-OPENROUTER: Final = ProviderPlugin(
+OPENROUTER: Final = _api(
     name="openrouter",
-    interface=1,
     summary="OpenRouter",
-    docs=_DOCS,
-    settings=KeyedSection,
-    make=_remote,
-    address=address_of,
     is_free=_free_at_openrouter,
 )
-OLLAMA: Final = ProviderPlugin(
+OLLAMA: Final = _api(
     name="ollama",
-    interface=1,
     summary="Ollama, on this machine or elsewhere",
-    docs=_DOCS,
-    settings=KeyedSection,
-    make=_remote,
-    address=address_of,
     is_free=_free_at_ollama,
 )
 LOCAL: Final = ProviderPlugin(

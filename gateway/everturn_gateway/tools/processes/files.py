@@ -46,9 +46,8 @@ class ProcessFiles:
     async def let_go(self, process: Process) -> None:
         """Follow the files of a process no more that was never begun."""
         if process.run is not None:
-            await self._marks_of(process).in_thread(
-                partial(self._marks_of(process).end, process.run)
-            )
+            marks = self._marks_of(process)
+            await marks.in_thread(partial(marks.end, process.run))
 
     async def put_behind(self, process: Process, sources: tuple[str, ...]) -> None:
         """Say that text from outside is behind what a process is about to be given to read.
