@@ -10,12 +10,12 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "plugin_dist"
 
 
-def install(folder: Path) -> None:
-    """Build the wheel and put it into `folder`, which is to stand on the path of imports."""
-    wheels = folder.parent / "wheels"
+def install(folder: Path, source: Path = SOURCE) -> None:
+    """Build the wheel of `source`, and put it into `folder`, which is on the path of imports."""
+    wheels = folder.parent / "wheels" / source.name
     subprocess.run(  # noqa: S603 - the build backend
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)],
-        cwd=SOURCE,
+        cwd=source,
         check=True,
         capture_output=True,
         timeout=100,

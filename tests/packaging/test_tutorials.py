@@ -1,0 +1,74 @@
+"""Whoever follows a page of `docs/plugins/` literally arrives where it says.
+
+A block below a line with a path in backticks and a colon is that file. Each line of a block of `sh`
+is run in its turn; what stands after its `#` is a part of what it prints.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import plugin_dist
+
+PAGES = Path(__file__).parents[2] / "docs" / "plugins"
+DEADLINE_S = 100.0
+_BLOCK = re.compile(
+    r"(?:^`(?P<path>[^`\n]+)`:\n\n)?^```(?P<kind>\w+)\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
+_INSTALL = "pip install "
+
+
+@pytest.mark.parametrize("page", sorted(page.stem for page in PAGES.glob("*.md")))
+def test_the_page_can_be_followed(tmp_path: Path, page: str) -> None:
+    """A tutorial that fails is worse than none: a reader blames himself."""
+    home = tmp_path / "home"
+    home.mkdir()
+    commands = 0
+    for block in _BLOCK.finditer((PAGES / f"{page}.md").read_text(encoding="utf-8")):
+        if block["path"]:
+            file = home / block["path"]
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(block["text"], encoding="utf-8")
+            file.chmod(0o600)
+        elif block["kind"] == "sh":
+            for line in block["text"].splitlines():
+                _follow(line, home, tmp_path / "site")
+                commands += 1
+
+    assert commands
+
+
+def _follow(line: str, home: Path, site: Path) -> None:
+    """Run a line of a page; a package of the page itself is installed beside Everturn."""
+    command, _, expected = line.partition("  # " if "  # " in line else "\0")
+    if command.startswith(_INSTALL):
+        for name in command.removeprefix(_INSTALL).split():
+            if name.startswith("./"):
+                plugin_dist.install(site, home / name)
+            # Others are installed where the tests run.
+        return
+    done = subprocess.run(  # noqa: S603 - what our own page says
+        shlex.split(command),
+        cwd=home,
+        env={
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(site),
+            "NO_COLOR": "1",
+            "COLUMNS": "300",
+        },
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    printed = f"{done.stdout}\n{done.stderr}"
+
+    assert done.returncode == 0, f"{line}\n{printed}"
+    assert " ".join(expected.split()) in " ".join(printed.split()), f"{line}\n{printed}"
