@@ -236,6 +236,14 @@ class FencedError(JournalError):
     """Another writer appended to this session; this one has to drop its state and load again."""
 
 
+class ConflictError(JournalError):
+    """Another writer was faster: what is stored is not what this one started from."""
+
+
+class DamagedValueError(JournalError):
+    """What is stored is not what it should be."""
+
+
 class WorkspaceLostError(JournalWriteError):
     """The lock of the workspace was removed or replaced while this process held it.
 

@@ -1,6 +1,7 @@
 """What the core asks of the world, by subject: each of it is a protocol or a value of one."""
 
 from everturn_actors.ports.agents import Agent, Agents, Clock
+from everturn_actors.ports.keyed import ABSENT, KeyedStore, Value
 from everturn_actors.ports.models import (
     ModelProvider,
     ModelStatisticsStore,
@@ -28,6 +29,7 @@ from everturn_actors.ports.tools import (
 )
 
 __all__ = [
+    "ABSENT",
     "ALLOW",
     "ALL_SESSIONS",
     "Agent",
@@ -35,6 +37,7 @@ __all__ = [
     "Clock",
     "CommitStats",
     "Gate",
+    "KeyedStore",
     "Loaded",
     "ModelProvider",
     "ModelStatisticsStore",
@@ -49,6 +52,7 @@ __all__ = [
     "ToolContext",
     "ToolKind",
     "ToolOutput",
+    "Value",
     "Verdict",
     "WindowSource",
 ]

@@ -28,6 +28,7 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 
 if TYPE_CHECKING:  # they load pytest
     from everturn.testing._channels import ChannelContract
+    from everturn.testing._keyed import KeyedStoreContract
     from everturn.testing._policies import PolicyContract
     from everturn.testing._providers import ProviderContract
     from everturn.testing._stores import StoreContract
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # they load pytest
 
 __all__ = [
     "ChannelContract",
+    "KeyedStoreContract",
     "ManualClock",
     "MemoryDisk",
     "PolicyContract",
@@ -49,6 +51,7 @@ __all__ = [
 
 _SUITES = {
     "ChannelContract": "_channels",
+    "KeyedStoreContract": "_keyed",
     "PolicyContract": "_policies",
     "ProviderContract": "_providers",
     "StoreContract": "_stores",
