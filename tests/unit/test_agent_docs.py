@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import jsonschema
 import pytest
+from support.agent_schema import SCHEMA, VALIDATOR
 from support.agents import write_folder
 
 from everturn_gateway.scheduler.jobs import Cron, RunTask, ToChat
-from everturn_gateway.specs import agent_schema, load_agent
+from everturn_gateway.specs import load_agent
 from everturn_gateway.specs.loading import ACTIVE
 
 ROOT = Path(__file__).parents[2]
@@ -24,8 +24,7 @@ SNIPPETS = re.findall(r"^```yaml\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
 
 def field_names() -> Iterator[str]:
     """Yield the name of every field that the schema knows."""
-    schema = agent_schema()
-    for section in (schema, *schema["$defs"].values()):
+    for section in (SCHEMA, *SCHEMA["$defs"].values()):
         yield from section["properties"]
 
 
@@ -72,7 +71,7 @@ def test_every_agent_in_the_guide_loads(tmp_path: Path, snippet: str) -> None:
 
     file = load_agent(folder, environ={})
 
-    jsonschema.validate(json.loads(json.dumps(file.document)), agent_schema())
+    VALIDATOR.validate(json.loads(json.dumps(file.document)))
     assert file.spec.name == "weather-desk"
 
 

@@ -10,17 +10,17 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from support.agent_schema import FILE, SCHEMA, VALIDATOR
 from support.agents import write_agent, write_folder
 
 from everturn_actors.context.catalog import POLICIES
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.specs import agent_schema, load_agent, schema_text
+from everturn_gateway.specs import load_agent, schema_text
 from everturn_gateway.tools.memory import memory_directive
 
 AGENTS = Path(__file__).parents[2] / "agents"
-SCHEMA_FILE = AGENTS / "agent.schema.json"
 
 # Every field that Duragent knows.
 FULL = """\
@@ -623,20 +623,19 @@ def test_the_committed_schema_is_current() -> None:
 
     Regenerate it with: python -m everturn_gateway.specs agents/agent.schema.json
     """
-    assert SCHEMA_FILE.read_text(encoding="utf-8") == schema_text()
+    assert FILE.read_text(encoding="utf-8") == schema_text()
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
 @pytest.mark.parametrize("text", [FULL, ADDED], ids=["duragent", "added"])
 def test_the_schema_accepts_what_the_loader_accepts(text: str) -> None:
     """An editor that marks a good agent as bad is worse than none."""
-    validator = jsonschema.Draft202012Validator(agent_schema())
-    jsonschema.Draft202012Validator.check_schema(agent_schema())
     data = yaml.safe_load(text.replace("version: 1.0", "version: '1.0'"))
     strings = json.loads(json.dumps(data))  # names of fields as texts
 
     problems = [
         error.message
-        for error in validator.iter_errors(strings)
+        for error in VALIDATOR.iter_errors(strings)
         if not any("allowlist" in str(part) or part == "tier" for part in error.path)
     ]
 
@@ -661,7 +660,7 @@ def test_the_schema_refuses_what_the_loader_refuses(path: tuple[str, ...], value
         here = here[part]
     here[path[-1]] = value
 
-    assert not jsonschema.Draft202012Validator(agent_schema()).is_valid(data)
+    assert not VALIDATOR.is_valid(data)
 
 
 @pytest.mark.parametrize("folder", sorted(p.parent for p in AGENTS.glob("*/agent.yaml")))
@@ -669,7 +668,7 @@ def test_the_agents_that_are_shipped_load_and_match_the_schema(folder: Path) -> 
     """They are what people copy from."""
     file = load_agent(folder, environ={})
 
-    jsonschema.validate(file.document, json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
+    VALIDATOR.validate(file.document)
     assert file.spec.name == folder.name
     assert file.text.startswith("# yaml-language-server: $schema=../agent.schema.json\n")
 
