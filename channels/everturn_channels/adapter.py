@@ -151,6 +151,14 @@ class ButtonClick:
 InboundEvent: TypeAlias = Message | Edit | Command | ButtonClick
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatMoved:
+    """A chat has another id from now on; it comes before all that comes under the new one."""
+
+    old: str
+    new: str
+
+
 class InboundHandler(Protocol):
     """Where an adapter hands in what it receives."""
 

@@ -31,13 +31,10 @@ class NotNowError(ChannelError):
 
     Attributes:
         retry_after_s: How long whoever hands it in waits before the next try.
-        is_stopping: The gateway stops: there is no next try in this process.
     """
 
-    def __init__(
-        self, message: str = "", *, retry_after_s: float = 1.0, is_stopping: bool = False
-    ) -> None:
-        self.retry_after_s, self.is_stopping = retry_after_s, is_stopping
+    def __init__(self, message: str = "", *, retry_after_s: float = 1.0) -> None:
+        self.retry_after_s = retry_after_s
         super().__init__(message)
 
 

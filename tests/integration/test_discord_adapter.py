@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 from support.discord_api import FORUM, TOKEN, DiscordApi, open_discord_api
+from support.inbox import QuickClock
 
-from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
     Button,
     ButtonClick,
@@ -23,7 +23,7 @@ from everturn_channels.adapter import (
     OutgoingFile,
 )
 from everturn_channels.chats.cursors import NAME_LIMIT, VALUE_LIMIT
-from everturn_channels.discord import DiscordAdapter, adapter, client, lanes
+from everturn_channels.discord import DiscordAdapter, adapter, client
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -34,6 +34,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.ingestion.chat_queues import CHAT_MAX
 
 WRONG, MISSING = "not-a-token", ""
 
@@ -145,7 +146,7 @@ def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100
     return DiscordAdapter(
         name="discord",
         token=token,
-        clock=ManualClock(api.world.now),
+        clock=QuickClock(api.world.now),
         api_base=api.base,
         gateway_url=api.gateway,
         backlog_max_messages=backlog_max_messages,
@@ -559,22 +560,21 @@ async def test_answered_heartbeats_count_as_heard(monkeypatch: pytest.MonkeyPatc
     assert notes.events == []
 
 
-async def test_what_a_full_lane_refuses_is_read_from_the_history(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_what_a_full_queue_refuses_is_read_from_the_history() -> None:
     """Memory is bounded while a disk is full, and still nothing is lost."""
-    monkeypatch.setattr(lanes, "LANE_LIMIT", 3)
+    count = CHAT_MAX + 20
     async with open_discord_api() as api:
         notes = Notebook()
-        async with serving(api, notes):
+        async with serving(api, notes, make(api, backlog_max_messages=count)):
             notes.is_open = anyio.Event()
-            for number in range(10):
+            heard = notes.heard
+            for number in range(count):
                 await api.says(f"{number}")
-            await api.until(lambda: notes.waiting and notes.heard >= 12)
+            await api.until(lambda: notes.waiting and notes.heard >= heard + count)
             notes.is_open.set()
-            await api.until(lambda: len(notes.events) == 10)
+            await api.until(lambda: len(notes.events) == count)
 
-    assert notes.texts() == [str(n) for n in range(10)]
+    assert notes.texts() == [str(n) for n in range(count)]
     assert len(api.requests("GET", "/messages")) == 1
 
 
@@ -734,11 +734,8 @@ async def test_only_what_was_typed_is_a_command_of_an_owner() -> None:
     ]
 
 
-async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat() -> None:
     """Who wonders what takes so long asks for the status; to forget everything has to wait."""
-    monkeypatch.setattr(lanes, "PATIENCE_S", 0.01)
     async with open_discord_api() as api:
         notes, ann = SlowFiles(), api.world.add_user("ann")
         me = api.world.bot["id"]

@@ -9,7 +9,8 @@ from support.inbox import Inbox
 
 from everturn_channels.adapter import Message
 from everturn_channels.discord import catch_up, client
-from everturn_channels.discord.catch_up import HEARD, OPENED_MAX
+from everturn_channels.discord.catch_up import OPENED_MAX
+from everturn_channels.discord.cursors import HEARD
 
 
 @pytest.fixture(autouse=True)

@@ -323,7 +323,7 @@ async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> No
     assert most == WINDOW
 
 
-@pytest.mark.parametrize("error", [FULL, NotNowError("stops", retry_after_s=5, is_stopping=True)])
+@pytest.mark.parametrize("error", [FULL, NotNowError("stops", retry_after_s=5)])
 async def test_what_cannot_be_kept_comes_back_in_order(tmp_path: Path, error: Exception) -> None:
     """Neither lost nor overtaken by the next one of its chat."""
     clock = ManualClock()

@@ -310,6 +310,7 @@ async def test_albums_arrive_as_one_message() -> None:
         early = list(inbox.taken)
         clock.advance(1)
         await inbox.until(lambda: len(inbox.taken) == 2)
+        await api.until(lambda: not api.updates and api.has_poll)
         api.say("", chat=-5, **photo(3))
         await clock.until_sleeping(1)
         clock.advance(1)

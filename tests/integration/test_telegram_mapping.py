@@ -9,9 +9,9 @@ import pytest
 from aiogram.types import Update
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
-from everturn_channels.adapter import ButtonClick, Command, Edit, Message
-from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_ref_of
-from everturn_channels.telegram.receiver import read_update
+from everturn_channels.adapter import ButtonClick, ChatMoved, Command, Edit, Message
+from everturn_channels.telegram.mapping import Note, Reading, chat_ref_of
+from everturn_channels.telegram.updates import read_update
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 GROUP = -100
@@ -304,7 +304,7 @@ def test_both_messages_of_a_group_that_becomes_a_supergroup_say_the_same() -> No
     old = read(**TelegramApi().message(chat=GROUP) | {"migrate_to_chat_id": -1009})
     new = read(**TelegramApi().message(chat=-1009) | {"migrate_from_chat_id": GROUP})
 
-    assert old == new == Moved(old=str(GROUP), new="-1009")
+    assert old == new == ChatMoved(old=str(GROUP), new="-1009")
 
 
 def test_who_writes_in_the_name_of_a_chat_is_that_chat() -> None:

@@ -22,7 +22,7 @@ from support.odd_events import DISCORD_MESSAGES, DISCORD_USES, WORLD
 
 from everturn_channels.adapter import ButtonClick, Command, Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
-from everturn_channels.discord.catch_up import cursor_of, dms_of
+from everturn_channels.discord.cursors import cursor_of, dms_of
 from everturn_channels.discord.interactions import read_click
 from everturn_channels.discord.interactions import read_command as read_slash
 from everturn_channels.discord.mapping import (

@@ -17,10 +17,9 @@ from support.mutations import as_json, mutated
 from support.odd_events import API, LINKED, SAID, TELEGRAM_UPDATES
 from support.telegram_api import ANN, BOT, BOT_ID
 
-from everturn_channels.adapter import Message
-from everturn_channels.telegram.mapping import Moved, Note, Reading, chat_of, merged
-from everturn_channels.telegram.polling import _may_pass
-from everturn_channels.telegram.receiver import album_of, number_of, numbered, read_update
+from everturn_channels.adapter import ChatMoved, Message
+from everturn_channels.telegram.mapping import Note, Reading, chat_of, merged
+from everturn_channels.telegram.updates import album_of, number_of, numbered, read_update
 
 NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
 
@@ -69,9 +68,8 @@ def check(update: Update) -> None:
     """Check that an update is nobody's word, or something that an handler can take."""
     assert isinstance(chat_of(update), int)
     assert isinstance(album_of(update), str)
-    assert _may_pass(update) in {True, False}
     event = READING.event(update, NOW)
-    if isinstance(event, Note | Moved):
+    if isinstance(event, Note | ChatMoved):
         return
     assert event.chat.id.lstrip("-").isdigit()
     assert event.chat.type in {"dm", "group", "channel"}

@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from support.discord_api import TOKEN, DiscordApi
-from support.inbox import Inbox, serving
+from support.inbox import Inbox, QuickClock, serving
 
-from everturn_actors.testing import ManualClock
 from everturn_channels.discord import DiscordAdapter
 
 
@@ -18,7 +17,7 @@ async def bot(api: DiscordApi, inbox: Inbox) -> AsyncGenerator[None]:
     adapter = DiscordAdapter(
         name="discord",
         token=TOKEN,
-        clock=ManualClock(api.world.now),
+        clock=QuickClock(api.world.now),
         api_base=api.base,
         gateway_url=api.gateway,
     )

@@ -19,8 +19,8 @@ _MOMENT_S = 0.01  # instead of every longer wait
 class QuickClock:
     """A clock that is moved by hand, and whose sleepers hardly wait."""
 
-    def __init__(self) -> None:
-        self._now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    def __init__(self, now: datetime = datetime(2026, 11, 22, 12, tzinfo=UTC)) -> None:
+        self._now = now
         self.slept_s: list[float] = []
 
     def now(self) -> datetime:

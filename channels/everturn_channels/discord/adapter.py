@@ -19,18 +19,21 @@ from everturn_channels.adapter import (
     InboundHandler,
     Outbound,
 )
-from everturn_channels.discord.catch_up import HEARD, Looker
 from everturn_channels.discord.checking import look
 from everturn_channels.discord.client import Client, open_client
+from everturn_channels.discord.cursors import ChannelCursors
 from everturn_channels.discord.event_reader import EventReader
 from everturn_channels.discord.failures import NETWORK_ERRORS, connection_error
 from everturn_channels.discord.files import Files
 from everturn_channels.discord.interactions import Interactions, register_commands
 from everturn_channels.discord.markup import LIMIT_UNITS
 from everturn_channels.discord.markup import render as lay_out_markdown
+from everturn_channels.discord.messages import Messages
 from everturn_channels.discord.receiver import Receiver
 from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender, channel_of
 from everturn_channels.errors import ChannelError, ConnectionLostError, RefusedError, SetupError
+from everturn_channels.ingestion.chat_queues import open_chat_queues
+from everturn_channels.ingestion.history import BacklogLimits
 
 LOGIN_S = 60.0
 WATCH_S = 5.0
@@ -84,8 +87,9 @@ class DiscordAdapter:
     ) -> None:
         self._name, self._token, self._clock = name, token.strip(), clock
         self._api_base, self._gateway_url, self._proxy = api_base, gateway_url, proxy
-        self._backlog_max_messages = backlog_max_messages
-        self._backlog_max_age_s = backlog_max_age_s
+        self._backlog = BacklogLimits(
+            max_messages=backlog_max_messages, max_age_s=backlog_max_age_s
+        )
         self._sender = Sender()
         self._interactions = Interactions(self._sender, self.render)
 
@@ -124,15 +128,10 @@ class DiscordAdapter:
             await self._interactions.deal(interaction, receiver.give)
 
         failure: ChannelError | None = None
-        looker = Looker(
-            client=client,
-            handler=handler,
-            clock=self._clock,
-            max_messages=self._backlog_max_messages,
-            max_age_s=self._backlog_max_age_s,
-        )
+        cursors = ChannelCursors(handler, self._clock)
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+            open_chat_queues(handler, self._clock, is_held=True) as queues,
             anyio.create_task_group() as tasks,
         ):
             reader = EventReader(
@@ -142,17 +141,27 @@ class DiscordAdapter:
                 answerer=self._answerer,
                 on_thread_message=self._sender.remember_home,
             )
+            messages = Messages(
+                client=client,
+                handler=handler,
+                reader=reader,
+                cursors=cursors,
+                clock=self._clock,
+                limits=self._backlog,
+            )
             receiver = Receiver(
                 handler=handler,
                 client=client,
                 reader=reader,
-                looker=looker,
+                messages=messages,
+                cursors=cursors,
+                queues=queues,
                 tasks=tasks,
                 on_interaction=on_interaction,
             )
             client.listener = receiver
             tasks.start_soon(register_commands, client)
-            tasks.start_soon(_watch, client, handler, self._clock)
+            tasks.start_soon(_watch, client, handler, cursors)
             failure = await self._stay_connected(client)
             tasks.cancel_scope.cancel()
         return failure or ConnectionLostError(_CLOSED)
@@ -248,7 +257,7 @@ class DiscordAdapter:
         return answer
 
 
-async def _watch(client: Client, handler: InboundHandler, clock: Clock) -> None:
+async def _watch(client: Client, handler: InboundHandler, cursors: ChannelCursors) -> None:
     """Tell of answered heartbeats: of them the library has no event, only how long they took."""
     last = client.latency
     while True:
@@ -256,6 +265,5 @@ async def _watch(client: Client, handler: InboundHandler, clock: Clock) -> None:
         latency = client.latency
         if math.isfinite(latency) and latency != last:
             handler.received()
-            now = discord.utils.time_snowflake(clock.now())
-            await handler.keep_cursor(HEARD, str(now))
+            await cursors.hear()
         last = latency

@@ -187,7 +187,7 @@ class ChannelInboundHandler:
         """Note that an event has to wait; return what its adapter is told."""
         why = str(error) or "it took too long"
         if isinstance(error, ActorStoppedError):
-            return NotNowError(why, is_stopping=True)
+            return NotNowError(why)
         now, chat = self._context.clock.now(), event.chat.id
         lane = self._health.lanes.block(
             chat, _what_of(event), self._health.words(why), began_at=began, now=now

@@ -24,18 +24,20 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
+from everturn_channels.ingestion.events import PlatformEvent, already
 from everturn_channels.plugin.connection import (
     ANSWER_S,
     FILE_ANSWER_S,
     Connection,
     open_connection,
 )
-from everturn_channels.plugin.inbound_events import InboundEvents
 from everturn_channels.plugin.meeting import failure, look, meet, obituary
 from everturn_channels.plugin.process import Program, open_plugin_process
 from everturn_channels.plugin.protocol import (
     PART_BYTES,
     PROTOCOL,
+    WINDOW,
     AnswerArrival,
     Arrived,
     BadLineError,
@@ -49,6 +51,7 @@ from everturn_channels.plugin.protocol import (
     Format,
     Greeting,
     Hello,
+    NotTaken,
     React,
     Received,
     Request,
@@ -56,6 +59,7 @@ from everturn_channels.plugin.protocol import (
     SendMessage,
     ShowTyping,
     Skipped,
+    Taken,
     UploadPart,
 )
 from everturn_channels.plugin.reading import Answer, Fetch, Hands, kept_hello, read_kept_hello
@@ -160,16 +164,12 @@ class PluginAdapter:
             return hello
         self._hello = hello
         await handler.keep_cursor(HELLO_KEPT, kept_hello(hello))
-        async with anyio.create_task_group() as tasks:
-            events = InboundEvents(connection, handler, self._clock, tasks, self._name)
-            try:
-                return await self._listen(connection, hands, handler, events)
-            finally:
-                tasks.cancel_scope.cancel()
-        return None
+        # What is beyond the window waits in the pipe.
+        async with open_chat_queues(handler, self._clock, total_max=WINDOW) as queues:
+            return await self._listen(connection, hands, handler, queues)
 
     async def _listen(
-        self, connection: Connection, hands: Hands, handler: InboundHandler, events: InboundEvents
+        self, connection: Connection, hands: Hands, handler: InboundHandler, queues: ChatQueues
     ) -> ChannelError | None:
         while True:
             try:
@@ -179,7 +179,7 @@ class PluginAdapter:
             handler.received()
             match said:
                 case Arrived():
-                    await events.put(said)
+                    await queues.put(_platform_event(said, connection))
                 case Received():
                     pass
                 case Connected():
@@ -426,6 +426,22 @@ class PluginAdapter:
         for payload in payloads:
             style, piece = _format(payload)
             await self._ask(connection, AnswerArrival(id=number, text=piece, format=style))
+
+
+def _platform_event(arrived: Arrived, connection: Connection) -> PlatformEvent:
+    async def confirm() -> None:
+        await connection.tell(Taken(id=arrived.id))
+
+    async def send_back(wait_s: float) -> None:
+        await connection.tell(NotTaken(id=arrived.id, retry_after_s=wait_s))
+
+    return PlatformEvent(
+        chat=arrived.event.chat.id,
+        read=already(arrived.event),
+        confirm=confirm,
+        send_back=send_back,
+        position=arrived.id,
+    )
 
 
 def _format(payload: str) -> tuple[Format, str]:

@@ -26,8 +26,8 @@ from everturn_channels.telegram.checking import look
 from everturn_channels.telegram.connection import Line, explained, open_line
 from everturn_channels.telegram.mapping import Reading
 from everturn_channels.telegram.polling import Poller
-from everturn_channels.telegram.receiver import Receiver, begin
 from everturn_channels.telegram.sender import FILES_MAX_BYTES, Sender
+from everturn_channels.telegram.updates import UpdateReader, begin
 
 logger = logging.getLogger(__name__)
 
@@ -99,12 +99,12 @@ class TelegramAdapter:
             with explained(line, self._where):
                 me = await line.ask(GetMe())
             reading = Reading(bot_id=me.id, username=me.username or "", reach=self)
-            receiver = Receiver(handler=handler, reading=reading, clock=self._clock)
+            updates = UpdateReader(handler=handler, reading=reading, clock=self._clock)
             self._line = line
             try:
                 await self._offer_commands(line)
                 handler.connected(f"@{me.username}")
-                await self._receive(line, handler, receiver)
+                await self._receive(line, handler, updates)
             finally:
                 self._line = self._hook = None
 
@@ -191,7 +191,7 @@ class TelegramAdapter:
 
     # --- inside ---
 
-    async def _receive(self, line: Line, handler: InboundHandler, receiver: Receiver) -> None:
+    async def _receive(self, line: Line, handler: InboundHandler, updates: UpdateReader) -> None:
         offset = 0
         if self._mode == "polling" or await self._has_much_waiting(line, handler):
             offset = await self._begin(line, handler)
@@ -199,7 +199,7 @@ class TelegramAdapter:
             poller = Poller(
                 line=line,
                 handler=handler,
-                receiver=receiver,
+                updates=updates,
                 clock=self._clock,
                 where=self._where,
                 offset=offset,
@@ -209,7 +209,7 @@ class TelegramAdapter:
         self._hook = webhook.Hook(
             line=line,
             handler=handler,
-            receiver=receiver,
+            updates=updates,
             clock=self._clock,
             where=self._where,
             url=self._url,

@@ -16,6 +16,7 @@ from aiogram import types
 
 from everturn_channels.adapter import (
     ButtonClick,
+    ChatMoved,
     ChatRef,
     ChatType,
     Command,
@@ -92,15 +93,7 @@ class Note:
     level: Literal["debug", "info", "warning"] = "debug"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """A group became a supergroup, which is another chat to Telegram."""
-
-    old: str
-    new: str
-
-
-Mapped: TypeAlias = InboundEvent | Note | Moved
+Mapped: TypeAlias = InboundEvent | Note | ChatMoved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,13 +327,13 @@ def chat_ref_of(message: types.MaybeInaccessibleMessageUnion) -> ChatRef | None:
     return ChatRef(id=str(message.chat.id), type=chat_type, topic=topic, title=title)
 
 
-def moved(message: types.Message) -> Moved | None:
+def moved(message: types.Message) -> ChatMoved | None:
     """Return what a message says of a group that became a supergroup; both chats get one."""
     here = str(message.chat.id)
     if message.migrate_to_chat_id is not None:
-        return Moved(old=here, new=str(message.migrate_to_chat_id))
+        return ChatMoved(old=here, new=str(message.migrate_to_chat_id))
     if message.migrate_from_chat_id is not None:
-        return Moved(old=str(message.migrate_from_chat_id), new=here)
+        return ChatMoved(old=str(message.migrate_from_chat_id), new=here)
     return None
 
 

@@ -1,17 +1,16 @@
 """Asking Telegram for updates, and confirming them only when they are durable.
 
-An update is confirmed by asking for those after it. The offset passes an update only when it and
-all before it were taken; what was taken behind one that could not be is remembered meanwhile.
-Each chat is taken in its order, but for commands that something slow (a file) would hold up.
+An update is confirmed by asking for those after it: the offset passes an update only when it and
+all before it were taken.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
-import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from functools import partial
 from typing import Final, TypeVar
 
 import anyio
@@ -24,23 +23,21 @@ from aiogram.exceptions import (
     TelegramUnauthorizedError,
 )
 from aiogram.methods import DeleteWebhook
-from anyio.abc import TaskGroup
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import (
     ConnectionLostError,
-    NotNowError,
     SendError,
-    SetupError,
     paused_s,
 )
-from everturn_channels.menu import PASSING
+from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
+from everturn_channels.ingestion.watermark import Watermark
 from everturn_channels.telegram.connection import Line, explained
-from everturn_channels.telegram.mapping import chat_of, chat_ref_of, message_of
-from everturn_channels.telegram.receiver import (
+from everturn_channels.telegram.mapping import chat_of
+from everturn_channels.telegram.updates import (
     BATCH,
-    Receiver,
+    UpdateReader,
     album_of,
     ask_updates,
     number_of,
@@ -54,18 +51,11 @@ K = TypeVar("K", str, int)
 POLL_S: Final = 25  # Telegram answers after that many seconds at the latest
 _TOO_SOON_S: Final = 1.0  # for an answer that nothing has come
 _SLACK_S: Final = 10.0  # and so long after it must have arrived
-_CHATS_AT_ONCE: Final = 16
 _ALBUM_S: Final = 0.5  # so long nothing came of an album: it is complete
 _FAILURES_MAX: Final = 5  # then the connection is made anew
 _BACKOFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
 _CONFLICT_S: Final = (2.0, 5.0, 10.0, 30.0)
-_TAKE_S: Final = 0.5  # so long everything waits for what is being taken; then commands pass it
-_UNKEPT_S: Final = 1.0  # between two polls while something stays with Telegram
-_CROWDED_S: Final = 60.0  # so long a message may keep all newer ones out of sight
-_APART_S: Final = 5.0  # so long after it failed others still were taken: it is not all that fails
-_PASSING: Final = re.compile(
-    rf"/({'|'.join(sorted(PASSING))})(@\w+)?(\s.*)?", re.DOTALL | re.IGNORECASE
-)
+_TAKE_S: Final = 0.5  # so long the next poll waits for what is being taken
 
 
 class Poller:
@@ -76,27 +66,18 @@ class Poller:
         *,
         line: Line,
         handler: InboundHandler,
-        receiver: Receiver,
+        updates: UpdateReader,
         clock: Clock,
         where: str,
         offset: int,
     ) -> None:
-        self._line, self._handler, self._receiver = line, handler, receiver
+        self._line, self._handler, self._updates = line, handler, updates
         self._clock, self._where, self._offset = clock, where, offset
-        self._taken: set[int] = set()
-        self._albums: dict[str, int] = {}
-        "How many parts came so far, of albums of which more may come."
-        self._busy: dict[int, float] = {}
-        "Chats of which something is being taken, and since when that is so of the present update."
-        self._begun: set[int] = set()
-        "Updates that are being taken at this moment."
-        self._unkept: dict[int, datetime] = {}
-        "Chats of which something cannot be taken now, and until when it is not tried again."
-        self._stuck: dict[int, datetime] = {}
-        "Chats of which something cannot be taken now, and since when."
-        self._last_taken = clock.now()
-        self._side_by_side = anyio.CapacityLimiter(_CHATS_AT_ONCE)
-        self._idle = anyio.Event()
+        self._mark: Watermark[int] = Watermark()
+        self._waiting: list[types.Update] = []
+        "What is not in the queues yet: albums of which more may come, and what follows them."
+        self._parts: Counter[str] = Counter()
+        "How many parts of each of them came."
 
     async def run(self) -> None:
         """Receive until cancelled.
@@ -105,40 +86,27 @@ class Poller:
             SetupError: The token is not known any more.
             ConnectionLostError: Several requests in a row failed.
         """
-        failure: SetupError | ConnectionLostError | None = None
-        async with anyio.create_task_group() as tasks:
-            try:
-                await self._receive(tasks)
-            except (SetupError, ConnectionLostError) as error:  # as itself, not in a group
-                failure = error
-                tasks.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+        async with open_chat_queues(self._handler, self._clock) as queues:
+            await self._receive(queues)
 
-    async def _receive(self, tasks: TaskGroup) -> None:
-        wait_s, is_first = 0.0, True
+    async def _receive(self, queues: ChatQueues) -> None:
+        # The first request does not wait: that the platform answers is known at once. Nor do those
+        # that show again what is not confirmed yet.
+        timeout_s = 0
         while True:
-            # The first one does not wait: that the platform answers is known at once.
-            timeout_s = 0 if wait_s or is_first else POLL_S
-            is_first = False
             asked_at = anyio.current_time()
             batch = await self._ask(timeout_s)
             self._handler.received()
             if not batch and timeout_s and anyio.current_time() - asked_at < _TOO_SOON_S:
                 await self._clock.sleep(_TOO_SOON_S)  # a server that does not wait, as it should
-            self._begin_taking(batch, tasks)
+            await self._put(batch, queues)
             with anyio.move_on_after(_TAKE_S):  # a slow chat does not hold up the others
-                while self._busy:
-                    self._idle = anyio.Event()
-                    await self._idle.wait()
-            await self._make_room(batch)
-            self._move_on([number_of(raw) for raw in batch])
-            # not longer: those who write elsewhere wait for the next poll
-            wait_s = _UNKEPT_S if self._unkept else 0.0
-            if not wait_s and (self._albums or self._busy or self._begun):
-                wait_s = _ALBUM_S
-            if wait_s:
-                await self._clock.sleep(wait_s)
+                await queues.until_idle()
+            await self._make_room(batch, queues)
+            self._offset = self._next_offset(batch)
+            timeout_s = POLL_S if self._mark.first_open is None else 0
+            if self._waiting:
+                await self._clock.sleep(_ALBUM_S)
 
     async def _ask(self, timeout_s: int) -> list[dict[str, object]]:
         """Return the updates from the offset on, oldest first."""
@@ -193,137 +161,57 @@ class Poller:
 
     # --- taking ---
 
-    def _begin_taking(self, batch: Sequence[dict[str, object]], tasks: TaskGroup) -> None:
-        """Start to take what is new of a batch: chats side by side, each in its order.
-
-        Where a chat hangs, its commands are taken beside it.
-        """
-        hanging_since = anyio.current_time() - _TAKE_S
-        fresh: list[types.Update] = []
+    async def _put(self, batch: Sequence[dict[str, object]], queues: ChatQueues) -> None:
+        """Put what is new of a batch into the queues, but for albums of which more may come."""
         for raw in batch:
-            if number_of(raw) in self._taken or number_of(raw) in self._begun:
+            if (number := number_of(raw)) in self._mark:
                 continue
-            update = self._receiver.read(raw)
+            self._mark.begin(number)
+            update = self._updates.read(raw)
             if update is None:
-                self._taken.add(number_of(raw))
-            elif (since := self._busy.get(chat_of(update))) is None:
-                fresh.append(update)
-            elif since <= hanging_since and _may_pass(update):
-                tasks.start_soon(self._take_beside, update)
-        seen = {album: len(parts) for album, parts in _by(fresh, album_of) if album}
-        self._albums = {a: count for a, count in seen.items() if self._albums.get(a) != count}
-        now, by_chat = self._clock.now(), _by(fresh, chat_of)
-        # Telegram takes back after a day what it holds, and then nothing stays there any more.
-        waiting = {chat for chat, _ in by_chat} | set(self._busy)
-        self._unkept = {c: until for c, until in self._unkept.items() if c in waiting}
-        self._stuck = {c: since for c, since in self._stuck.items() if c in waiting}
-        for chat, updates in by_chat:
-            if now < self._unkept.get(chat, now):
-                for update in filter(_may_pass, updates):
-                    tasks.start_soon(self._take_beside, update)
-                continue
-            self._busy[chat] = anyio.current_time()
-            tasks.start_soon(self._take_chat, chat, updates)
+                await self._mark.settle(number)
+            else:
+                self._waiting.append(update)
+        parts = Counter(album for update in self._waiting if (album := album_of(update)))
+        growing = {album for album, count in parts.items() if self._parts[album] != count}
+        self._parts = parts
+        left: list[types.Update] = []
+        for _, updates in _by(self._waiting, chat_of):
+            for album, several in itertools.groupby(updates, album_of):
+                same = list(several)
+                if album in growing or (left and chat_of(left[-1]) == chat_of(same[0])):
+                    left += same  # what follows in this chat waits for it
+                    continue
+                for unit in [same] if album else [[update] for update in same]:
+                    numbers = [update.update_id for update in unit]
+                    confirm = partial(self._mark.settle, *numbers)
+                    await queues.put(self._updates.event(unit, confirm=confirm))
+        self._waiting = left
 
-    async def _make_room(self, batch: Sequence[dict[str, object]]) -> None:
-        """Leave out what cannot be taken where it keeps what others write out of sight.
+    async def _make_room(self, batch: Sequence[dict[str, object]], queues: ChatQueues) -> None:
+        """See to it that one chat does not keep what others write out of sight.
 
         Telegram shows a page from the offset on, and the offset stays before the first update that
-        was not taken. Where all fails, the disk say, nothing is left out: it would help nobody.
+        was not taken.
         """
-        left = [raw for raw in batch if number_of(raw) not in self._taken | self._begun]
-        first = read_update(left[0]) if len(batch) >= BATCH and left else None
-        chat_id = chat_of(first) if first is not None else 0
-        since, now = self._stuck.get(chat_id), self._clock.now()
-        if since is None or now < since + timedelta(seconds=_CROWDED_S):
+        if len(batch) < BATCH:
             return
-        if self._last_taken < since + timedelta(seconds=_APART_S):
-            return
-        updates = [update for raw in left if (update := read_update(raw)) is not None]
-        given_up = [update for update in updates if chat_of(update) == chat_id]
-        logger.error(
-            "messages that cannot be kept hold up all other chats, and are left out",
-            extra={"chat": chat_id, "messages": len(given_up)},
-        )
-        self._taken |= {update.update_id for update in given_up}
-        messages = [message for update in given_up if (message := message_of(update)) is not None]
-        chat = chat_ref_of(messages[0]) if messages else None
-        if chat is not None:
-            why = "they could not be kept, and held up everybody else"
-            await self._handler.skipped(chat, len(messages), why)
+        stuck = next((raw for raw in batch if number_of(raw) == self._mark.first_open), None)
+        update = read_update(stuck) if stuck is not None else None
+        if update is not None:
+            await queues.make_room(str(chat_of(update)))
 
-    def _move_on(self, numbers: Sequence[int]) -> None:
-        """Move the offset up to the first update that was not taken.
+    def _next_offset(self, batch: Sequence[dict[str, object]]) -> int:
+        """Return from which update on Telegram is asked, which confirms all before it.
 
         Where none is left the offset ends: after a week without updates their numbers begin
         anywhere, also below it. Source: https://core.telegram.org/bots/api#update
         """
-        if not numbers:
-            self._offset = 0
-            self._taken.clear()
-        else:
-            left = [number for number in numbers if number not in self._taken]
-            self._offset = left[0] if left else numbers[-1] + 1
-            self._taken = {number for number in self._taken if number > self._offset}
-
-    async def _take_chat(self, chat: int, updates: Sequence[types.Update]) -> None:
-        try:
-            async with self._side_by_side:
-                if await self._take(updates):
-                    self._unkept.pop(chat, None)
-                    self._stuck.pop(chat, None)
-        finally:
-            del self._busy[chat]
-            if not self._busy:
-                self._idle.set()
-
-    async def _take_beside(self, update: types.Update) -> None:
-        await self._take_unit([update])  # where that fails, its chat comes to it too
-
-    async def _take(self, updates: Sequence[types.Update]) -> bool:
-        """Take what came in one chat; tell whether nothing had to be left for its journal."""
-        for album, parts in itertools.groupby(updates, album_of):
-            several = list(parts)
-            if album in self._albums:
-                return True  # more of it may come; what follows in this chat waits for it
-            for unit in [several] if album else [[update] for update in several]:
-                self._busy[chat_of(unit[0])] = anyio.current_time()
-                if not await self._take_unit(unit):
-                    return False
-        return True
-
-    async def _take_unit(self, unit: Sequence[types.Update]) -> bool:
-        """Take an update, or an album, unless that was done or is being done beside its chat."""
-        numbers = {update.update_id for update in unit}
-        if not numbers.isdisjoint(self._taken | self._begun):
-            return True
-        self._begun |= numbers
-        try:
-            await self._receiver.take(unit)
-        except NotNowError as error:
-            chat = chat_of(unit[0])
-            logger.info(
-                "a message cannot be taken now and stays with Telegram",
-                extra={"chat": chat, "why": str(error)},
-            )
-            now = self._clock.now()
-            self._unkept[chat] = now + timedelta(seconds=error.retry_after_s)
-            self._stuck.setdefault(chat, now)
-            return False
-        finally:
-            self._begun -= numbers
-        self._taken |= numbers
-        self._last_taken = self._clock.now()
-        return True
-
-
-def _may_pass(update: types.Update) -> bool:
-    """Tell whether an update is a command that need not wait for what was written before it."""
-    message = message_of(update)
-    if message is None or message.forward_origin is not None:
-        return False
-    is_command = any(e.type == "bot_command" and e.offset == 0 for e in message.entities or ())
-    return is_command and _PASSING.fullmatch(message.text or "") is not None
+        if not batch:
+            return 0
+        self._mark.advance()
+        first = self._mark.first_open
+        return first if first is not None else number_of(batch[-1]) + 1
 
 
 def _by(

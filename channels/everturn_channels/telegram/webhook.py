@@ -5,9 +5,8 @@ from __future__ import annotations
 import hmac
 import logging
 import re
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, cast
 
 import anyio
@@ -17,10 +16,11 @@ from aiogram.methods import GetWebhookInfo, SetWebhook
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import InboundHandler
-from everturn_channels.errors import NotNowError, SetupError
+from everturn_channels.errors import SetupError
+from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
 from everturn_channels.telegram.connection import Line, explained, read_json
-from everturn_channels.telegram.mapping import UPDATES, chat_of
-from everturn_channels.telegram.receiver import Receiver
+from everturn_channels.telegram.mapping import UPDATES
+from everturn_channels.telegram.updates import UpdateReader
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,23 @@ def faults(url: str, secret: str, where: str, *, takes_http: bool) -> list[str]:
     return found
 
 
+@dataclass(slots=True, eq=False)
+class _Reply:
+    """What Telegram is answered about one update."""
+
+    status: int = UNAVAILABLE
+    is_known: anyio.Event = field(default_factory=anyio.Event)
+
+    async def ok(self) -> None:
+        """Say that it is durable."""
+        self.status = OK
+        self.is_known.set()
+
+    async def unavailable(self, _wait_s: float) -> None:
+        """Have it sent again; when, Telegram decides."""
+        self.is_known.set()
+
+
 class Hook:
     """One bot's webhook, while it is served."""
 
@@ -53,17 +70,17 @@ class Hook:
         *,
         line: Line,
         handler: InboundHandler,
-        receiver: Receiver,
+        updates: UpdateReader,
         clock: Clock,
         where: str,
         url: str,
         secret: str,
     ) -> None:
-        self._line, self._handler, self._receiver, self._clock = line, handler, receiver, clock
+        self._line, self._handler, self._updates, self._clock = line, handler, updates, clock
         self._where, self._url, self._secret = where, url, secret
-        self._turns: dict[int, tuple[anyio.Lock, int]] = {}
-        self._sent_back: dict[int, dict[int, datetime]] = {}
-        "By chat, the updates that Telegram was told to send again, and how long they are awaited."
+        self._queues: ChatQueues | None = None
+        "None = it is not served."
+        self._replies: set[_Reply] = set()
         self._pending = 0
         self._last_error: datetime | None = None
 
@@ -74,10 +91,19 @@ class Hook:
             SetupError: Telegram does not take the address, or does not know the token.
             ConnectionLostError: Telegram cannot be reached.
         """
-        await self._set()
-        while True:
-            await self._look()
-            await self._clock.sleep(_LOOK_S)
+        async with open_chat_queues(
+            self._handler, self._clock, chat_max=_CHAT_CONNECTIONS, redelivery_s=_SENT_BACK_S
+        ) as queues:
+            self._queues = queues
+            try:
+                await self._set()
+                while True:
+                    await self._look()
+                    await self._clock.sleep(_LOOK_S)
+            finally:
+                self._queues = None
+                for reply in self._replies:
+                    reply.is_known.set()
 
     async def take(self, secret: str, body: bytes) -> int:
         """Take an update; return the HTTP status to answer with."""
@@ -95,63 +121,20 @@ class Hook:
             case _:
                 return BAD_REQUEST
         self._handler.received()
-        update = self._receiver.read(raw)
+        update, queues = self._updates.read(raw), self._queues
         if update is None:
             return OK  # sent again it would not be understood either
-        return await self._take(update)
-
-    async def _take(self, update: types.Update) -> int:
-        """Take an update unless one before it in its chat was sent back and may come again."""
-        chat, number = chat_of(update), update.update_id
-        if self._turns.get(chat, (None, 0))[1] >= _CHAT_CONNECTIONS:
-            return self._send_back(chat, number)  # the other connections are for other chats
-        async with self._in_turn(chat):
-            now = self._clock.now()
-            before = self._sent_back.get(chat, {})
-            if any(other < number and now < until for other, until in before.items()):
-                return self._send_back(chat, number)
-            try:
-                await self._receiver.take([update])
-            except NotNowError as error:
-                logger.info(
-                    "a message cannot be taken now and stays with Telegram",
-                    extra={"chat": chat, "why": str(error)},
-                )
-                return self._send_back(chat, number)
-            self._forget(chat, number)
-        return OK
-
-    def _send_back(self, chat: int, number: int) -> int:
-        """Note that an update comes again; those after it in its chat wait for it for a while."""
-        until = self._clock.now() + timedelta(seconds=_SENT_BACK_S)
-        self._sent_back.setdefault(chat, {})[number] = until
-        return UNAVAILABLE
-
-    def _forget(self, chat: int, number: int) -> None:
-        """Note that an update was taken, and forget those that did not come again."""
-        left = self._sent_back.get(chat, {})
-        left.pop(number, None)
-        now = self._clock.now()
-        left = {other: until for other, until in left.items() if now < until}
-        if left:
-            self._sent_back[chat] = left
-        else:
-            self._sent_back.pop(chat, None)
-
-    @asynccontextmanager
-    async def _in_turn(self, chat: int) -> AsyncGenerator[None]:
-        """Let the updates of one chat through one after the other, in the order they came."""
-        lock, waiting = self._turns.get(chat, (anyio.Lock(), 0))
-        self._turns[chat] = (lock, waiting + 1)
+        if queues is None:
+            return UNAVAILABLE
+        reply = _Reply()
+        self._replies.add(reply)
         try:
-            async with lock:
-                yield
+            event = self._updates.event([update], confirm=reply.ok, send_back=reply.unavailable)
+            await queues.put(event)
+            await reply.is_known.wait()
         finally:
-            lock, waiting = self._turns[chat]
-            if waiting > 1:
-                self._turns[chat] = (lock, waiting - 1)
-            else:
-                del self._turns[chat]
+            self._replies.discard(reply)
+        return reply.status
 
     async def _set(self) -> None:
         request = SetWebhook(

@@ -1,11 +1,12 @@
-"""From updates to events: what polling and webhook have in common."""
+"""Updates of Telegram, read one by one: what polling and webhook have in common."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 from aiogram import types
@@ -14,12 +15,12 @@ from aiogram.methods.base import TelegramMethod
 from pydantic import ValidationError
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import ChatRef, InboundEvent, InboundHandler, Message
+from everturn_channels.adapter import ChatMoved, ChatRef, InboundEvent, InboundHandler, Message
+from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.telegram.connection import REQUEST_S, Line, UnreadableAnswerError
 from everturn_channels.telegram.mapping import (
     UPDATES,
     Mapped,
-    Moved,
     Note,
     Reading,
     chat_of,
@@ -165,12 +166,13 @@ def album_of(update: types.Update) -> str:
     return (message.media_group_id or "") if message is not None else ""
 
 
-class Receiver:
-    """Hands in what updates say."""
+class UpdateReader:
+    """Says what updates mean."""
 
     def __init__(self, *, handler: InboundHandler, reading: Reading, clock: Clock) -> None:
         self._handler, self._reading, self._clock = handler, reading, clock
         self._albums: OrderedDict[str, bool] = OrderedDict()
+        "Whether those that were read are addressed to the bot."
 
     def read(self, raw: Mapping[str, object]) -> types.Update | None:
         """Return an update; None for one that cannot be read, which is told of."""
@@ -180,15 +182,26 @@ class Receiver:
             self._handler.unreadable(kind, "it is not as Telegram documents it", awaited_at(raw))
         return update
 
-    async def take(self, updates: Sequence[types.Update]) -> None:
-        """Hand in one update, or the parts of one album as one message.
+    def event(
+        self,
+        updates: Sequence[types.Update],
+        *,
+        confirm: Callable[[], Awaitable[None]],
+        send_back: Callable[[float], Awaitable[None]] | None = None,
+    ) -> PlatformEvent:
+        """Return what is handed over for one update, or for the parts of one album."""
+        return PlatformEvent(
+            chat=str(chat_of(updates[0])),
+            read=partial(self._meaning, updates),
+            kind="update",
+            confirm=confirm,
+            send_back=send_back,
+            position=updates[0].update_id,
+        )
 
-        Returns when it is durable.
-
-        Raises:
-            NotNowError: It is not, and has to be handed in again; do not confirm.
-        """
+    async def _meaning(self, updates: Sequence[types.Update]) -> Sequence[InboundEvent | ChatMoved]:
         parts: list[Message] = []
+        others: list[InboundEvent | ChatMoved] = []
         for update in updates:
             mapped = self._mapped(update)
             if isinstance(mapped, Note):
@@ -197,14 +210,14 @@ class Receiver:
                     "something of Telegram is not for the agent",
                     extra={"what": mapped.text, "chat": mapped.chat, "detail": mapped.detail},
                 )
-            elif isinstance(mapped, Moved):
-                await self._handler.moved(mapped.old, mapped.new)
-            elif isinstance(mapped, Message) and len(updates) > 1:
+            elif isinstance(mapped, Message):
                 parts.append(mapped)
             else:
-                await self._hand_in(mapped, album_of(update))
-        if parts:
-            await self._hand_in(merged(parts), album_of(updates[0]))
+                others.append(mapped)
+        if not parts:
+            return others
+        message = merged(parts) if len(parts) > 1 else parts[0]
+        return (*others, self._of_album(message, album_of(updates[0])))
 
     def _mapped(self, update: types.Update) -> Mapped:
         try:
@@ -217,16 +230,18 @@ class Receiver:
             )
             return Note(text="an update that cannot be read", chat=str(chat_of(update)))
 
-    async def _hand_in(self, event: InboundEvent, album: str) -> None:
-        if album and isinstance(event, Message):
-            # who is meant stands below one picture only; the others are meant for the same
-            addressed = event.is_addressed or self._albums.get(album, False)
-            event = dataclasses.replace(event, is_addressed=addressed)
-        await self._handler.handle(event)
-        if album and isinstance(event, Message):
-            self._albums[album] = event.is_addressed
-            while len(self._albums) > _ALBUMS_KNOWN:
-                self._albums.popitem(last=False)
+    def _of_album(self, message: Message, album: str) -> Message:
+        """Return a message that is meant for the bot where another part of its album is.
+
+        Who is meant stands below one picture only.
+        """
+        if not album:
+            return message
+        is_addressed = message.is_addressed or self._albums.get(album, False)
+        self._albums[album] = is_addressed
+        while len(self._albums) > _ALBUMS_KNOWN:
+            self._albums.popitem(last=False)
+        return dataclasses.replace(message, is_addressed=is_addressed)
 
 
 async def begin(

@@ -1,0 +1,80 @@
+"""What an adapter hands over: something that came from its platform, not read yet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from everturn_channels.adapter import ChatMoved, ChatRef, InboundEvent
+
+ReadEvents: TypeAlias = Callable[[], Awaitable[Sequence[InboundEvent | ChatMoved]]]
+
+
+async def nothing() -> None:
+    """Do nothing."""
+
+
+def already(*events: InboundEvent | ChatMoved) -> ReadEvents:
+    """Return what reads a platform event whose meaning is known; none = it has none."""
+
+    async def read() -> Sequence[InboundEvent | ChatMoved]:
+        return events
+
+    return read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlatformEvent:
+    """Something that came from a platform, with what has to happen once it is taken."""
+
+    chat: str
+    "Its place in the order: the events of a chat are taken one after the other."
+    read: ReadEvents
+    """Says what it means, once, when its turn comes; nothing = it concerns nobody.
+
+    ConnectionLostError: that cannot be known now, and is asked again. Whatever else it raises: it
+    cannot be read, and is passed over.
+    """
+    id: Hashable = None
+    "Tells it from all others: what comes again is not taken again. None = it cannot be told."
+    kind: str = "event"
+    "What the platform calls its kind, for the log: `MESSAGE_CREATE`."
+    awaited_at: ChatRef | None = None
+    "Where somebody waits for an answer to it, if it cannot be read; None = nowhere."
+    confirm: Callable[[], Awaitable[None]] = nothing
+    "Called as soon as it is durable, or settled that it never will be: acknowledge it here."
+    advance: Callable[[], Awaitable[None]] = nothing
+    "Called when all before it in its chat is durable, too: move a cursor of the chat here."
+    send_back: Callable[[float], Awaitable[None]] | None = None
+    """Called instead of `confirm` while it cannot be taken, with the seconds to wait.
+
+    The platform keeps it and brings it again. None = it stays in its queue and is tried again.
+    """
+    position: int = 0
+    "The platform's number of it, where it can be sent back: those after it wait until it is again."
+    gap: Gap | None = None
+    "Where it can be read again if its queue is full; None = nowhere."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """What was written in a gap."""
+
+    events: Sequence[PlatformEvent] = ()
+    "Those to be taken, oldest first."
+    chat: ChatRef | None = None
+    "Where people are told what was left out; None = nowhere."
+    skipped: Sequence[tuple[int, str]] = ()
+    "How many were left out, and why."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Gap:
+    """A stretch of a chat's history that was missed, and has to be read before what follows it."""
+
+    chat: str
+    read: Callable[[], Awaitable[Backfill]]
+    "Reads it. ConnectionLostError: not now; it is asked again, and the chat waits."
+    key: Hashable = field(default_factory=object)
+    "What of the chat it covers: while it waits, events that name a gap of this key need not."
