@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 from llmock.pytest_plugin import LLMock
+from llmock.testing import LLMockServer
 from support import messages_format
 from support.answers import Answer
 from support.messages_format import PromptCache
@@ -507,6 +508,13 @@ RECOVERED: tuple[tuple[str, Callable[[LLMock], object]], ...] = (
     ("corrupt", lambda mock: mock.pace(50).corrupt(after_chunks=2)),
     ("slow first token", lambda mock: mock.slow_first_token(0.2)),
 )
+
+
+@pytest.fixture
+def llmock_server() -> Iterator[LLMockServer]:
+    """Give each test a server of its own: one for all would count what came late from another."""
+    with LLMockServer() as server:
+        yield server
 
 
 def at(llmock: LLMock) -> ModelSpec:

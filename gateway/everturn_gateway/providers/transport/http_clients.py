@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-from urllib.request import getproxies
+from collections.abc import Callable
+from functools import partial
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import anyio.to_thread
-import httpx2
 
 from everturn_actors.errors import ModelRefusedError
-from everturn_gateway.providers.transport.connections import ModelTransport
 from everturn_gateway.providers.transport.endpoints import is_loopback
+from everturn_gateway.providers.transport.http_port import HttpClient
 
-CONNECT_TIMEOUT_S = 10.0
-KEPT_CONNECTIONS = 64
-KEPT_S = 60.0  # as long as the load balancers in front of the large providers keep theirs
 CLOSE_TIMEOUT_S = 2.0
+_PROXY_SCHEMES = ("http", "https")
 
 
 class HttpClients:
     """Makes clients when they are first needed and keeps them.
 
-    Proxies of the environment are used as httpx2 does, but for this machine's own addresses,
-    which no proxy can reach. Redirects are not followed: a request carries a key and a
-    conversation, and goes where the operator said or nowhere.
+    Proxies of the environment are used, but for this machine's own addresses, which no proxy can
+    reach. Redirects are not followed: a request carries a key and a conversation, and goes where
+    the operator said or nowhere.
     """
 
     def __init__(self) -> None:
-        self._clients: dict[str, httpx2.AsyncClient] = {}
+        self._clients: dict[str, HttpClient] = {}
         self._making = anyio.Lock()
         self._closed = False
 
-    async def client(self, address: str) -> httpx2.AsyncClient:
+    async def client(self, address: str) -> HttpClient:
         """Return the client for `address` (scheme, host and port).
 
         Raises:
@@ -46,13 +47,7 @@ class HttpClients:
                 msg = "the providers are closed"
                 raise RuntimeError(msg)
             if address not in self._clients:
-                # In a thread: certificates are read from disk, and that takes its time.
-                try:
-                    made = await anyio.to_thread.run_sync(self._make, address)
-                except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
-                    msg = f"{address}: proxy or certificates of the environment: {error}"
-                    raise ModelRefusedError(msg) from error
-                self._clients[address] = made
+                self._clients[address] = await _opened(address)
         return self._clients[address]
 
     async def drop(self, address: str) -> None:
@@ -68,25 +63,50 @@ class HttpClients:
                 await client.aclose()
         self._clients.clear()
 
-    def _make(self, address: str) -> httpx2.AsyncClient:
-        own = is_loopback(httpx2.URL(address).host)
-        # Plain HTTP to this machine needs no certificates; reading them takes 20 ms.
-        certificates = (
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            if own and address.startswith("http://")
-            else httpx2.create_ssl_context(trust_env=not own)
-        )
-        limits = httpx2.Limits(
-            max_connections=None,  # calls wait in the queues of `limits`, where none is lost
-            max_keepalive_connections=KEPT_CONNECTIONS,
-            keepalive_expiry=KEPT_S,
-        )
-        is_proxied = not own and bool(getproxies())
-        return httpx2.AsyncClient(
-            transport=None if is_proxied else ModelTransport(certificates, limits),
-            verify=certificates,
-            trust_env=not own,
-            follow_redirects=False,
-            headers={"user-agent": "everturn", "accept-encoding": "identity"},
-            limits=limits,
-        )
+
+async def _opened(address: str) -> HttpClient:
+    # In a thread: the library takes 100 ms to load, and certificates are read from disk.
+    try:
+        opened = await anyio.to_thread.run_sync(_prepared, address)
+    except (OSError, ValueError) as error:
+        msg = f"{address}: proxy or certificates of the environment: {error}"
+        raise ModelRefusedError(msg) from error
+    return opened()
+
+
+def _prepared(address: str) -> Callable[[], HttpClient]:
+    from everturn_gateway.providers.transport.http_session import (  # noqa: PLC0415 - heavy; nobody needs it before the first call
+        HttpSession,
+    )
+
+    proxy = proxy_for(address)
+    # Plain HTTP needs no certificates; reading them takes 20 ms.
+    is_plain = all(url.startswith("http://") for url in (address, proxy or address))
+    certificates = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if is_plain
+        else ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE") or None)
+    )
+    return partial(HttpSession, address, certificates=certificates, proxy=proxy)
+
+
+def proxy_for(address: str) -> str | None:
+    """Return the address of the proxy that the environment names for `address`.
+
+    Raises:
+        ValueError: It is none that can be asked.
+    """
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if is_loopback(host) or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    named = proxy if "://" in proxy else f"http://{proxy}"
+    scheme = urlsplit(named).scheme
+    if scheme not in _PROXY_SCHEMES:
+        msg = f"a proxy that speaks {scheme} cannot be used; name one with http:// or https://"
+        raise ValueError(msg)
+    return named

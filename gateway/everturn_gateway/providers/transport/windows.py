@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import aclosing
+from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import quote
 
 import anyio.to_thread
-import httpx2
 import orjson
 
 from everturn_gateway.providers.transport.endpoints import Endpoint
+from everturn_gateway.providers.transport.http_port import HttpClient
 
 _ANSWER_LIMIT_BYTES = 16 * 1024 * 1024  # OpenRouter's list of models is about a megabyte
 _WINDOW_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is no window
@@ -31,14 +31,15 @@ _WINDOW_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is no 
 # Of one model in a list of them: vLLM; LM Studio; OpenRouter, Together and others; Groq.
 _SERVED: Final = ("max_model_len", "loaded_context_length", "context_length", "context_window")
 _NUM_CTX: Final = re.compile(r"^[ \t]*num_ctx[ \t]+(\d{1,9})\b", re.MULTILINE | re.ASCII)
+WINDOW_TIMEOUT_S = 5.0  # for all questions about a model's window together
 _LARGE_BYTES = 256 * 1024  # of an answer; more is parsed beside the event loop
 
 
-async def served_window(client: httpx2.AsyncClient, endpoint: Endpoint, model: str) -> int | None:
+async def served_window(client: HttpClient, endpoint: Endpoint, model: str) -> int | None:
     """Return the window of `model` at `endpoint`, None where the server does not tell.
 
     Raises:
-        httpx2.HTTPError: The server cannot be reached.
+        HttpError: The server cannot be reached.
     """
     questions = _Questions(client, endpoint)
     match endpoint.tells:
@@ -59,9 +60,8 @@ async def served_window(client: httpx2.AsyncClient, endpoint: Endpoint, model: s
 class _Questions:
     """What one server can be asked."""
 
-    def __init__(self, client: httpx2.AsyncClient, endpoint: Endpoint) -> None:
+    def __init__(self, client: HttpClient, endpoint: Endpoint) -> None:
         self._client = client
-        self._address = endpoint.address
         self._base = endpoint.base
         self._root = endpoint.base.removesuffix("/v1")
         self._headers = {"accept": "application/json", **endpoint.headers}
@@ -110,20 +110,20 @@ class _Questions:
         headers: Mapping[str, str] | None = None,
     ) -> object:
         """Return the parsed answer; None where it is a refusal, or no JSON."""
-        async with self._client.stream(
+        async with self._client.request(
             method,
-            self._address + path,
-            content=None if body is None else orjson.dumps(body),
+            path,
+            body=b"" if body is None else orjson.dumps(body),
             headers=self._headers if headers is None else headers,
+            silence_s=WINDOW_TIMEOUT_S,
         ) as response:
-            if not response.is_success:
+            if response.status != HTTPStatus.OK:
                 return None
             answer = bytearray()
-            async with aclosing(response.aiter_bytes()) as pieces:
-                async for piece in pieces:
-                    answer += piece
-                    if len(answer) > _ANSWER_LIMIT_BYTES:
-                        return None
+            while piece := await response.read():
+                answer += piece
+                if len(answer) > _ANSWER_LIMIT_BYTES:
+                    return None
         try:
             if len(answer) > _LARGE_BYTES:
                 return await anyio.to_thread.run_sync(orjson.loads, answer)
