@@ -25,7 +25,6 @@ from datetime import UTC, datetime, timedelta
 
 from harness import show
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.estimates import Estimates, message_units, text_units
 from everturn_actors.context.estimation.window import window_messages
@@ -62,11 +61,13 @@ from everturn_actors.model import (
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
+from everturn_gateway.plugins import installed
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = ModelStatistics(scale=1.0, reports=3)
 RECALL = ToolDefinition(name="recall_context", description="Read back.", parameters={})
 SIZES = (20, 200, 2_000, 20_000)
+POLICIES = {plugin.name: plugin.policy for plugin in installed().policies.all()}
 FACT = re.compile(r"fact-\d{5}")
 WORDS = ("the", "gateway", "keeps", "every", "message", "until", "it", "is", "answered")
 
@@ -79,7 +80,7 @@ def spec_of(policy: str, window: int) -> AgentSpec:
             provider="openai", name="bench", context_window=window, max_output_tokens=2_000
         ),
         prompt=PromptSpec(system_prompt="You are a benchmark. " * 20),
-        session=SessionSpec(context=ContextSpec(policy=policy)),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
     )
 
 

@@ -12,14 +12,13 @@ from typing import Any, Final
 import anyio
 
 import everturn
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.budget import Budget
+from everturn_actors.context.policies.duragent import POLICY as BASE
 from everturn_actors.context.policy import Limits
 from everturn_actors.context.projection.projection import Estimator, Outcome, Projection, Stage
 from everturn_actors.context.stages.cutting_ahead import leave, turn_starts
 
 TURNS: Final = 3
-BASE: Final = POLICIES["duragent"]
 
 
 def newest_turns(count: int, estimator: Estimator) -> Stage:

@@ -5,9 +5,8 @@ Pure values; the gateway reads them from files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from everturn_actors.model import Compaction
 
@@ -48,15 +47,21 @@ class PromptSpec:
     "Which skills there are, and how one is read."
 
 
+class ContextPolicy(Protocol):
+    """A `context.policy.Policy`, of which an agent's description knows the name alone."""
+
+    @property
+    def name(self) -> str:
+        """By which people call it."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextSpec:
     """How the conversation is made to fit."""
 
-    policy: str = "everturn"
-    own_policy: Any = None
-    "A `context.policy.Policy` that is used in the place of the one that `policy` names."
-    numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    "Settings of the policy, by name; those that are left out are the policy's own."
+    policy: ContextPolicy | None = None
+    "With the agent's numbers; None = `everturn`, with its own."
     summary_timeout_s: float = 120
     "Deadline of one summary, all tries together."
     recall: bool | None = None

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import anyio
 import pytest
+from support.context_policies import POLICIES
 
 import everturn
 from everturn.testing import (
@@ -20,7 +21,6 @@ from everturn.testing import (
     ToolContract,
     _running,
 )
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelProvider, Tool

@@ -13,6 +13,7 @@ from typing import get_args
 import anyio
 import anyio.lowlevel
 import pytest
+from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment
 from support.stores import FileWorld, MemoryWorld, World
 
@@ -371,7 +372,7 @@ async def test_a_waiting_answer_is_not_held_up_by_it() -> None:
 async def test_a_hundred_reminders_do_not_drown_what_a_person_says() -> None:
     """With a small model what came before would else take all the room, and be answered."""
     small = replace(make_spec().model, max_input_tokens=4096, max_output_tokens=256)
-    context = ContextSpec(numbers={"max_history_tokens": 1500})
+    context = ContextSpec(policy=POLICIES["everturn"].with_numbers({"max_history_tokens": 1500}))
     spec = replace(make_spec(), model=small, session=SessionSpec(context=context))
     async with open_test_service(spec=spec) as test:
         for number in range(100):

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 from support.command import Done, everturn
+from support.context_policies import POLICIES
 from support.transcripts import IMAGE, Json, called, result, said, step, user
-
-from everturn_actors.context.catalog import POLICIES
 
 CHAT = [user("a"), said("b"), user("go"), *step("c1", "x" * 20_000)]
 
@@ -157,9 +156,9 @@ async def test_a_table_compares_all_policies(tmp_path: Path) -> None:
     assert (done.code, done.err) == (0, "")
     assert lines[0].split("  ")[0] == "policy"
     assert [line.split()[0] for line in lines[2:]] == list(POLICIES)
-    assert lines[2].split()[:2] == ["everturn", "5"]
-    assert "running turn are never dropped" in lines[4]
+    assert lines[4].split()[:2] == ["everturn", "5"]
     assert "would summarise" in lines[5]
+    assert "running turn are never dropped" in lines[6]
 
 
 async def test_a_broken_history_is_repaired_and_told(tmp_path: Path) -> None:
@@ -237,13 +236,16 @@ async def test_a_transcript_beyond_repair_is_refused_with_its_place(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "name one policy with --policy (everturn, duragent, picoclaw, jutul, baseagent)"),
+        ((), "name one policy with --policy (baseagent, duragent, everturn, jutul, picoclaw)"),
         (("--policy", "nope"), "there is no policy 'nope'"),
         (("--policy", "jutul", "--compare"), "name one policy"),
         (("--policy", "jutul", "--set", "clear_trigger"), "not of the form name=value"),
         (("--policy", "jutul", "--set", "clear_trigger=2"), "clear_trigger: must be at most 1"),
         (("--policy", "jutul", "--set", "clear_triger=1"), "did you mean clear_trigger?"),
-        (("--policy", "jutul", "--set", "prune_minimum=1"), "prune_minimum: is no number of jutul"),
+        (
+            ("--policy", "jutul", "--set", "prune_minimum=1"),
+            "is no number of policy jutul",
+        ),
         (("--policy", "jutul", "--window", "0"), "--window"),
         (("--policy", "jutul", "--max-output", "-1"), "--max-output"),
         (("--policy", "jutul", "--turn-start", "6"), "give an index from 0 to 5"),

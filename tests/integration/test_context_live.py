@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from support.context_policies import POLICIES
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import (
@@ -46,7 +47,7 @@ def spec(window: int = 16_000, **context: object) -> AgentSpec:
         model=ModelSpec(
             provider="scripted", name="m", context_window=window, max_output_tokens=1_000
         ),
-        session=SessionSpec(context=ContextSpec(numbers=context)),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES["everturn"].with_numbers(context))),
     )
 
 
@@ -116,7 +117,9 @@ async def test_a_large_result_is_kept_whole_in_a_file_and_shown_by_its_ends() ->
 
 async def test_what_a_seed_policy_moves_to_a_file_is_kept_there() -> None:
     """Jutul tells the model of a file for a giant message: there has to be one."""
-    agent = replace(spec(400_000), session=SessionSpec(context=ContextSpec(policy="jutul")))
+    agent = replace(
+        spec(400_000), session=SessionSpec(context=ContextSpec(policy=POLICIES["jutul"]))
+    )
     text = "word\n" * 60_000
     async with open_test_service(spec=agent) as test:
         done = await say(test, text)

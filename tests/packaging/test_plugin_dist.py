@@ -25,7 +25,7 @@ metadata: {name: helper}
 spec:
   model: {provider: echo, name: echo-1}
   access: {dm: {policy: open}}
-  session: {context: {policy: newest, plugin_numbers: {window_turns: 5}}}
+  session: {context: {policy: newest, window_turns: 5}}
   tools: [{type: plugin, name: dice, settings: {sides: 20}}]
 """
 CONFIG = """\
@@ -175,7 +175,7 @@ def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
     document = yaml.safe_load(file.read_text())
     schema = json.loads((workspace / "made.json").read_text())
     good = list(Draft202012Validator(schema).iter_errors(document))
-    file.write_text(file.read_text().replace("20", "one").replace("5}", "0}"))
+    file.write_text(file.read_text().replace("20", "one").replace("5}", "0, cut_too: 1}"))
     told = run(workspace, "agent", "validate", "helper").stderr
     document["spec"]["tools"][0]["settings"]["sides"] = 1
     bad = [error.json_path for error in Draft202012Validator(schema).iter_errors(document)]
@@ -189,7 +189,8 @@ def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
     assert good == []
     assert bad
     assert "spec.tools[0].settings.sides" in told
-    assert "spec.session.context.plugin_numbers.window_turns" in told
+    assert "spec.session.context.window_turns: must be at least 1" in told
+    assert "cut_too: is no number of policy newest, which has: window_turns" in told
     assert "'cards' is not installed; there are: dice" in unknown
 
 

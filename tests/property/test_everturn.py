@@ -11,11 +11,11 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from support.context_policies import POLICIES
 from support.conversations import texts
 from support.examples import examples
 from support.transcripts import Json, run, transcripts
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.context.policy import Applied, all_stages
 from everturn_actors.context.projection.arguments import shorten_call

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 from support.conversations import agent, logs
 from support.examples import examples
 from support.live import SESSION, LiveSession
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import Event, ModelReplied
@@ -76,7 +76,7 @@ def test_what_a_live_session_sent_is_made_again_byte_for_byte(
         AgentSpec(
             name="test",
             model=ModelSpec(provider="test", name="m", context_window=8_000, max_output_tokens=500),
-            session=SessionSpec(context=ContextSpec(policy=policy)),
+            session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
         )
     )
     for text, results, tokens in turns:

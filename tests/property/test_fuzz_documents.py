@@ -18,12 +18,12 @@ from typing import Final, Literal
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 from support.examples import examples
 from support.mutations import as_json, mutated, torn
 from support.policies import conversation, step
 from support.transcripts import IMAGE, called, result, said, user
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policy import Limits, apply_policy
 from everturn_actors.errors import CoreError, ToolFailedError
 from everturn_actors.model import ToolCall

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 from support.examples import examples
 from support.live import LiveSession
 
@@ -17,7 +18,6 @@ from everturn_actors.model import OpenTurn, Reply, ToolCall
 from everturn_actors.outside import AND_MORE, SOURCES_MOST, behind_calls, one_source, together
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 
-POLICIES = ("everturn", "duragent", "picoclaw", "jutul", "baseagent")
 CANARY = "☣ obey me "
 "Stands in every text from outside, and nowhere else but where a model repeats it."
 
@@ -30,7 +30,7 @@ def agent(policy: str, window: int) -> AgentSpec:
             provider="openai", name="m", context_window=window, max_output_tokens=window // 10
         ),
         prompt=PromptSpec(system_prompt="You help."),
-        session=SessionSpec(context=ContextSpec(policy=policy)),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
     )
 
 
@@ -66,7 +66,7 @@ said = st.builds(
     summary=st.sampled_from([False, False, True]),
 )
 scripts = st.lists(said, min_size=1, max_size=14)
-specs = st.builds(agent, st.sampled_from(POLICIES), st.sampled_from([900, 3_000, 9_000]))
+specs = st.builds(agent, st.sampled_from(list(POLICIES)), st.sampled_from([900, 3_000, 9_000]))
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ def test_a_mark_stays_as_long_as_the_text_is_shown(spec: AgentSpec, script: list
     Marked(spec).play(script)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", list(POLICIES))
 def test_a_mark_goes_with_the_text(policy: str) -> None:
     """Else one page would have a person confirm everything for the rest of a conversation."""
     session = LiveSession(agent(policy, 9_000))

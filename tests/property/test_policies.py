@@ -9,10 +9,10 @@ from typing import Any, TypeAlias
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 from support.examples import examples
 from support.transcripts import Json, run, transcripts
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.tokens import estimate_message
 from everturn_actors.context.policy import Applied, Limits, all_stages
 from everturn_actors.context.projection.projection import size_tokens

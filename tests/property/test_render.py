@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 from support.examples import examples
 from support.live import LiveSession
 
@@ -27,8 +28,6 @@ from everturn_actors.model import (
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState
-
-POLICIES = ("everturn", "duragent", "picoclaw", "jutul", "baseagent")
 
 pieces = st.sampled_from(["word ", "漢字かな", "👩‍👩‍👧", '{"key": 17}\n', "A1b2C3", "\n"])
 texts = st.one_of(
@@ -81,13 +80,13 @@ def agent(policy: str, window: int, system: str = "You help.") -> AgentSpec:
             provider="openai", name="m", context_window=window, max_output_tokens=window // 10
         ),
         prompt=PromptSpec(system_prompt=system),
-        session=SessionSpec(context=ContextSpec(policy=policy)),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
     )
 
 
 specs = st.builds(
     agent,
-    st.sampled_from(POLICIES),
+    st.sampled_from(list(POLICIES)),
     st.sampled_from([700, 2_000, 8_000, 40_000]),
 )
 scripts = st.lists(said, min_size=1, max_size=12)
@@ -287,7 +286,7 @@ def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -
     assert session.known.cache_misses == 0
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", list(POLICIES))
 def test_long_conversations_stay_in_the_window_under_every_policy(policy: str) -> None:
     """A hundred turns with large results: what people leave other systems over."""
     session = LiveSession(agent(policy, 16_000))

@@ -20,6 +20,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
 from support.examples import examples
 from support.stores import FileWorld, MemoryWorld, World
@@ -198,7 +199,7 @@ class Turns(RuleBasedStateMachine):
         self.spec: AgentSpec = replace(
             plain,
             model=ModelSpec(provider="scripted", name="scripted", context_window=window),
-            session=replace(session, context=replace(session.context, policy=policy)),
+            session=replace(session, context=replace(session.context, policy=POLICIES[policy])),
         )
         self.open = ExitStack()
         self.start()

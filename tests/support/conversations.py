@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from support.context_policies import POLICIES
 from support.histories import hiding
 
 from everturn_actors.events import (
@@ -174,7 +175,9 @@ def agent(
         ),
         prompt=prompt or PromptSpec(),
         session=SessionSpec(
-            context=ContextSpec(policy="duragent", numbers={"max_history_tokens": cap_tokens})
+            context=ContextSpec(
+                policy=POLICIES["duragent"].with_numbers({"max_history_tokens": cap_tokens})
+            )
         ),
     )
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 from support.conversations import short_texts, texts
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.policy import Applied, Limits, apply_policy
 from everturn_actors.model import ToolDefinition
 from everturn_gateway.commands.context.transcript import read_transcript, write_messages

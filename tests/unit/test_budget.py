@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from inline_snapshot import snapshot
+from support.context_policies import POLICIES
 from support.conversations import agent
 
 from everturn_actors.context.catalog import make_budget
@@ -18,7 +19,7 @@ def test_the_defaults_are_those_of_the_seed_design() -> None:
     spec = AgentSpec(
         name="a",
         model=ModelSpec(provider="x", name="unknown"),
-        session=SessionSpec(context=ContextSpec(policy="duragent")),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES["duragent"])),
     )
     tool = ToolDefinition(name="t", description="", parameters={})
     budget = make_budget(spec, "x" * 4000, (tool,))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everturn_gateway.specs.confining import read_confinement
-from everturn_gateway.specs.settings import BashToolSection
+from everturn_gateway.specs.sections.tools import BashToolSection
 from everturn_gateway.tools.shell import Confinement, Limits
 
 

@@ -8,9 +8,9 @@ from textwrap import wrap
 
 import pytest
 from inline_snapshot import snapshot
+from support.context_policies import POLICIES
 from support.conversations import STARTED, numbered, simple_turn
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report, level_of, percent_of
@@ -40,7 +40,7 @@ def spec(policy: str = "everturn", *, window: int = 2_000) -> AgentSpec:
             provider="test", name="test-model", context_window=window, max_output_tokens=200
         ),
         prompt=PromptSpec(system_prompt="You help people with their orders."),
-        session=SessionSpec(context=ContextSpec(policy=policy)),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
     )
 
 

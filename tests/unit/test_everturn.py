@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from support.context_policies import POLICIES
 from support.live import LiveSession
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
-from everturn_actors.context.catalog import POLICIES, policy_of
+from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates, text_units
 from everturn_actors.context.policy import Applied, Limits
 from everturn_actors.context.projection.arguments import shorten_call

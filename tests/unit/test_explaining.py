@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 from inline_snapshot import snapshot
+from support.context_policies import POLICIES
 from support.conversations import KEY, STARTED
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
@@ -50,7 +50,7 @@ def make_spec(policy: str = "everturn", *, model: str = "test-model") -> AgentSp
             provider="test", name=model, context_window=20_000, max_output_tokens=1_000
         ),
         prompt=PromptSpec(system_prompt="It is {{time}}."),
-        session=SessionSpec(context=ContextSpec(policy=policy)),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from support.context_policies import POLICIES
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
-from everturn_actors.context.catalog import POLICIES, policy_of
+from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.policies import jutul, picoclaw
 from everturn_actors.context.policy import Applied, Limits
 from everturn_actors.context.projection.projection import Projection, Reduction, Stage, in_order
@@ -30,7 +31,6 @@ from everturn_actors.model import (
 )
 from everturn_actors.spec import ContextSpec
 from everturn_gateway.commands.context.transcript import read_transcript
-from everturn_gateway.specs.numbers import ContextSection
 
 
 def tokens(count: int) -> str:
@@ -798,22 +798,15 @@ def test_the_numbers_of_the_seeds_can_be_changed() -> None:
         assert dear.message(empty, 1) == base + 7
 
 
-def test_an_agent_has_its_policy_with_its_numbers() -> None:
-    """Numbers of Duragent's are in many agents that name no policy, and stay without effect."""
-    own = policy_of(ContextSpec(policy="jutul", numbers={"clear_trigger": 0.5}))
-    foreign = policy_of(ContextSpec(policy="picoclaw", numbers={"max_history_tokens": 1}))
-
-    assert own.numbers.clear_trigger == 0.5
-    assert foreign.numbers == POLICIES["picoclaw"].numbers
+def test_a_model_that_cannot_recall_is_not_told_to() -> None:
+    """It would ask for a tool that it does not have."""
+    assert policy_of(ContextSpec()) == POLICIES["everturn"]
     assert policy_of(ContextSpec(), recalls=False).numbers.recall is False
-    assert policy_of(ContextSpec(policy="jutul"), recalls=False) == POLICIES["jutul"]
+    assert policy_of(ContextSpec(policy=POLICIES["jutul"]), recalls=False) == POLICIES["jutul"]
 
 
-def test_every_number_can_be_set_by_the_name_the_agent_format_gives_it() -> None:
-    """A number that only the code knows cannot be tuned by whoever runs it."""
-    known = set(ContextSection.model_fields)
-
+def test_a_number_that_a_policy_lacks_cannot_be_set() -> None:
+    """It would have no effect, and whoever set it would not know."""
     for policy in POLICIES.values():
-        assert set(policy.number_names()) <= known
         with pytest.raises(KeyError):
             policy.with_numbers({"no_such_number": 1})

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.context_policies import POLICIES
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
@@ -434,10 +435,11 @@ def test_the_overview_names_what_is_hidden_and_how_to_read_it() -> None:
 
 def agent(provider: str, *, recall: bool | None = None, **numbers: int) -> AgentSpec:
     """Return an agent of this provider."""
+    policy = POLICIES["everturn"].with_numbers(numbers)
     return AgentSpec(
         name="a",
         model=ModelSpec(provider=provider, name="m"),
-        session=SessionSpec(context=ContextSpec(recall=recall, numbers=numbers)),
+        session=SessionSpec(context=ContextSpec(recall=recall, policy=policy)),
     )
 
 

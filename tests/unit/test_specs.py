@@ -12,8 +12,8 @@ import pytest
 import yaml
 from support.agent_schema import FILE, SCHEMA, VALIDATOR
 from support.agents import write_agent, write_folder
+from support.context_policies import POLICIES
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError
@@ -185,15 +185,15 @@ def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path)
             call_timeout_s=120,
             ttl_hours=48,
             compaction="discard",
-            context=ContextSpec(policy="everturn", numbers=file.spec.session.context.numbers),
+            context=ContextSpec(policy=POLICIES["everturn"].with_numbers(file.policy_numbers)),
         ),
     )
-    assert file.spec.session.context.numbers["max_history_tokens"] == 40_000
+    assert file.policy_numbers["max_history_tokens"] == 40_000
     assert file.labels == {"domain": "general", "tier": "1"}
     assert file.text == FULL
 
 
-def test_fields_without_their_feature_are_listed(tmp_path: Path) -> None:
+def test_what_has_no_effect_is_listed(tmp_path: Path) -> None:
     """A person must be able to see what has no effect yet."""
     full = load_agent(write_full(tmp_path / "full"), environ={})
     added = load_agent(write_folder(tmp_path / "added", ADDED), environ={})
@@ -216,9 +216,9 @@ def test_every_number_of_the_chosen_policy_can_be_set(tmp_path: Path, policy: st
 
     file = load_agent(write_agent(tmp_path, "a", yaml_text), environ={})
 
-    assert sorted(file.spec.session.context.numbers) == sorted(names)
+    assert sorted(file.policy_numbers) == sorted(names)
     assert file.inactive == ()
-    POLICIES[policy].with_numbers(file.spec.session.context.numbers)
+    POLICIES[policy].with_numbers(file.policy_numbers)
 
 
 def _some_value(policy: str, name: str) -> object:
@@ -268,7 +268,7 @@ def test_an_agent_of_duragent_s_loads_under_a_policy_that_has_other_numbers(
     known = POLICIES["everturn"].number_names()
     told = [name.partition(" (is no number of")[0] for name in file.inactive if "context" in name]
 
-    assert file.spec.session.context.numbers.keys() <= set(known)
+    assert file.policy_numbers.keys() <= set(known)
     assert sorted(told) == sorted(
         f"spec.session.context.{name}"
         for name in (
@@ -367,7 +367,9 @@ def test_a_minimal_agent_has_the_documented_defaults(tmp_path: Path) -> None:
     file = load_agent(write_agent(tmp_path, "small"), environ={})
 
     assert file.spec == AgentSpec(
-        name="small", model=ModelSpec(provider="builtin", name="builtin", temperature=0.7)
+        name="small",
+        model=ModelSpec(provider="builtin", name="builtin", temperature=0.7),
+        session=SessionSpec(context=ContextSpec(policy=POLICIES["everturn"])),
     )
     assert file.spec.session.call_timeout_s == 300
     assert file.spec.session.ttl_hours == 168
@@ -434,14 +436,14 @@ spec:
             "agent.yaml:10: spec.model.max_output_token: is not a known field;"
             " did you mean max_output_tokens?"
         ),
+        "agent.yaml:11: spec.soul: there is no file MISSING.md in the agent's folder",
         "agent.yaml:12: spec.sesion: is not a known field; did you mean session?",
         "agent.yaml:14: spec.session.on_disconnect: must be pause or continue, not 'stop'",
         "agent.yaml:15: spec.session.max_tool_iterations: must be at least 1, not '0'",
         (
-            "agent.yaml:16: spec.session.context.policy: must be everturn, duragent, picoclaw,"
-            " jutul or baseagent, not 'duragnt'"
+            "agent.yaml:16: spec.session.context.policy: must be baseagent, duragent, everturn,"
+            " jutul or picoclaw, not 'duragnt'"
         ),
-        "agent.yaml:16: spec.session.context.max_tool_result_tokens: must be at least 1, not '0'",
         (
             "agent.yaml:19: spec.access.groups.sender_overrides.x: must be allow, passive,"
             " silent or block, not 'ignore'"
@@ -453,7 +455,6 @@ spec:
         ),
         "agent.yaml:22: spec.tools[1]: needs either a command or a url",
         "agent.yaml:23: spec.memory.backend: must be filesystem, not 'redis'",
-        "agent.yaml:11: spec.soul: there is no file MISSING.md in the agent's folder",
         "policy.yaml:2: a: is given twice, first in line 1",
     ]
 

@@ -1,46 +1,34 @@
-"""The policies there are, by name. Pure."""
+"""What an agent's policy is, and what it works with. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.context.policies import baseagent, duragent, everturn, jutul, picoclaw
+from everturn_actors.context.policies import everturn
 from everturn_actors.context.policy import Limits, Policy
 from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextSpec
 
-POLICIES: Mapping[str, Policy[Any]] = MappingProxyType(
-    {
-        policy.name: policy
-        for policy in (
-            everturn.POLICY,
-            duragent.POLICY,
-            picoclaw.POLICY,
-            jutul.POLICY,
-            baseagent.POLICY,
-        )
-    }
-)
-"In the order in which they are shown."
+
+def _is_policy(policy: object) -> TypeGuard[Policy[Any]]:
+    return isinstance(policy, Policy)
 
 
 def policy_of(context: ContextSpec, *, recalls: bool = True) -> Policy[Any]:
-    """Return the policy of an agent, with the agent's numbers; those that it lacks are left out.
+    """Return the policy of an agent.
 
     Args:
         context: What the agent says.
         recalls: Whether its model can ask for what is hidden; otherwise nobody tells it to.
     """
-    policy: Policy[Any] = context.own_policy or POLICIES[context.policy]
-    numbers = {**context.numbers, **({} if recalls else {"recall": False})}
-    known = policy.number_names()
-    return policy.with_numbers({name: numbers[name] for name in numbers if name in known})
+    policy = context.policy or everturn.POLICY
+    assert _is_policy(policy), "there is no other kind"
+    return policy if recalls else policy.without_recall()
 
 
 def limits_of(spec: AgentSpec, statistics: ModelStatistics | None = None) -> Limits:

@@ -99,7 +99,7 @@ class Policy(Generic[N]):
 
     name: str
     numbers: N
-    "Its settings, each with its own value; the names are those of `spec.session.context`."
+    "Its settings, each with its own value."
     estimator: Callable[[N, Limits], Estimator]
     divide: Callable[[N, Limits, int, int], Budget]
     "Numbers, limits, tokens of the system prompt without a summary, tokens of the tools."
@@ -143,6 +143,12 @@ class Policy(Generic[N]):
     "Deadline of one summary, all tries together; None = as the agent says."
     summary_tries: Callable[[N], int] = lambda _numbers: SUMMARY_TRIES
     "How often a model is asked for one summary."
+    step_limit: Callable[[N], int | None] = lambda _numbers: None
+    "How many steps a turn may have; None = as the agent says."
+    whole_characters: Callable[[N, Limits], int | None] = lambda _numbers, _limits: None
+    "A tool result of so many characters is kept whole, whatever its script; None = any."
+    unrecalled: Callable[[N], N] = lambda numbers: numbers
+    "The numbers where the model cannot ask for what is hidden: nothing tells it to."
 
     def estimates(self, limits: Limits) -> Estimator:
         """Return how tokens are counted."""
@@ -184,6 +190,11 @@ class Policy(Generic[N]):
                 raise KeyError(name)
         numbers: Any = self.numbers
         return replace(self, numbers=replace(numbers, **changes))
+
+    def without_recall(self) -> Policy[N]:
+        """Return this policy for a model that cannot ask for what is hidden."""
+        numbers = self.unrecalled(self.numbers)
+        return self if numbers is self.numbers else replace(self, numbers=numbers)
 
     def number_names(self) -> tuple[str, ...]:
         """Return the names of its numbers."""

@@ -10,6 +10,7 @@ import logging
 
 import anyio
 
+from everturn_actors.context.catalog import policy_of
 from everturn_actors.errors import ActorStoppedError, JournalWriteError, ModelError
 from everturn_actors.events import (
     Body,
@@ -166,7 +167,8 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
     if turn.steps and not turn.steps[-1].reply.calls:
         return [TurnFinished(turn=turn.number, outcome="answered")]
     session = agent.spec.session
-    limit = int(session.context.numbers.get("max_iterations", session.max_tool_iterations))
+    policy = policy_of(session.context)
+    limit = policy.step_limit(policy.numbers) or session.max_tool_iterations
     if _goes_in_circles(turn):
         error = f"the model made the same call {SAME_CALLS} times in a row"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]

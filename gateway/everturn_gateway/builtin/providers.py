@@ -129,7 +129,7 @@ BUILTIN: Final = ProviderPlugin(
     docs=_DOCS,
     make=_builtin,
     is_free=_always_free,
-    writes_summaries=False,
+    is_model=False,
 )
 SCRIPTED: Final = ProviderPlugin(
     name="scripted",
@@ -138,5 +138,5 @@ SCRIPTED: Final = ProviderPlugin(
     docs=_DOCS,
     make=_scripted,
     is_free=_always_free,
-    writes_summaries=False,
+    is_model=False,
 )

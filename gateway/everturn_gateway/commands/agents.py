@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.errors import CoreError, UnknownAgentError
@@ -205,9 +206,8 @@ def _facts(agent: AgentFile, facts: ModelStatistics) -> Iterator[str]:
         if text
     ]
     yield f"prompt       {', '.join(sizes) + ' (characters)' if sizes else 'none'}"
-    context = spec.session.context
-    numbers = "".join(f", {name} {value}" for name, value in context.numbers.items())
-    yield f"context      policy {context.policy}{numbers}"
+    numbers = "".join(f", {name} {value}" for name, value in agent.policy_numbers.items())
+    yield f"context      policy {policy_of(spec.session.context).name}{numbers}"
     writer = agent.summarizer
     yield f"summaries    {f'{writer.provider} / {writer.name}' if writer else 'none'}"
     limits = [

@@ -13,7 +13,7 @@ from everturn_channels.adapter import ChatType
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import ChannelPlugin, ChannelSection, Registry
-from everturn_gateway.plugins.channels import Remarks
+from everturn_gateway.plugins.base import Remarks
 from everturn_gateway.yaml_files import Document, FieldPath, Section, dotted
 
 WEBHOOK_PATH: Final = "/channels/{name}/webhook"

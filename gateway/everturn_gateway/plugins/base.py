@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
+
+from everturn_gateway.yaml_files import FieldPath
 
 INTERFACE: Final = 1
 """The version of the interface that this Everturn offers.
@@ -24,6 +26,15 @@ def secret_fields(settings: BaseModel) -> Iterator[str]:
             yield from secret_fields(value)
         elif not info.repr and isinstance(value, str) and value:
             yield value
+
+
+Remarks: TypeAlias = Iterable[tuple[FieldPath, str]]
+"Fields, as paths from the section on, and what is to be said of each; () = the section itself."
+
+
+def no_remarks(_settings: object) -> Remarks:
+    """Say nothing of any settings."""
+    return ()
 
 
 def nothing_to_say() -> tuple[str, ...]:

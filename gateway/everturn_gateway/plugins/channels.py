@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Generic, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -15,8 +15,8 @@ from everturn_actors.ports import Clock
 from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.settings import ChannelSettings
-from everturn_gateway.plugins.base import Plugin
-from everturn_gateway.yaml_files import FieldPath, Section
+from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
+from everturn_gateway.yaml_files import Section
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 _NAME_CHARACTERS = 40
@@ -33,8 +33,6 @@ def _name(value: str) -> str:
 
 
 ChannelName = Annotated[str, AfterValidator(_name)]
-Remarks: TypeAlias = Iterable[tuple[FieldPath, str]]
-"Fields, as paths from the section on, and what is to be said of each."
 
 
 class BacklogSection(Section):
@@ -122,10 +120,6 @@ class ChannelSetup(Generic[SectionT]):
     "The folder of the configuration, absolute; paths in settings are relative to it."
 
 
-def _no_remarks(_settings: Any) -> tuple[tuple[FieldPath, str], ...]:  # noqa: ANN401 - any settings
-    return ()
-
-
 def _no_secret(_settings: Any) -> str:  # noqa: ANN401 - any settings
     return ""
 
@@ -154,9 +148,9 @@ class ChannelPlugin(Plugin):
         ImportError: What it needs is not installed.
         SetupError: What it was set up with cannot work.
     """
-    faults: Callable[[Any], Remarks] = _no_remarks
+    faults: Callable[[Any], Remarks] = no_remarks
     "Given settings, what is wrong with them beyond single fields; the gateway does not start so."
-    notes: Callable[[Any], Remarks] = _no_remarks
+    notes: Callable[[Any], Remarks] = no_remarks
     "Given settings, what stands there and has no effect."
     chat_type: Callable[[ConversationKey], ChatType] | None = None
     "The type of a chat, also of one that was not heard from; None = the ids do not tell it."

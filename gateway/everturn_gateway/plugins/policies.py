@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from everturn_actors.context.policy import Policy
-from everturn_gateway.plugins.base import Plugin
+from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
 from everturn_gateway.yaml_files import Section
 
 
 class PolicySection(Section):
-    """The numbers of a policy in `spec.session.context`; one that is left out is the policy's own.
+    """The numbers of a policy; they stand in `spec.session.context`, beside the policy's name.
 
     A policy lists its numbers in a subclass, each `... | None = None`, under the names that the
-    fields of `Policy.numbers` have.
+    fields of `Policy.numbers` have. One that is left out is the policy's own.
     """
 
     def numbers(self) -> dict[str, Any]:
@@ -37,3 +38,5 @@ class PolicyPlugin(Plugin):
     settings: type[PolicySection]
     policy: Policy[Any]
     "Pure: no IO, no clock. Its name is that of the plug-in."
+    faults: Callable[[Any], Remarks] = no_remarks
+    "Given settings, what is wrong with them beyond single fields; the agent is refused so."

@@ -114,8 +114,9 @@ class ProviderPlugin(Plugin):
     """
     calls_tools: bool = True
     "Whether its models can call tools; otherwise they are offered none."
-    writes_summaries: bool = True
-    "Whether its models can write summaries of what they said."
+    is_model: bool = True
+    """Whether what answers is a language model. Otherwise it writes no summaries, and is offered
+    the tool `recall_context` only where its agent asks for it."""
 
     @property
     def key_variable(self) -> str:

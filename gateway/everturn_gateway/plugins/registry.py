@@ -5,13 +5,12 @@ One that cannot be used is left out, and named with its package and the reason.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from everturn_actors.context.catalog import POLICIES
 from everturn_gateway.plugins.base import INTERFACE, Plugin
 from everturn_gateway.plugins.channels import ChannelPlugin
 from everturn_gateway.plugins.policies import PolicyPlugin
@@ -66,14 +65,9 @@ class Group(Generic[PluginT]):
         name: str,
         kind: type[PluginT],
         found: Sequence[_Found],
-        taken: Collection[str] = (),
     ) -> None:
-        """Take the entry points of the group `name`, which have to give values of `kind`.
-
-        Those with a name of `taken` are left out: what is called so is no plug-in.
-        """
+        """Take the entry points of the group `name`, which have to give values of `kind`."""
         self.name = name
-        self._taken = taken
         self._kind = kind
         self._found: dict[str, _Found] = {}
         self._loaded: dict[str, PluginT] = {}
@@ -129,9 +123,6 @@ class Group(Generic[PluginT]):
     def _enter(self, each: _Found, found: Sequence[_Found]) -> None:
         """Take an entry point; a name that is there twice is nobody's, except where it is ours."""
         name = each.point.name
-        if name in self._taken:
-            self._leave_out(each, f"Everturn's own {name} has that name; choose another")
-            return
         others = [one for one in found if one.point.name == name and one is not each]
         if others and not each.is_own:
             packages = ", ".join(sorted({one.shown_package for one in others}))
@@ -214,14 +205,14 @@ def find_plugins(path: Sequence[str] | None = None) -> Registry:
     for group, each in _entry_points(path):
         found.setdefault(group, []).append(each)
 
-    def group_of(name: str, kind: type[PluginT], taken: Collection[str] = ()) -> Group[PluginT]:
-        return Group(f"{_PREFIX}{name}", kind, found.get(f"{_PREFIX}{name}", ()), taken)
+    def group_of(name: str, kind: type[PluginT]) -> Group[PluginT]:
+        return Group(f"{_PREFIX}{name}", kind, found.get(f"{_PREFIX}{name}", ()))
 
     return Registry(
         channels=group_of("channels", ChannelPlugin),
         providers=group_of("providers", ProviderPlugin),
         tools=group_of("tools", ToolPlugin),
-        policies=group_of("policies", PolicyPlugin, POLICIES.keys()),
+        policies=group_of("policies", PolicyPlugin),
         stores=group_of("stores", StorePlugin),
     )
 

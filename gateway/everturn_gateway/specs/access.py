@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from everturn_channels.settings import AccessRules, BufferRules, DmRules, GroupRules, QueueRules
-from everturn_gateway.specs.settings import (
+from everturn_gateway.specs.sections.access import (
     AccessSection,
     ContextBufferSection,
     GroupsSection,

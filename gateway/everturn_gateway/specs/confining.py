@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from everturn_gateway.specs.settings import ConfinedSection, LimitsSection
+from everturn_gateway.specs.sections.tools import ConfinedSection, LimitsSection
 from everturn_gateway.tools.shell import Confinement, Limits
 from everturn_gateway.yaml_files import resolved
 

@@ -55,7 +55,7 @@ class DeclaredAgent:
         policy = config.policy.allowing(*patterns)
         spec = file.spec
         if self.policy is not None:
-            context = replace(spec.session.context, own_policy=self.policy)
+            context = replace(spec.session.context, policy=self.policy)
             spec = replace(spec, session=replace(spec.session, context=context))
         own = replace(config, own=self.tools, policy=policy)
         return replace(file, spec=spec, tool_config=own)

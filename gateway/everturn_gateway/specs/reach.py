@@ -7,7 +7,7 @@ from pathlib import Path
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.specs.prompts import FILES, is_path
-from everturn_gateway.specs.settings import SpecSection
+from everturn_gateway.specs.sections.document import SpecSection
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.yaml_files import Document, resolved

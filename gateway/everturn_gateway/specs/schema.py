@@ -10,17 +10,17 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, cast
 
-from everturn_actors.context.catalog import POLICIES
-from everturn_gateway.plugins import Plugin, installed
-from everturn_gateway.specs.settings import (
-    AgentDocument,
-    FallbackSection,
-    ModelSection,
-    SummarizerSection,
-)
+from pydantic import BaseModel
+
+from everturn_gateway.plugins import Plugin, PolicyPlugin, installed
+from everturn_gateway.specs.context import IDLE_NUMBERS
+from everturn_gateway.specs.sections.context import DEFAULT_POLICY, ContextSection
+from everturn_gateway.specs.sections.document import AgentDocument
+from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, SummarizerSection
 from everturn_gateway.yaml_files.checking import Section
 
 # Any value may come from the environment.
@@ -29,17 +29,22 @@ _NOT_TEXT = {"integer", "number", "boolean"}
 
 
 def agent_schema() -> dict[str, Any]:
-    """Return the schema, for editors and other programs."""
+    """Return the schema, for editors and other programs.
+
+    Imports all plug-ins: not for the event loop.
+    """
     made = AgentDocument.model_json_schema(by_alias=True)
+    definitions = made["$defs"]
     _describe(made, AgentDocument)
     for section in _sections(Section):
-        if section.__name__ in made["$defs"]:
-            _describe(made["$defs"][section.__name__], section)
+        if section.__name__ in definitions:
+            _describe(definitions[section.__name__], section)
     names = ", ".join(installed().providers.names)
     for section in (FallbackSection, ModelSection, SummarizerSection):
-        provider = made["$defs"][section.__name__]["properties"]["provider"]
+        provider = definitions[section.__name__]["properties"]["provider"]
         provider["description"] = f"One of {names}."
-    _name_plugins(made["$defs"])
+    _add_policies(definitions)
+    _add_tools(definitions["PluginToolEntry"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Everturn agent",
@@ -47,27 +52,60 @@ def agent_schema() -> dict[str, Any]:
     }
 
 
-def _name_plugins(definitions: dict[str, Any]) -> None:
-    """Say which tools and policies of plug-ins there are, and what each of them reads."""
-    registry = installed()
-    policy = definitions["SessionContextSection"]["properties"]
-    policy["policy"]["enum"] = [*POLICIES, *registry.policies.names]
-    tool = definitions["PluginToolEntry"]
-    for policy_plugin in registry.policies.all():
-        _where(definitions["SessionContextSection"], "policy", policy_plugin, "plugin_numbers")
-    for tool_plugin in registry.tools.all():
-        _where(tool, "name", tool_plugin, "settings")
+def _add_tools(entry: dict[str, Any]) -> None:
+    for plugin in installed().tools.all():
+        made = plugin.settings.model_json_schema()
+        then = {"properties": {"settings": made}}
+        entry.setdefault("allOf", []).append({"if": _names("name", plugin.name), "then": then})
 
 
-def _where(definition: dict[str, Any], field: str, plugin: Plugin, settings: str) -> None:
-    """Describe `settings` where `field` names the plug-in."""
-    made = plugin.settings.model_json_schema()
-    definition.setdefault("allOf", []).append(
-        {
-            "if": {"properties": {field: {"const": plugin.name}}, "required": [field]},
-            "then": {"properties": {settings: made}},
-        }
-    )
+def _add_policies(definitions: dict[str, Any]) -> None:
+    """Say which policies there are, and which numbers each of them has."""
+    policies = installed().policies
+    context = definitions[ContextSection.__name__]
+    common = context["properties"]
+    common["policy"]["enum"] = list(policies.names)
+    del context["additionalProperties"]
+    numbers = {plugin.name: _numbers(plugin, definitions) for plugin in policies.all()}
+    for name, own in numbers.items():
+        _where(context, _names("policy", name), dict.fromkeys(common, True), own)
+    # An agent that names none has the default one; Duragent's numbers are passed over then.
+    either = {**numbers[IDLE_NUMBERS], **numbers[DEFAULT_POLICY]}
+    _where(context, {"not": {"required": ["policy"]}}, dict.fromkeys(common, True), either)
+
+
+def _numbers(plugin: PolicyPlugin, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of each number of a policy, with the policy's own value."""
+    fields: dict[str, Any] = _settings(plugin, definitions)["properties"]
+    for name, value in asdict(plugin.policy.numbers).items():
+        if name in fields and value is not None:
+            fields[name]["default"] = value
+    return fields
+
+
+def _settings(plugin: Plugin, definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a plug-in's settings; what it refers to is put beside all others."""
+    prefix = f"{plugin.name}."
+    template = f"#/$defs/{prefix}{{model}}"
+    made = plugin.settings.model_json_schema(by_alias=True, ref_template=template)
+    inner = {f"{prefix}{name}": schema for name, schema in made.pop("$defs", {}).items()}
+    for section in _sections(Section):
+        if (name := f"{prefix}{section.__name__}") in inner:
+            _describe(inner[name], section)
+    definitions |= inner
+    _describe(made, plugin.settings)
+    return made
+
+
+def _names(field: str, name: str) -> dict[str, Any]:
+    return {"properties": {field: {"const": name}}, "required": [field]}
+
+
+def _where(definition: dict[str, Any], when: dict[str, Any], *fields: dict[str, Any]) -> None:
+    """Let a section have these fields and no others, where `when` holds."""
+    known = {name: schema for each in fields for name, schema in each.items()}
+    then = {"properties": known, "additionalProperties": False}
+    definition.setdefault("allOf", []).append({"if": when, "then": then})
 
 
 def _sections(section: type[Section]) -> Iterator[type[Section]]:
@@ -77,7 +115,7 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
         yield from _sections(each)
 
 
-def _describe(schema: dict[str, Any], section: type[Section]) -> None:
+def _describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
     """Give the fields of a section the texts that stand under them in its source.
 
     The library can do so as well, but only when a class is made, at every start of a gateway.
@@ -86,7 +124,10 @@ def _describe(schema: dict[str, Any], section: type[Section]) -> None:
     for kind in section.__mro__:
         if not issubclass(kind, Section) or kind is Section:
             continue
-        (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        try:
+            (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        except OSError:  # a package without its sources
+            continue
         for field, text in pairwise(cast("ast.ClassDef", made).body):
             match field, text:
                 case (
@@ -129,4 +170,4 @@ def _for_people(node: object, *, named: bool = False) -> object:
 
 
 def _is_worth_saying(default: object) -> bool:
-    return default is not None and not isinstance(default, dict | list)
+    return default is not None and not isinstance(default, dict | list | tuple)

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.plugins import installed
 from everturn_gateway.specs.confining import read_confinement
-from everturn_gateway.specs.settings import (
+from everturn_gateway.specs.sections.document import SpecSection
+from everturn_gateway.specs.sections.tools import (
     BashToolSection,
     BeforeToolSection,
     CliToolSection,
@@ -28,7 +29,6 @@ from everturn_gateway.specs.settings import (
     SearchProvider,
     SearchSection,
     SessionToolSection,
-    SpecSection,
     ToolSection,
     WebToolSection,
 )

@@ -7,7 +7,7 @@ what it means: `version: 1.0` is the text "1.0", `allowlist: [12345]` a list of 
 
 from __future__ import annotations
 
-from everturn_gateway.yaml_files.checking import Section, check, field_names
+from everturn_gateway.yaml_files.checking import Section, check, check_part, field_names, nearest
 from everturn_gateway.yaml_files.paths import is_there, may_pass, resolved
 from everturn_gateway.yaml_files.places import Document, FieldPath, Place, dotted
 from everturn_gateway.yaml_files.reading import expand, parse_document, read_document, read_text
@@ -18,11 +18,13 @@ __all__ = [
     "Place",
     "Section",
     "check",
+    "check_part",
     "dotted",
     "expand",
     "field_names",
     "is_there",
     "may_pass",
+    "nearest",
     "parse_document",
     "read_document",
     "read_text",

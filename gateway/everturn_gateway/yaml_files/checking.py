@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+from collections.abc import Sequence
 from inspect import isclass
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
@@ -74,30 +75,46 @@ def check(document: Document, model: type[ModelT]) -> tuple[ModelT | None, tuple
         The values, None where there is a fault; and every fault, those of reading included, in the
         order of the lines.
     """
-    faults = list(document.faults)
-    # A field whose variable is not set has no value: what is wrong with it has been said.
-    said = {fault.field for fault in faults}
-    value: ModelT | None = None
-    try:
-        value = model.model_validate(document.data)
-    except ValidationError as error:
-        found = [
-            _fault(document, model, details)
-            for details in error.errors(include_url=False, include_input=False)
-        ]
-        faults += [fault for fault in found if fault.field not in said]
-    faults.sort(key=lambda fault: fault.line)
+    value, found = check_part(document, document.data, model, at=())
+    faults = sorted((*document.faults, *found), key=lambda fault: fault.line)
     return (None if faults else value), tuple(faults)
 
 
-def _fault(document: Document, model: type[BaseModel], details: ErrorDetails) -> Fault:
-    path = _path(document, details)
+def check_part(
+    document: Document, data: object, model: type[ModelT], *, at: FieldPath
+) -> tuple[ModelT | None, tuple[Fault, ...]]:
+    """Check a part of a document against a model of its own: the settings of a plug-in.
+
+    Args:
+        document: The whole of it, for the places of faults.
+        data: The part.
+        model: What it has to be.
+        at: Where the part stands.
+
+    Returns:
+        The values, None where they cannot be read; and why not.
+    """
+    # A field whose variable is not set has no value: what is wrong with it has been said.
+    said = {fault.field for fault in document.faults}
+    try:
+        return model.model_validate(data), ()
+    except ValidationError as error:
+        found = (
+            _fault(document, model, details, at)
+            for details in error.errors(include_url=False, include_input=False)
+        )
+        return None, tuple(fault for fault in found if fault.field not in said)
+
+
+def _fault(
+    document: Document, model: type[BaseModel], details: ErrorDetails, at: FieldPath
+) -> Fault:
+    path = _path(document, details, at)
     return document.fault(path, _message(document, model, path, details))
 
 
-def _path(document: Document, details: ErrorDetails) -> FieldPath:
+def _path(document: Document, details: ErrorDetails, path: FieldPath) -> FieldPath:
     """Return the error's place in the file: pydantic's, without the tags of its unions."""
-    path: FieldPath = ()
     for part in details["loc"]:
         if (*path, part) in document.places:
             path = (*path, part)
@@ -110,7 +127,9 @@ def _message(
     kind, context = details["type"], details.get("ctx", {})
     found = _shown(document, path)
     if kind == "extra_forbidden":
-        return _unknown_field(str(path[-1]), _section_at(model, details["loc"][:-1]))
+        section = _section_at(model, details["loc"][:-1])
+        hint = _name_hint(str(path[-1]), field_names(section) if section else ())
+        return f"is not a known field{hint}"
     if kind == "literal_error":
         return f"must be {_bare(context['expected'])}, not {found}"
     if kind == "union_tag_invalid":
@@ -142,15 +161,19 @@ def _bare(text: str) -> str:
     return text.replace("'", "")
 
 
-def _unknown_field(name: str, section: type[BaseModel] | None) -> str:
-    known = field_names(section) if section else ()
+def _name_hint(name: str, known: Sequence[str]) -> str:
+    """Return what to say of a name that nobody knows: one that is near, or those there are."""
+    if near := nearest(name, known):
+        return f"; did you mean {near}?"
+    return f"; there are: {', '.join(known)}" if 0 < len(known) <= _SHOWN_NAMES else ""
+
+
+def nearest(name: str, known: Sequence[str]) -> str:
+    """Return which of the known names somebody may have meant; empty for none."""
     plain = {other.replace("_", "").lower(): other for other in known}
     wanted = name.replace("_", "").replace("-", "").lower()
-    if near := difflib.get_close_matches(wanted, plain, n=1):
-        return f"is not a known field; did you mean {plain[near[0]]}?"
-    if 0 < len(known) <= _SHOWN_NAMES:
-        return f"is not a known field; there are: {', '.join(known)}"
-    return "is not a known field"
+    near = difflib.get_close_matches(wanted, plain, n=1)
+    return plain[near[0]] if near else ""
 
 
 def _section_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel] | None:

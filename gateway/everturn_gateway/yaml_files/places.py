@@ -72,6 +72,25 @@ class Document:
                 return place.line
         return 1 if self.is_file else 0
 
+    def at(self, path: FieldPath) -> object:
+        """Return what stands at a path; None where nothing does."""
+        here: object = self.data
+        for part in path:
+            match here:
+                case dict():
+                    here = cast("dict[str | int, object]", here).get(part)
+                case list() if isinstance(part, int):
+                    items = cast("list[object]", here)
+                    here = items[part] if part < len(items) else None
+                case _:
+                    return None
+        return here
+
+    def section(self, path: FieldPath) -> Mapping[str, object]:
+        """Return the fields at a path; none where no section stands there."""
+        here = self.at(path)
+        return cast("dict[str, object]", here) if isinstance(here, dict) else {}
+
     def fault(self, path: FieldPath, message: str) -> Fault:
         """Return a fault that points to a field."""
         return Fault(file=self.file, line=self.line(path), field=dotted(path), message=message)

@@ -67,8 +67,8 @@ class Numbers:
     max_output_tokens: int = 2_500
     "Of one tool result."
     image_tokens: int = 1_000
-    max_iterations: int = 200
-    "Steps of one turn; a request that is rendered has no use for it."
+    max_iterations: int | None = None
+    "Steps of one turn; None = as the agent's `max_tool_iterations` says."
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,4 +179,6 @@ POLICY = Policy(
     older=_older,
     prompt=lambda system, _summary: system,
     preface=_preface,
+    step_limit=lambda numbers: numbers.max_iterations,
+    whole_characters=lambda numbers, _limits: numbers.max_output_tokens * BYTES_PER_TOKEN,
 )

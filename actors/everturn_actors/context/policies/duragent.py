@@ -273,4 +273,5 @@ POLICY = Policy(
     between=_between,
     ladder=_ladder,
     notice_text=lambda _numbers, omitted: notice(omitted).text,
+    whole_characters=lambda numbers, _limits: numbers.max_tool_result_tokens,
 )

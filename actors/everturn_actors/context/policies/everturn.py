@@ -137,12 +137,16 @@ def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: 
     )
 
 
+def _result_tokens(numbers: Numbers, limits: Limits) -> int:
+    share = max(int(_window(limits) * numbers.max_result_share), _RESULT_FLOOR_TOKENS)
+    return min(numbers.max_tool_result_tokens, share)
+
+
 def _intake(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> str:
     def marker(shown: int, whole: int) -> str:
         return numbers.markers.truncated(shown, whole, path)
 
-    share = max(int(_window(limits) * numbers.max_result_share), _RESULT_FLOOR_TOKENS)
-    most = min(numbers.max_tool_result_tokens, share) * UNITS_PER_TOKEN
+    most = _result_tokens(numbers, limits) * UNITS_PER_TOKEN
     if message_units(result) <= most:  # counted already
         return result.text
     return keep_ends(result.text, most, numbers.tool_result_truncation, marker)
@@ -328,4 +332,6 @@ POLICY = Policy(
     notice_text=lambda numbers, omitted: numbers.markers.notice(omitted),
     notice_in_prompt=True,
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),
+    whole_characters=_result_tokens,
+    unrecalled=lambda numbers: replace(numbers, recall=False),
 )

@@ -298,4 +298,7 @@ POLICY = Policy(
     preface=_preface,
     compact_share=lambda numbers: numbers.compact_trigger * numbers.summarize_trigger,
     compact_keep=lambda numbers: numbers.compact_keep_messages,
+    whole_characters=lambda numbers, _limits: (
+        numbers.evict_result_tokens * _EVICTED_CHARACTERS_PER_TOKEN
+    ),
 )

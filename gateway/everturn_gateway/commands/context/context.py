@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args, get_origin
 
-from everturn_actors.context.catalog import POLICIES
+from pydantic.fields import FieldInfo
+
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import Applied, Limits, Policy, apply_policy
@@ -31,12 +32,11 @@ from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.printing import print_json
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import ConfigError, Fault
-from everturn_gateway.plugins import installed
-from everturn_gateway.specs.numbers import ContextSection
-from everturn_gateway.yaml_files import Document, FieldPath, Place, check
+from everturn_gateway.plugins import PolicyPlugin, installed
+from everturn_gateway.specs.context import unknown_number
+from everturn_gateway.yaml_files import Document, FieldPath, Place, check, field_names
 
 _SETTING = Path("--set")  # where a fault in a number stands
-_LISTS = ("clear_exclude_tools",)
 _KEPT = Change(disposition="kept", stage="")
 
 
@@ -78,10 +78,10 @@ def apply(options: ApplyOptions) -> int:
         ContextDoesNotFitError: The policy finds no request that fits.
     """
     if options.compare == bool(options.policy):
-        msg = f"name one policy with --policy ({', '.join(_known())}), or --compare them all"
+        names = ", ".join(installed().policies.names)
+        msg = f"name one policy with --policy ({names}), or --compare them all"
         raise TranscriptError(msg)
-    settings = _settings(options.settings)
-    policies = _policies(options.policy, settings)
+    policies = _policies(options.policy, _settings(options.settings))
     given = _read(options)
     if options.compare:
         _print_table(given, policies)
@@ -217,52 +217,62 @@ def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
     print_table(("policy", "messages", "tokens before", "after", *fates, "fits", "notes"), rows)
 
 
-def _known() -> Mapping[str, Policy[Any]]:
-    """Return Everturn's policies and those of plug-ins, by name."""
-    plugins = installed().policies.all()
-    return {**POLICIES, **{plugin.name: plugin.policy for plugin in plugins}}
-
-
-def _policies(name: str, settings: Mapping[str, Any]) -> list[Policy[Any]]:
+def _policies(name: str, settings: Mapping[str, str]) -> list[Policy[Any]]:
     """Return the policy, or all, with these numbers; of all, each takes those that it has."""
-    policies = _known()
+    policies = {plugin.name: plugin for plugin in installed().policies.all()}
     if name and name not in policies:
         msg = f"there is no policy {name!r} here; there are: {', '.join(policies)}"
         raise TranscriptError(msg)
     chosen = [policies[name]] if name else list(policies.values())
-    known = {number for policy in chosen for number in policy.number_names()}
+    known = {number for plugin in chosen for number in field_names(plugin.settings)}
     faults = [
-        Fault(file=_SETTING, field=number, message=f"is no number of {name or 'any policy here'}")
+        Fault(
+            file=_SETTING,
+            field=number,
+            message=unknown_number(chosen[0], number) if name else "is no number of any policy",
+        )
         for number in settings
         if number not in known
     ]
     if faults:
         raise ConfigError(faults=faults)
-    return [
-        policy.with_numbers({n: v for n, v in settings.items() if n in policy.number_names()})
-        for policy in chosen
-    ]
+    return [_tuned(plugin, settings) for plugin in chosen]
 
 
-def _settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return numbers by their names, checked as in an agent's file."""
-    data: dict[str, Any] = {}
+def _tuned(plugin: PolicyPlugin, settings: Mapping[str, str]) -> Policy[Any]:
+    """Return the policy with those of the numbers that it has, checked as in an agent's file."""
+    fields = plugin.settings.model_fields
+    own = {name: text for name, text in settings.items() if name in fields}
+    places: dict[FieldPath, Place] = {
+        (name,): Place(line=0, written=text) for name, text in own.items()
+    }
+    data: dict[str, Any] = {
+        name: [each for each in text.split(",") if each] if _is_list(fields[name]) else text
+        for name, text in own.items()
+    }
+    document = Document(file=_SETTING, text="", data=data, places=places)
+    section, faults = check(document, plugin.settings)
+    if section is None:
+        raise ConfigError(faults=faults)
+    return plugin.policy.with_numbers(section.numbers())
+
+
+def _is_list(field: FieldInfo) -> bool:
+    annotation: object = field.annotation
+    return any(get_origin(each) in {list, tuple} for each in (annotation, *get_args(annotation)))
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    """Return what is set, by the names of the numbers."""
+    data: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise ConfigError(
                 faults=[Fault(file=_SETTING, message=f"{pair!r} is not of the form name=value")]
             )
-        data[name] = [v for v in value.split(",") if v] if name in _LISTS else value
-    places: dict[FieldPath, Place] = {
-        (name,): Place(line=0, written=value if isinstance(value, str) else ",".join(value))
-        for name, value in data.items()
-    }
-    document = Document(file=_SETTING, text="", data=data, places=places)
-    section, faults = check(document, ContextSection)
-    if section is None:
-        raise ConfigError(faults=faults)
-    return {name: getattr(section, name) for name in data}
+        data[name] = value
+    return data
 
 
 def _read(options: ApplyOptions) -> _Given:

@@ -1,36 +1,31 @@
-"""Which built-in tools an agent is offered. Pure."""
+"""Which built-in tools an agent is offered."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.ports import Tool
 from everturn_actors.spec import AgentSpec
+from everturn_gateway.plugins import installed
 from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
 
-_CANNOT_CALL: Final = frozenset(("local",))
-"Providers whose models call no tools."
-_WHEN_ASKED_FOR: Final = frozenset(("builtin", "scripted"))
-"Providers without a model, which call what they are told: it is there if the agent asks for it."
-_RESULT_CAPS: Final = ("max_tool_result_tokens", "evict_result_tokens", "max_output_tokens")
-"Numbers of the policies above which a result is shortened or goes to a file."
-_RESULT_SHARE: Final = 0.125  # of the window, where the agent does not say
+_WINDOW_SHARE: Final = 8  # a page takes at most this part of the window
 _PAGE_CHARACTERS_MIN: Final = 200
 
 
 def is_recall_offered(spec: AgentSpec) -> bool:
     """Return whether an agent is offered `recall_context`.
 
-    Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for the
-    built-in responder and a scripted model, yes.
+    Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for what
+    answers without being a model, yes.
     """
-    provider, wish = spec.model.provider, spec.session.context.recall
-    if provider in _CANNOT_CALL:
-        return False
-    if provider in _WHEN_ASKED_FOR:
-        return wish is True
-    return wish is not False
+    provider, wish = installed().providers.get(spec.model.provider), spec.session.context.recall
+    if provider is None:
+        return wish is not False
+    is_wanted = provider.is_model if wish is None else wish
+    return provider.calls_tools and is_wanted
 
 
 def recall_page_characters(spec: AgentSpec) -> int:
@@ -38,11 +33,10 @@ def recall_page_characters(spec: AgentSpec) -> int:
 
     A quarter below the agent's cap for a result stays free for what stands around a page.
     """
-    numbers = spec.session.context.numbers
-    caps = [int(numbers[name]) for name in _RESULT_CAPS if name in numbers]
-    caps.append(int(input_window(spec.model) * numbers.get("max_result_share", _RESULT_SHARE)))
-    most = min(PAGE_CHARACTERS, min(caps) * 3 // 4)
-    return max(most, _PAGE_CHARACTERS_MIN)
+    policy, share = policy_of(spec.session.context), input_window(spec.model) // _WINDOW_SHARE
+    whole = policy.whole_characters(policy.numbers, limits_of(spec))
+    most = (share if whole is None else min(share, whole)) * 3 // 4
+    return max(min(PAGE_CHARACTERS, most), _PAGE_CHARACTERS_MIN)
 
 
 def tools_for(spec: AgentSpec) -> dict[str, Tool]:

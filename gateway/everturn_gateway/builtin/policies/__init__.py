@@ -1,0 +1,1 @@
+"""The context policies that come with Everturn: a module each, with the numbers that it has."""

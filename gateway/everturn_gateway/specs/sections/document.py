@@ -1,0 +1,93 @@
+"""The whole of `agent.yaml`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from everturn_actors.model import Compaction
+from everturn_actors.spec import OnDisconnect
+from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
+from everturn_gateway.specs.sections.access import AccessSection
+from everturn_gateway.specs.sections.context import ContextSection
+from everturn_gateway.specs.sections.model import ModelSection
+from everturn_gateway.specs.sections.tools import HooksSection, ToolSection
+from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files.fields import AgentName, Count, Seconds
+
+
+class MetadataSection(Section):
+    """Who the agent is among the others."""
+
+    name: AgentName
+    "Letters, digits, hyphens; unique among the agents of a gateway."
+    description: str = ""
+    version: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class SessionSection(Section):
+    """How the agent's sessions behave."""
+
+    on_disconnect: OnDisconnect = "pause"
+    "What a turn does when its HTTP client goes away."
+    max_tool_iterations: Count = 25
+    llm_timeout_seconds: Seconds = 300
+    "Deadline of one model call."
+    turn_timeout_seconds: Seconds = 1800
+    "Deadline of a whole turn."
+    steering: bool = True
+    "Whether messages that come during a turn reach the model before its next call."
+    ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    "An idle session ends after this, 0 = never; by default as in everturn.yaml (168)."
+    compaction: Compaction | None = None
+    "What becomes of events behind the checkpoint; by default as in everturn.yaml (archive)."
+    context: ContextSection = ContextSection()
+
+
+class MemorySection(Section):
+    """What the agent remembers beyond a session."""
+
+    backend: Literal["filesystem"] = "filesystem"
+
+
+class UsageSection(Section):
+    """What the agent may use up in a day, all its conversations together; by UTC."""
+
+    daily_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    daily_tokens: Count | None = None
+
+
+class SpecSection(Section):
+    """What the agent is made of."""
+
+    model: ModelSection
+    soul: str | None = None
+    "Who the agent is: a path in its folder, or the text. By default SOUL.md, if it is there."
+    system_prompt: str | None = None
+    "What the agent does: a path, or the text. By default SYSTEM_PROMPT.md, if it is there."
+    instructions: str | None = None
+    "Its playbook: a path, or the text. By default INSTRUCTIONS.md, if it is there."
+    session: SessionSection = SessionSection()
+    access: AccessSection = AccessSection()
+    memory: MemorySection | None = None
+    tools: tuple[ToolSection, ...] = ()
+    skills_dir: str = "./skills/"
+    hooks: HooksSection = HooksSection()
+    workspace: str | None = None
+    "Folder for its files and commands, relative to the agent's; by default one in .everturn."
+    usage: UsageSection = UsageSection()
+    schedules: tuple[AgentJobSection, ...] = ()
+    "What it says and does at set times."
+    heartbeat: HeartbeatSection | None = None
+    "A recurring look at what may be to do; by default none."
+
+
+class AgentDocument(Section):
+    """An agent in Duragent's format v1alpha1, with Everturn's additions."""
+
+    api_version: Literal["duragent/v1alpha1"] = Field(alias="apiVersion")
+    kind: Literal["Agent"]
+    metadata: MetadataSection
+    spec: SpecSection

@@ -1,0 +1,111 @@
+"""From the sections of `agent.yaml` to the values that the core works with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from everturn_actors.spec import (
+    AgentSpec,
+    ContextPolicy,
+    ContextSpec,
+    ModelSpec,
+    PromptSpec,
+    SessionSpec,
+)
+from everturn_gateway.config.settings import SessionsConfig
+from everturn_gateway.plugins import installed
+from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
+from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, OneModelSection
+
+
+def agent_spec(
+    values: AgentDocument, prompt: PromptSpec, policy: ContextPolicy, sessions: SessionsConfig
+) -> AgentSpec:
+    """Return what the core needs to know of an agent.
+
+    Args:
+        values: Its `agent.yaml`.
+        prompt: Its texts.
+        policy: With its numbers.
+        sessions: What holds where the agent does not say otherwise.
+    """
+    return AgentSpec(
+        name=values.metadata.name,
+        description=values.metadata.description,
+        version=values.metadata.version,
+        model=_model_spec(values.spec.model),
+        prompt=prompt,
+        session=_session_spec(values.spec, policy, sessions),
+    )
+
+
+def summarizer(spec: SpecSection) -> ModelSpec | None:
+    """Return who writes the summaries of an agent; None = nobody."""
+    context = spec.session.context
+    if "summarizer" in context.model_fields_set:
+        return None if context.summarizer is None else _model_spec(context.summarizer)
+    plugin = installed().providers.get(spec.model.provider)
+    writes = plugin is None or plugin.is_model
+    return _model_spec(spec.model) if writes else None
+
+
+def _model_spec(model: OneModelSection) -> ModelSpec:
+    spec = _one_model(model)
+    if not isinstance(model, ModelSection):
+        return spec
+    return replace(spec, fallbacks=tuple(_fallback(each, spec) for each in model.fallbacks))
+
+
+def _fallback(model: FallbackSection, own: ModelSpec) -> ModelSpec:
+    """Return a fallback of `own`, which says what it does not say itself."""
+    return ModelSpec(
+        provider=model.provider,
+        name=model.name,
+        base_url=model.base_url or "",
+        temperature=own.temperature if model.temperature is None else model.temperature,
+        context_window=model.context_window,
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens or own.max_output_tokens,
+        usual_window=_usual_window(model),
+    )
+
+
+def _one_model(model: OneModelSection) -> ModelSpec:
+    return ModelSpec(
+        provider=model.provider,
+        name=model.name,
+        base_url=model.base_url or "",
+        temperature=model.temperature,
+        context_window=model.context_window,
+        max_input_tokens=model.max_input_tokens,
+        max_output_tokens=model.max_output_tokens or model.max_tokens,
+        reasoning_effort=model.reasoning_effort,
+        usual_window=_usual_window(model),
+    )
+
+
+def _usual_window(model: OneModelSection | FallbackSection) -> int | None:
+    plugin = installed().providers.get(model.provider)
+    return plugin.window(model.name) if plugin is not None else None
+
+
+def _session_spec(
+    spec: SpecSection, policy: ContextPolicy, sessions: SessionsConfig
+) -> SessionSpec:
+    session, context = spec.session, spec.session.context
+    ttl = session.ttl_hours
+    return SessionSpec(
+        on_disconnect=session.on_disconnect,
+        max_tool_iterations=session.max_tool_iterations,
+        call_timeout_s=session.llm_timeout_seconds,
+        model_retry_for_s=spec.model.retry_for_seconds,
+        turn_timeout_s=session.turn_timeout_seconds,
+        ttl_hours=sessions.ttl_hours if ttl is None else ttl,
+        compaction=session.compaction or sessions.compaction,
+        steering=session.steering,
+        context=ContextSpec(
+            policy=policy,
+            summary_timeout_s=context.summary_timeout_seconds,
+            recall=context.recall,
+        ),
+    )
