@@ -31,13 +31,16 @@ class Lines(everturn.Channel):
 
     async def serve(self, handler: everturn.InboundHandler) -> None:
         """Listen until cancelled."""
-        async with await anyio.create_tcp_listener(
-            local_host="127.0.0.1", local_port=self._port
-        ) as listener:
+        async with (
+            everturn.open_chat_queues(handler) as queues,
+            await anyio.create_tcp_listener(
+                local_host="127.0.0.1", local_port=self._port
+            ) as listener,
+        ):
             self._port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - of a socket
             handler.connected(f"127.0.0.1:{self._port}")
             print(f"Say who you are, then write: nc 127.0.0.1 {self._port}", flush=True)
-            await listener.serve(partial(self._talk, handler))
+            await listener.serve(partial(self._talk, queues))
 
     async def send(self, message: everturn.Outbound) -> str:
         """Write an answer to whoever is connected under that name."""
@@ -51,15 +54,16 @@ class Lines(everturn.Channel):
             raise everturn.UnknownOutcomeError from error
         return uuid.uuid4().hex
 
-    async def _talk(self, handler: everturn.InboundHandler, stream: SocketStream) -> None:
-        """Read the lines of one person; the next one is read when the last is on disk."""
+    async def _talk(self, queues: everturn.ChatQueues, stream: SocketStream) -> None:
+        """Read the lines of one person; they are taken in their order."""
         lines = BufferedByteReceiveStream(stream)
         async with stream:
             try:
                 person = await self._line(lines)
                 self._open[person] = stream
                 while True:
-                    await self.hand_in(handler, self._message(person, await self._line(lines)))
+                    message = self._message(person, await self._line(lines))
+                    await queues.put(everturn.PlatformEvent(chat=person, events=(message,)))
             except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
                 return  # they left
             finally:

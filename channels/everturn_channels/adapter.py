@@ -6,10 +6,14 @@ delivery, streaming) is the same for all platforms and stands beside this module
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
+
+from everturn_channels.chunks import split_text
+from everturn_channels.errors import RefusedError
 
 ChatType: TypeAlias = Literal["dm", "group", "channel"]
 "A chat with one person; one of several people; one in which only its owners write."
@@ -17,6 +21,8 @@ ChatType: TypeAlias = Literal["dm", "group", "channel"]
 CommandName: TypeAlias = Literal[
     "start", "help", "reset", "status", "context", "compact", "stop", "retry", "model"
 ]
+
+_CANNOT: Final = "{} cannot {}"
 
 # --- what comes in -------------------------------------------------------------------------------
 
@@ -286,46 +292,76 @@ class Outbound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a platform can do."""
+    """What a platform can do. What is not said it cannot."""
 
-    edits: bool
-    "Whether a message of the bot can be changed."
-    typing_s: float
-    "How long its typing indicator lasts; 0 = it has none."
-    preview_s: float
-    "The least time between two states of a reply that is shown as it comes; 0 = it cannot be."
-    has_drafts: Callable[[ChatType], bool]
-    "Whether previews in such a chat are drafts, which vanish by themselves."
-    buttons: bool
-    nonces: bool
-    "Whether a message that is sent again with the same nonce is there once, as it was first sent."
-    files_max_bytes: int
-    "The largest file that it takes from the bot; 0 = none."
-    reactions: bool
-    chunk_units: int
+    chunk_units: int = 4000
     "The size of a message, in the platform's unit; for people."
-    idle_s: float
-    "A channel that was not heard from for so long counts as broken."
+    edits: bool = False
+    "Whether a message of the bot can be changed."
+    preview_s: float = 0
+    "The least time between two states of a reply that is shown as it comes; 0 = it cannot be."
+    drafts: tuple[ChatType, ...] = ()
+    "The chats in which previews are drafts, which vanish by themselves."
+    typing_s: float = 0
+    "How long its typing indicator lasts; 0 = it has none."
+    buttons: bool = False
+    reactions: bool = False
+    files_max_bytes: int = 0
+    "The largest file that it takes from the bot; 0 = none."
+    nonces: bool = False
+    "Whether a message that is sent again with the same nonce is there once, as it was first sent."
+    idle_s: float = 0
+    """A channel that was not heard from for so long counts as broken.
+
+    0 = nobody expects to hear from it: it works for as long as it is connected.
+    """
 
 
 class Adapter(Protocol):
-    """One bot on one platform. `serve` and the sending methods run at the same time."""
+    """A platform on which people write to agents: one bot on it.
 
-    @property
-    def name(self) -> str:
-        """The name of the channel, as conversations and settings have it: `telegram`."""
-        ...
+    To write one:
+
+    1. Subclass it, set `name`, and implement `serve` and `send`. All else has an answer already,
+       for a platform that takes texts and can do nothing more.
+    2. `serve` logs in and calls `handler.connected`. It runs until it is cancelled. Where it
+       raises, it is called again after a pause: `SetupError` where its owner has to change
+       something, `ConnectionLostError` where the platform is away.
+    3. In it, open the queues of your chats with `open_chat_queues`, and put a `PlatformEvent` for
+       whatever comes. They keep the order of each chat, try again what cannot be taken now, and
+       pass over what cannot be read. Call `handler.received` whenever the platform is heard from.
+    4. A message has an id that is the same whenever it comes: what comes twice counts once. Tell
+       the platform that you have it in `PlatformEvent.confirm`: then it is on disk. Where your
+       platform forgets nothing, keep a cursor (`handler.keep_cursor`) in `advance` instead; where
+       it has one cursor for all chats, move that by a `Watermark`.
+    5. After a restart or a gap read what was missed from the cursor: `queues.catch_up(Gap(...))`,
+       within the bounds of a `History`. Where the channel `is_new`, read nothing old.
+    6. `send` sends one piece and returns what the platform calls it, which must not be empty. Say
+       truthfully what went wrong: `NotSentError` where it may be tried again, `UnknownOutcomeError`
+       where it was perhaps sent, `RefusedError` where it never will be. Do not try again yourself,
+       and see to it that your library does not.
+    7. Override `capabilities` for what the platform can do besides, and implement what belongs to
+       it: `edit` with `edits`, `show_draft` with `drafts`, `type` with `typing_s`, `react` with
+       `reactions`. Override `render` where it has a formatting of its own.
+    8. Hold it to its contract: `everturn.testing.ChannelContract`.
+
+    `serve` and all others run at the same time, for several chats at once.
+    """
+
+    name: str
+    "Of the channel, as conversations and settings have it: lower-case letters, digits, hyphens."
 
     @property
     def platform(self) -> str:
-        """`telegram`, `discord`, or the name of a plug-in."""
-        ...
+        """`telegram`, `discord`, or the name of a plug-in; by default the name of the channel."""
+        return self.name
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the platform can do."""
-        ...
+        """What the platform can do; by default it takes texts."""
+        return Capabilities()
 
+    @abstractmethod
     async def serve(self, handler: InboundHandler) -> None:
         """Log in and hand in what comes, until cancelled. Called again after it raised.
 
@@ -344,16 +380,17 @@ class Adapter(Protocol):
             SetupError: It cannot work at all.
             ConnectionLostError: The platform cannot be reached.
         """
-        ...
+        return ()
 
     def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
         """Return a text as payloads of at most the platform's size each, in order. Pure.
 
         Formatting is intact in each of them. `is_plain` takes the text as it stands. A text without
-        anything to show gives none.
+        anything to show gives none. By default a payload is Markdown as it is.
         """
-        ...
+        return split_text(markdown, self.capabilities.chunk_units, "characters", is_plain=is_plain)
 
+    @abstractmethod
     async def send(self, message: Outbound) -> str:
         """Send a message; return what the platform calls it.
 
@@ -383,17 +420,19 @@ class Adapter(Protocol):
             NotSentError, UnknownOutcomeError: It may be tried again.
             RefusedError: The message is gone, or cannot be changed any more.
         """
-        ...
+        del chat_id, topic, platform_id, payload, buttons
+        raise RefusedError(_CANNOT.format(self.platform, "change messages"))
 
     async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
-        """Show `text` as a draft, where `capabilities.has_drafts`; the same number replaces it.
+        """Show `text` as a draft, where `capabilities.drafts`; the same number replaces it.
 
         `draft` is above 0. `text` is plain, of any length: its end is shown.
 
         Raises:
             SendError: It could not be shown.
         """
-        ...
+        del chat_id, topic, draft, text
+        raise RefusedError(_CANNOT.format(self.platform, "show drafts"))
 
     async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator once.
@@ -401,7 +440,8 @@ class Adapter(Protocol):
         Raises:
             SendError: It could not be shown.
         """
-        ...
+        del chat_id, topic
+        raise RefusedError(_CANNOT.format(self.platform, "show that somebody types"))
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Put a reaction of the bot on somebody's message; empty takes it away.
@@ -409,4 +449,5 @@ class Adapter(Protocol):
         Raises:
             SendError: It could not be done.
         """
-        ...
+        del chat_id, message_id, emoji
+        raise RefusedError(_CANNOT.format(self.platform, "react"))

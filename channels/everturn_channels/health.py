@@ -168,11 +168,9 @@ class Health:
         A login alone proves nothing: a channel that receives no more looks connected for ever.
         """
         heard_at = self._heard_at
-        return (
-            self._state == "connected"
-            and heard_at is not None
-            and self._clock.now() - heard_at <= self._idle
-        )
+        if self._state != "connected" or not self._idle:
+            return self._state == "connected"
+        return heard_at is not None and self._clock.now() - heard_at <= self._idle
 
     def status(self) -> ChannelStatus:
         """Return how it fares now."""

@@ -152,7 +152,7 @@ class _Run:
 
     def _deaf_in_s(self) -> float:
         idle_s = self._adapter.capabilities.idle_s
-        if not 0 < idle_s < _FOR_EVER_S:
+        if not idle_s:
             return _FOR_EVER_S
         deaf = timedelta(seconds=idle_s * DEAF_TIMES)
         return (self._handler.heard_at + deaf - self._clock.now()).total_seconds()

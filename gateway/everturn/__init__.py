@@ -21,7 +21,7 @@ Importing this loads the core alone: no web framework, no library of a chat plat
 from __future__ import annotations
 
 from everturn._agents import Agent
-from everturn._channels import Channel
+from everturn._channels import open_chat_queues
 from everturn._errors import TurnFailedError
 from everturn._gateway import Gateway, PendingApproval
 from everturn._opening import open_gateway
@@ -53,6 +53,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.service import Submission, TurnResult, TurnService
+from everturn_channels.adapter import Adapter as Channel
 from everturn_channels.adapter import (
     Capabilities,
     ChatRef,
@@ -70,6 +71,8 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
+from everturn_channels.ingestion.chat_queues import ChatQueues
+from everturn_channels.ingestion.events import PlatformEvent
 from everturn_gateway.errors import ConfigError, GatewayError
 
 __all__ = [
@@ -77,6 +80,7 @@ __all__ = [
     "Capabilities",
     "Channel",
     "ChannelError",
+    "ChatQueues",
     "ChatRef",
     "ConfigError",
     "ConnectionLostError",
@@ -99,6 +103,7 @@ __all__ = [
     "Outbound",
     "PendingApproval",
     "Person",
+    "PlatformEvent",
     "Policy",
     "Provider",
     "RateLimitedError",
@@ -122,6 +127,7 @@ __all__ = [
     "Upload",
     "Usage",
     "WorkspaceLockedError",
+    "open_chat_queues",
     "open_gateway",
     "tool",
 ]

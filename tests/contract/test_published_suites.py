@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -25,7 +26,6 @@ from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelProvider, Tool
 from everturn_actors.testing import START
-from everturn_channels.errors import NotNowError
 from everturn_gateway.providers.builtin import BuiltinResponder
 
 
@@ -166,14 +166,18 @@ class Pinboard(everturn.Channel):
         self.shown: list[str] = []
 
     async def serve(self, handler: everturn.InboundHandler) -> None:
-        """Hand in what is pinned."""
-        handler.connected("@pinboard")
-        while True:
-            while self.written:
-                await self.hand_in(handler, self.written[0])
-                self.written.popleft()
-            self.news = anyio.Event()
-            await self.news.wait()
+        """Put what is pinned into the queues."""
+        async with everturn.open_chat_queues(handler) as queues:
+            handler.connected("@pinboard")
+            while True:
+                while self.written:
+                    await queues.put(self.event(self.written.popleft()))
+                self.news = anyio.Event()
+                await self.news.wait()
+
+    def event(self, message: everturn.Message) -> everturn.PlatformEvent:
+        """Return what is handed over."""
+        return everturn.PlatformEvent(chat=message.chat.id, events=(message,))
 
     async def send(self, message: everturn.Outbound) -> str:
         """Pin an answer."""
@@ -212,11 +216,13 @@ class TestChannelBase(ChannelContract):
 class Careless(Pinboard):
     """A channel that asks once, and goes on."""
 
-    @staticmethod
-    async def hand_in(handler: everturn.InboundHandler, event: everturn.InboundEvent) -> None:
-        """Hand in an event, and forget it where it cannot be taken."""
-        with suppress(NotNowError):
-            await handler.handle(event)
+    def event(self, message: everturn.Message) -> everturn.PlatformEvent:
+        """Forget it where it cannot be taken."""
+
+        async def forget(_wait_s: float) -> None:
+            pass
+
+        return replace(super().event(message), send_back=forget)
 
 
 class _Careless(TestChannelBase):

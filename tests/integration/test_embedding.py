@@ -329,12 +329,15 @@ class Wall(everturn.Channel):
 
     async def serve(self, handler: everturn.InboundHandler) -> None:
         """Hand in what is written."""
-        handler.connected("@wall")
-        while True:
-            await self._news.wait()
-            self._news = anyio.Event()
-            while self._written:
-                await self.hand_in(handler, self._written.popleft())
+        async with everturn.open_chat_queues(handler) as queues:
+            handler.connected("@wall")
+            while True:
+                await self._news.wait()
+                self._news = anyio.Event()
+                while self._written:
+                    message = self._written.popleft()
+                    event = everturn.PlatformEvent(chat=message.chat.id, events=(message,))
+                    await queues.put(event)
 
     async def send(self, message: everturn.Outbound) -> str:
         """Write below."""

@@ -788,7 +788,7 @@ def test_it_is_a_channel_like_the_others(tmp_path: Path) -> None:
 
     assert (adapter.name, adapter.platform) == ("test", "test")
     assert adapter.render(" \n") == ()
-    assert not adapter.capabilities.has_drafts("dm")
+    assert adapter.capabilities.drafts == ()
 
 
 async def test_a_killed_plugin_leaves_nobody_waiting(tmp_path: Path) -> None:

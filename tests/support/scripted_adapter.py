@@ -99,7 +99,7 @@ def capabilities(
         edits=edits,
         typing_s=typing_s,
         preview_s=preview_s,
-        has_drafts=lambda chat_type: chat_type in drafts,
+        drafts=tuple(drafts),
         buttons=buttons,
         nonces=False,
         files_max_bytes=files_max_bytes,

@@ -12,7 +12,7 @@ from support.inbox import Inbox, QuickClock
 from everturn_channels.adapter import ChatMoved, ChatRef, InboundEvent, Message
 from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
-from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent, already
+from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import BacklogLimits, History
 from everturn_channels.ingestion.watermark import Watermark
 
@@ -28,7 +28,7 @@ class Ledger:
         return PlatformEvent(
             chat=chat,
             id=name,
-            read=already(_message(name, chat)),
+            events=(_message(name, chat),),
             confirm=self._telling(f"confirmed {name}"),
             advance=self._telling(f"cursor {name}"),
             gap=gap,
@@ -42,7 +42,7 @@ class Ledger:
 
         return PlatformEvent(
             chat="a",
-            read=already(_message(name, "a")),
+            events=(_message(name, "a"),),
             confirm=self._telling(f"confirmed {name}"),
             send_back=send_back,
             position=position,
@@ -77,7 +77,13 @@ async def test_an_event_that_cannot_be_confirmed_or_read_stops_nothing() -> None
     async with open_chat_queues(inbox, QuickClock()) as queues:
         where = ChatRef(id="a")
         await queues.put(PlatformEvent(chat="a", read=broken, kind="odd", awaited_at=where))
-        await queues.put(PlatformEvent(chat="a", read=already(_message("x", "a")), confirm=lost))
+        await queues.put(
+            PlatformEvent(
+                chat="a",
+                events=(_message("x", "a"),),
+                confirm=lost,
+            )
+        )
         await queues.put(ledger.event("y"))
         await queues.until_idle()
 
@@ -125,7 +131,15 @@ async def test_a_moved_chat_is_known_before_what_follows() -> None:
     inbox = Inbox()
     async with open_chat_queues(inbox, QuickClock()) as queues:
         move = ChatMoved(old="a", new="b")
-        await queues.put(PlatformEvent(chat="a", read=already(move, _message("x", "b"))))
+        await queues.put(
+            PlatformEvent(
+                chat="a",
+                events=(
+                    move,
+                    _message("x", "b"),
+                ),
+            )
+        )
         await queues.until_idle()
 
     assert inbox.moves == [("a", "b")]

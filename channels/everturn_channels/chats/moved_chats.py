@@ -54,16 +54,12 @@ def moved_event(event: InboundEvent, aliases: ChatAliases) -> InboundEvent:
             return replace(event, chat=chat)
 
 
-class MovingAdapter:
+class MovingAdapter(Adapter):
     """An adapter whose chats may move. See `Adapter`."""
 
     def __init__(self, adapter: Adapter, aliases: ChatAliases) -> None:
+        self.name = adapter.name
         self._adapter, self._aliases = adapter, aliases
-
-    @property
-    def name(self) -> str:
-        """See `Adapter.name`."""
-        return self._adapter.name
 
     @property
     def platform(self) -> str:

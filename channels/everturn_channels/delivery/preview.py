@@ -54,7 +54,7 @@ class Preview:
         self._limiter, self._clock = limiter, clock
         capabilities = adapter.capabilities
         self._every_s = capabilities.preview_s
-        self._drafts = capabilities.has_drafts(chat_type)
+        self._drafts = chat_type in capabilities.drafts
         self._is_possible = self._every_s > 0 and (capabilities.edits or self._drafts)
         self._news = anyio.Event()
         self._calling = anyio.Lock()

@@ -12,10 +12,10 @@ import discord
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
+    Adapter,
     Button,
     Capabilities,
     ChatRef,
-    ChatType,
     InboundHandler,
     Outbound,
 )
@@ -31,7 +31,7 @@ from everturn_channels.discord.markup import render as lay_out_markdown
 from everturn_channels.discord.messages import Messages
 from everturn_channels.discord.receiver import Receiver
 from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender, channel_of
-from everturn_channels.errors import ChannelError, ConnectionLostError, RefusedError, SetupError
+from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
 
@@ -41,15 +41,10 @@ WATCH_S = 5.0
 _CLOSED = "The connection to Discord was closed."
 
 
-def _has_drafts(_chat_type: ChatType) -> bool:
-    return False
-
-
 CAPABILITIES = Capabilities(
     edits=True,
     typing_s=10.0,
     preview_s=1.2,  # a channel takes five messages or edits in five seconds
-    has_drafts=_has_drafts,
     buttons=True,
     nonces=True,
     files_max_bytes=FILES_MAX_BYTES,
@@ -59,7 +54,7 @@ CAPABILITIES = Capabilities(
 )
 
 
-class DiscordAdapter:
+class DiscordAdapter(Adapter):
     """One bot on Discord. Implements `adapter.Adapter`.
 
     Args:
@@ -85,7 +80,7 @@ class DiscordAdapter:
         backlog_max_messages: int = 100,
         backlog_max_age_s: float = 86_400,
     ) -> None:
-        self._name, self._token, self._clock = name, token.strip(), clock
+        self.name, self._token, self._clock = name, token.strip(), clock
         self._api_base, self._gateway_url, self._proxy = api_base, gateway_url, proxy
         self._backlog = BacklogLimits(
             max_messages=backlog_max_messages, max_age_s=backlog_max_age_s
@@ -94,13 +89,8 @@ class DiscordAdapter:
         self._interactions = Interactions(self._sender, self.render)
 
     @property
-    def name(self) -> str:
-        """The name of the channel."""
-        return self._name
-
-    @property
     def platform(self) -> str:
-        """The platform."""
+        """`discord`."""
         return "discord"
 
     @property
@@ -174,13 +164,13 @@ class DiscordAdapter:
     async def _login(self, client: Client) -> None:
         """Log in to the API; the gateway comes later."""
         if not self._token or not self._token.isascii() or any(c.isspace() for c in self._token):
-            text = f"channels.{self._name}.bot_token holds no token of a Discord bot."
+            text = f"channels.{self.name}.bot_token holds no token of a Discord bot."
             raise SetupError(text)
         try:
             with anyio.fail_after(LOGIN_S):
                 await client.login(self._token)
         except (discord.DiscordException, *NETWORK_ERRORS) as error:
-            raise connection_error(self._name, error) from error
+            raise connection_error(self.name, error) from error
 
     async def _stay_connected(self, client: Client) -> ChannelError:
         """Stay connected, resumed sessions included; return why it ended."""
@@ -188,12 +178,12 @@ class DiscordAdapter:
             # sessions are resumed all the same; what ends is known to the caller, who tries again
             await client.connect(reconnect=False)
         except (discord.DiscordException, *NETWORK_ERRORS) as error:
-            return connection_error(self._name, error)
+            return connection_error(self.name, error)
         except AttributeError as error:
             # where the very first handshake fails, the library looks for what to resume
             if getattr(client, "ws", None) is not None:  # its type does not say that it begins so
                 raise
-            return connection_error(self._name, error.__context__ or error)
+            return connection_error(self.name, error.__context__ or error)
         return ConnectionLostError(_CLOSED)
 
     async def check(self) -> Sequence[str]:
@@ -223,12 +213,6 @@ class DiscordAdapter:
     ) -> None:
         """As `Adapter.edit`."""
         await self._sender.edit(channel_of(chat_id, topic), platform_id, payload, buttons)
-
-    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
-        """Refuse: Discord has no drafts."""
-        del chat_id, topic, draft, text
-        text = "Discord has no drafts."
-        raise RefusedError(text)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""

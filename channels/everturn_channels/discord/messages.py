@@ -19,7 +19,7 @@ from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import chat_ref_of, is_from_people
 from everturn_channels.discord.payloads import Heard, Payload, awaited_at, id_of
 from everturn_channels.errors import ConnectionLostError
-from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent, already
+from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import BacklogLimits, History
 
 AT_ONCE: Final = 4
@@ -66,7 +66,7 @@ class Messages:
     def passed_over(self, chat: str, channel_id: int, message_id: int) -> PlatformEvent:
         """Return what is handed over so that the cursor passes a message that nobody reads."""
         advance = partial(self._cursors.move, channel_id, message_id)
-        return PlatformEvent(chat=chat, read=already(), advance=advance)
+        return PlatformEvent(chat=chat, advance=advance)
 
     def gap(self, chat: str, channel_id: int, after: int) -> Gap:
         """Return what was said in a channel after a message."""

@@ -23,7 +23,7 @@ from everturn_channels.discord.mapping import chat_ref_of, is_from_people
 from everturn_channels.discord.messages import Messages
 from everturn_channels.discord.payloads import Heard, awaited_at, id_of
 from everturn_channels.ingestion.chat_queues import ChatQueues
-from everturn_channels.ingestion.events import PlatformEvent, already
+from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.rate_limits import RecentKeys
 
 _EDITS_KNOWN = 5_000
@@ -108,7 +108,7 @@ class Receiver:
             Whether there was room.
         """
         given = PlatformEvent(
-            chat=event.chat.id, read=already(event), kind="INTERACTION_CREATE", confirm=then
+            chat=event.chat.id, events=(event,), kind="INTERACTION_CREATE", confirm=then
         )
         has_room = self._queues.put_nowait(given)
         if not has_room:

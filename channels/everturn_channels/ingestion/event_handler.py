@@ -97,7 +97,7 @@ class EventHandler:
         if queued.meaning is None:
             event = queued.event
             try:
-                queued.meaning = await event.read()
+                queued.meaning = await event.read() if event.read else event.events
                 if queued.is_blocked:
                     self._handler.unblocked(event.chat)
             except ConnectionLostError as error:

@@ -15,23 +15,16 @@ async def nothing() -> None:
     """Do nothing."""
 
 
-def already(*events: InboundEvent | ChatMoved) -> ReadEvents:
-    """Return what reads a platform event whose meaning is known; none = it has none."""
-
-    async def read() -> Sequence[InboundEvent | ChatMoved]:
-        return events
-
-    return read
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PlatformEvent:
     """Something that came from a platform, with what has to happen once it is taken."""
 
     chat: str
     "Its place in the order: the events of a chat are taken one after the other."
-    read: ReadEvents
-    """Says what it means, once, when its turn comes; nothing = it concerns nobody.
+    events: Sequence[InboundEvent | ChatMoved] = ()
+    "What it means; none = it concerns nobody, or `read` says it."
+    read: ReadEvents | None = None
+    """Says what it means, once, when its turn comes, where that is not known yet.
 
     ConnectionLostError: that cannot be known now, and is asked again. Whatever else it raises: it
     cannot be read, and is passed over.

@@ -12,7 +12,14 @@ from typing import Final, Literal, NoReturn, TypeAlias, assert_never
 import anyio
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Button, Capabilities, InboundHandler, Outbound, OutgoingFile
+from everturn_channels.adapter import (
+    Adapter,
+    Button,
+    Capabilities,
+    InboundHandler,
+    Outbound,
+    OutgoingFile,
+)
 from everturn_channels.chunks import split_text
 from everturn_channels.errors import (
     ChannelError,
@@ -25,7 +32,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
 )
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
-from everturn_channels.ingestion.events import PlatformEvent, already
+from everturn_channels.ingestion.events import PlatformEvent
 from everturn_channels.plugin.connection import (
     ANSWER_S,
     FILE_ANSWER_S,
@@ -76,7 +83,7 @@ _UNKNOWN: Final = Hello(protocol=PROTOCOL, name="", chunk_units=1000)
 logger = logging.getLogger(__name__)
 
 
-class PluginAdapter:
+class PluginAdapter(Adapter):
     """One plug-in. Implements `everturn_channels.adapter.Adapter`.
 
     Args:
@@ -102,23 +109,13 @@ class PluginAdapter:
         clock: Clock,
     ) -> None:
         self._program = Program(channel=name, command=command, args=args, env=env, cwd=cwd)
-        self._name, self._restart, self._clock = name, restart, clock
+        self.name, self._restart, self._clock = name, restart, clock
         self._hello = _UNKNOWN
         self._connection: Connection | None = None
         "Where it is running and logged in."
         self._uploading = anyio.Lock()
         self._is_over = ""
         "Why it is not started any more; empty = it is."
-
-    @property
-    def name(self) -> str:
-        """The name of the channel."""
-        return self._name
-
-    @property
-    def platform(self) -> str:
-        """The same: each plug-in is a platform of its own."""
-        return self._name
 
     @property
     def capabilities(self) -> Capabilities:
@@ -155,9 +152,7 @@ class PluginAdapter:
 
     async def _serve(self, connection: Connection, handler: InboundHandler) -> ChannelError | None:
         """Speak with a plug-in to its end; return what went wrong, None = it has ended."""
-        greeting = Greeting(
-            channel=self._name, is_new=handler.is_new, cursor=handler.cursor(CURSOR)
-        )
+        greeting = Greeting(channel=self.name, is_new=handler.is_new, cursor=handler.cursor(CURSOR))
         hands = self._hands(connection)
         hello = await meet(connection, greeting, hands, self._program, self._clock)
         if not isinstance(hello, Hello):
@@ -208,12 +203,12 @@ class PluginAdapter:
         try:
             self._hello = read_kept_hello(kept)
         except BadLineError as error:
-            extra = {"channel": self._name, "why": str(error)}
+            extra = {"channel": self.name, "why": str(error)}
             logger.warning("what was kept of a plug-in cannot be read", extra=extra)
 
     def _log_findings(self, said: Connected) -> None:
         for finding in said.findings:
-            extra = {"channel": self._name, "finding": self._program.masked(finding)}
+            extra = {"channel": self.name, "finding": self._program.masked(finding)}
             logger.warning("plug-in found something", extra=extra)
 
     # --- looking whether it works ---
@@ -277,7 +272,7 @@ class PluginAdapter:
             connection.complain(
                 Complaint(field="message_id", why=complaint, of="result", request=result.request)
             )
-            msg = f"the plug-in of channel {self._name!r} sent it and does not say as what"
+            msg = f"the plug-in of channel {self.name!r} sent it and does not say as what"
             raise UnknownOutcomeError(msg)
         return result.message_id
 
@@ -310,15 +305,6 @@ class PluginAdapter:
         )
         await self._ask(connection, request)
 
-    async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
-        """Refuse: plug-ins have no drafts.
-
-        Raises:
-            RefusedError: Always.
-        """
-        del chat_id, topic, draft, text
-        self._cannot("show drafts")
-
     async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator once.
 
@@ -343,12 +329,12 @@ class PluginAdapter:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            msg = f"the plug-in of channel {self._name!r} is not connected"
+            msg = f"the plug-in of channel {self.name!r} is not connected"
             raise NotSentError(msg)
         return self._connection
 
     def _cannot(self, what: str) -> NoReturn:
-        msg = f"the plug-in of channel {self._name!r} cannot {what}"
+        msg = f"the plug-in of channel {self.name!r} cannot {what}"
         raise RefusedError(msg)
 
     async def _ask(
@@ -373,14 +359,14 @@ class PluginAdapter:
     ) -> Result:
         size, most = len(file.data), self._hello.files_max_bytes
         if size > most:
-            msg = f"the plug-in of channel {self._name!r} takes files of {most:,} bytes at most"
+            msg = f"the plug-in of channel {self.name!r} takes files of {most:,} bytes at most"
             raise RefusedError(msg)
         head = FileHead(file_name=file.file_name, media_type=file.media_type, size_bytes=size)
         async with self._uploading:  # one file after the other: its parts carry no name
             for offset in range(0, max(size, 1), PART_BYTES):
                 part = base64.b64encode(file.data[offset : offset + PART_BYTES]).decode()
                 if not await connection.tell(UploadPart(offset=offset, data=part)):
-                    msg = f"the plug-in of channel {self._name!r} has ended"
+                    msg = f"the plug-in of channel {self.name!r} has ended"
                     raise NotSentError(msg)
             asked = replace(request, file=head)
             return await self._ask(connection, asked, within_s=FILE_ANSWER_S)
@@ -413,7 +399,7 @@ class PluginAdapter:
             except SendError as error:
                 raise ConnectionLostError(str(error)) from error
             if len(part) > ask_bytes:
-                msg = f"the plug-in of channel {self._name!r} gave more of a file than asked for"
+                msg = f"the plug-in of channel {self.name!r} gave more of a file than asked for"
                 raise ConnectionLostError(msg)
             data += part
             if len(data) > limit_bytes:
@@ -437,7 +423,7 @@ def _platform_event(arrived: Arrived, connection: Connection) -> PlatformEvent:
 
     return PlatformEvent(
         chat=arrived.event.chat.id,
-        read=already(arrived.event),
+        events=(arrived.event,),
         confirm=confirm,
         send_back=send_back,
         position=arrived.id,

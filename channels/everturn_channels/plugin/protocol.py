@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from everturn_channels.adapter import Button, Capabilities, ChatRef, ChatType, InboundEvent
+from everturn_channels.adapter import Button, Capabilities, ChatRef, InboundEvent
 from everturn_channels.chunks import Unit
 from everturn_channels.errors import ChannelError
 
@@ -204,7 +204,6 @@ class Hello:
             edits=self.edits,
             typing_s=self.typing_s,
             preview_s=self.preview_s,
-            has_drafts=_never,
             buttons=self.buttons,
             nonces=self.nonces,
             files_max_bytes=self.files_max_bytes,
@@ -212,10 +211,6 @@ class Hello:
             chunk_units=self.chunk_units,
             idle_s=self.idle_s,
         )
-
-
-def _never(_chat_type: ChatType) -> bool:
-    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from aiogram.methods import GetFile, GetMe, GetMyCommands, GetWebhookInfo, SetMy
 from aiogram.types import BotCommand
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Button, Capabilities, ChatType, InboundHandler, Outbound
+from everturn_channels.adapter import Adapter, Button, Capabilities, InboundHandler, Outbound
 from everturn_channels.errors import (
     ConnectionLostError,
     FileTooLargeError,
@@ -39,7 +39,7 @@ _IDLE_WEBHOOK_S: Final = 180.0  # every 60 s Telegram is asked whether it reache
 _BEGUN: Final = "begun"  # the cursor that says that the channel ran before
 
 
-class TelegramAdapter:
+class TelegramAdapter(Adapter):
     """One bot on Telegram. See `Adapter`."""
 
     def __init__(
@@ -55,7 +55,7 @@ class TelegramAdapter:
         proxy: str = "",
         backlog_max_messages: int = 100,
     ) -> None:
-        self._name, self._token, self._clock = name, token, clock
+        self.name, self._token, self._clock = name, token, clock
         self._api_base, self._proxy = api_base, proxy
         self._mode: Literal["polling", "webhook"] = mode
         self._url, self._secret = webhook_url, webhook_secret
@@ -64,11 +64,6 @@ class TelegramAdapter:
         self._line: Line | None = None
         self._hook: webhook.Hook | None = None
         self._has_begun = False
-
-    @property
-    def name(self) -> str:
-        """The name of the channel."""
-        return self._name
 
     @property
     def platform(self) -> str:
@@ -82,9 +77,8 @@ class TelegramAdapter:
             edits=True,
             typing_s=_TYPING_S,
             preview_s=_PREVIEW_S,
-            has_drafts=_has_drafts,
+            drafts=("dm",),
             buttons=True,
-            nonces=False,
             files_max_bytes=FILES_MAX_BYTES,
             reactions=True,
             chunk_units=markup.CHUNK_UNITS,
@@ -268,7 +262,3 @@ class TelegramAdapter:
             return []
         own_server = self._api_base.rstrip("/") != _API_BASE
         return webhook.faults(self._url, self._secret, self._where, takes_http=own_server)
-
-
-def _has_drafts(chat_type: ChatType) -> bool:
-    return chat_type == "dm"

@@ -53,7 +53,7 @@ class ChannelContract:
         assert channel.platform
         assert able.chunk_units > 0
         assert min(able.typing_s, able.preview_s, able.idle_s, able.files_max_bytes) >= 0
-        assert able.edits or not able.preview_s or able.has_drafts("dm")
+        assert able.edits or not able.preview_s or able.drafts
 
     def test_a_text_without_anything_to_show_gives_nothing(self) -> None:
         """An empty message is an error on most platforms."""
