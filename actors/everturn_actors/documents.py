@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import anyio
 
@@ -23,7 +23,7 @@ _TRIES_MAX: Final = 100  # of a change; each time another writer was faster
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # not with slots: `Form[X](...)` fails
 class Form(Generic[T]):
     """How a value is written down."""
 
@@ -122,7 +122,8 @@ class Document(Generic[T]):
         try:
             known = self._form.empty if value is None else self._form.decode(value.data)
         except DAMAGED as error:
-            why = str(error) if type(error) is ValueError else repr(error)
+            said = isinstance(error, ValueError)
+            why = str(error) if said else f"it does not hold what it should: {error!r}"
             msg = f"{self.place} is damaged: {why}; {self._form.remedy}"
             raise DamagedValueError(msg) from error
         self._version, self._known = ABSENT if value is None else value.version, known
@@ -155,6 +156,11 @@ class WriteBehind(Generic[T]):
         """Take note that there is something new. May be called in any thread."""
         self._changes += 1
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something new."""
+        return self._changes != self._written
+
     async def run(self) -> None:
         """Write what changed, until cancelled."""
         while True:
@@ -179,9 +185,21 @@ class WriteBehind(Generic[T]):
             return True
 
 
+class Writer(Protocol):
+    """Writes what is new from time to time."""
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        ...
+
+    async def flush(self) -> object:
+        """Write what is new now."""
+        ...
+
+
 @asynccontextmanager
 async def written_behind(
-    writer: WriteBehind[T], supervisor: Supervisor, name: str, *, close_s: float
+    writer: Writer, supervisor: Supervisor, name: str, *, close_s: float
 ) -> AsyncGenerator[None]:
     """Write behind while the block runs, and what is left at its end.
 

@@ -15,8 +15,9 @@ from anyio import CancelScope, to_thread
 
 from everturn._agents import Agent
 from everturn._gateway import Gateway
+from everturn._stores import Store
 from everturn_actors.faults import first_cause
-from everturn_actors.ports import ModelProvider, SessionStore
+from everturn_actors.ports import ModelProvider
 from everturn_channels.adapter import Adapter
 from everturn_gateway.errors import ConfigError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # the gateway is loaded when one is opened
     from everturn_gateway.config.channels import ChannelConfig
     from everturn_gateway.config.settings import Config
 
-OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[SessionStore]]
+OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
 
 _DECLARED = "declared"  # in the workspace: the folders of agents that stand in no file
 

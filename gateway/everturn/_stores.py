@@ -1,14 +1,14 @@
-"""Where sessions live."""
+"""Where sessions live, and all else that a gateway keeps."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from everturn_actors.ports import SessionStore
+from everturn_actors.ports import KeyedStore, SessionStore
 
 
 class Store(SessionStore, Protocol):
-    """Keeps sessions: their journals, snapshots, and the indexes that are made from them.
+    """Keeps sessions, and beside them small values by key: pairing, tokens, usage, run logs.
 
     To write one:
 
@@ -16,12 +16,19 @@ class Store(SessionStore, Protocol):
        durability contract. What matters most: `append` returns only when the events survive a
        crash of the machine, writes all of them or none, and refuses with `FencedError` a caller
        who does not know the last number.
-    2. Give `open_gateway` a function without arguments that opens it as an async context manager:
+    2. Have an attribute `keyed`, a `everturn_actors.ports.KeyedStore`: values that are replaced by
+       compare-and-set, and lines that are appended to.
+    3. Give `open_gateway` a function without arguments that opens it as an async context manager:
        `open_gateway(..., store=open_my_store)`. It is opened once, before anything else of the
        gateway, and closed last.
-    3. Only one gateway may use a store at a time: refuse a second one with `WorkspaceLockedError`.
-    4. Hold it to its contract: `everturn.testing.StoreContract`. It opens, closes and opens again,
-       and compares what is there.
+    4. Only one gateway may use a store at a time: refuse a second one with `WorkspaceLockedError`.
+    5. Hold it to its contracts: `everturn.testing.StoreContract` and `KeyedStoreContract`. They
+       open, close and open again, and compare what is there.
 
-    A store keeps sessions alone; usage, schedules and tokens are files of the gateway's workspace.
+    What belongs to one machine stays in the workspace: files of agents, processes, weights.
     """
+
+    @property
+    def keyed(self) -> KeyedStore:
+        """What is kept beside sessions."""
+        ...

@@ -1,23 +1,20 @@
-"""What was learnt about models, kept in the workspace: `models.json`.
+"""What was learnt about models, kept as `models.json`.
 
-Only a hint: without the file, everything is learnt again. So learning never waits for the disk, a
-write that fails is logged and tried again, and a file that cannot be read is put aside.
+Only a hint: without it, everything is learnt again. So learning never waits for the disk, a
+write that fails is logged and tried again, and damaged data are put aside.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-import anyio
-import anyio.to_thread
 import orjson
 
 from everturn_actors.context.estimation.calibration import (
@@ -29,17 +26,18 @@ from everturn_actors.context.estimation.calibration import (
     statistics_at,
     without_hints,
 )
-from everturn_actors.ports import Clock
+from everturn_actors.documents import Document, Form, WriteBehind, written_behind
+from everturn_actors.errors import JournalError
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.spec import ModelSpec
 from everturn_actors.supervisor import Supervisor
-from everturn_channels.files import quarantine, read_kept, replace_kept
 
 logger = logging.getLogger(__name__)
 
+KEY: Final = "models.json"
 VERSION: Final = 1
 SAVE_EVERY_S = 10.0  # at most so much of what was learnt is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
-_DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError)  # what reading it then raises
 _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
 _WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told by one
 
@@ -51,6 +49,9 @@ class _Learnt:
     statistics: ModelStatistics
     learnt_at: str
     "UTC, ISO 8601."
+
+
+_Known: TypeAlias = dict[str, _Learnt]  # by label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +70,16 @@ class KnownModel:
         return without_hints(self.statistics) != self.statistics
 
 
-class FileModelStatistics:
-    """A `ModelStatisticsStore` in a file. Made by `open_model_statistics`."""
+class StoredModelStatistics:
+    """A `ModelStatisticsStore` that lasts. Made by `open_model_statistics` or `look_up`."""
 
-    def __init__(self, path: Path, clock: Clock, known: Mapping[str, _Learnt]) -> None:
-        self._path = path
+    def __init__(
+        self, document: Document[_Known], clock: Clock, known: Mapping[str, _Learnt]
+    ) -> None:
         self._clock = clock
         self._known = dict(known)
-        self._changes = self._saved = 0
+        self.writer = WriteBehind(document, self._newest, clock, pause_s=SAVE_EVERY_S)
+        "Saves what is new."
 
     def of(self, model: ModelSpec) -> ModelStatistics:
         """Return what is known of a model; of one that was never used, what its name tells."""
@@ -91,7 +94,7 @@ class FileModelStatistics:
         known = self._known.get(key)
         if known is None or known.statistics != statistics:
             self._known[key] = _Learnt(statistics=statistics, learnt_at=_stamp(self._clock.now()))
-            self._changes += 1
+            self.writer.changed()
 
     def known(self) -> tuple[KnownModel, ...]:
         """Return what is known of all models now, by label."""
@@ -119,73 +122,52 @@ class FileModelStatistics:
         for each in found:
             known = self._known[each.label]
             self._known[each.label] = replace(known, statistics=without_hints(known.statistics))
-            self._changes += 1
+            self.writer.changed()
         return tuple(found)
 
-    async def save_for_ever(self) -> None:
-        """Save what is new every few seconds."""
-        while True:
-            await self._clock.sleep(SAVE_EVERY_S)
-            await self.save()
+    async def save(self) -> bool:
+        """Write what is new now; return whether all of it is durable."""
+        return await self.writer.flush()
 
-    async def save(self, *, last: bool = False) -> bool:
-        """Write the file, if anything is new. Where that fails, the next time may succeed.
-
-        Only the last time a write may be left to itself: two at once would spoil each other.
-
-        Returns:
-            Whether all of it is on disk.
-        """
-        changes = self._changes
-        if changes == self._saved:
-            return True
+    def _newest(self) -> _Known:
+        """Return what is kept: of too many models those that were used last."""
         by_age = sorted(self._known.items(), key=lambda item: item[1].learnt_at)
-        data = _encoded(dict(by_age[-_MODELS_MAX:]))
-        try:
-            await anyio.to_thread.run_sync(replace_kept, self._path, data, abandon_on_cancel=last)
-        except OSError as error:
-            logger.warning(
-                "what was learnt about models is not saved",
-                extra={"path": str(self._path), "reason": error.strerror or str(error)},
-            )
-            return False
-        self._saved = changes
-        return True
+        return dict(by_age[-_MODELS_MAX:])
 
 
 @asynccontextmanager
 async def open_model_statistics(
-    path: Path, clock: Clock, *, supervisor: Supervisor | None = None
-) -> AsyncGenerator[FileModelStatistics]:
-    """Open the memory of a workspace; at the end what is new is saved.
+    store: KeyedStore, clock: Clock, *, supervisor: Supervisor | None = None
+) -> AsyncGenerator[StoredModelStatistics]:
+    """Open what is known of models; at the end what is new is saved.
 
     Args:
-        path: The file, in a directory that exists. One that is damaged is put aside, beside it.
+        store: Where it is kept. Damaged data are put aside.
         clock: Says when something was learnt, and when to save.
         supervisor: Runs the task that saves; by default one of its own.
     """
-    supervisor = supervisor or Supervisor(clock)
-    model_statistics = FileModelStatistics(path, clock, await anyio.to_thread.run_sync(_read, path))
+    document = Document(store, KEY, _FORM)
+    known: _Known = {}
     try:
-        async with anyio.create_task_group() as tasks:
-            supervisor.start(tasks, "model memory", model_statistics.save_for_ever)
-            yield model_statistics
-            tasks.cancel_scope.cancel()
-    finally:
-        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-            await model_statistics.save(last=True)
+        known = await document.load("what was learnt about models is damaged and put aside")
+    except JournalError as error:
+        fields = {"place": document.place, "reason": str(error)}
+        logger.warning("what was learnt about models cannot be read", extra=fields)
+    found = StoredModelStatistics(document, clock, known)
+    runs = supervisor or Supervisor(clock)
+    async with written_behind(found.writer, runs, "model memory", close_s=CLOSE_TIMEOUT_S):
+        yield found
 
 
-def look_up(path: Path, clock: Clock) -> FileModelStatistics:
-    """Return what a workspace knows now, for a look. Changes nothing; blocking.
+async def look_up(store: KeyedStore, clock: Clock) -> StoredModelStatistics:
+    """Return what is known now, for a look. Changes nothing.
 
-    A file that is missing, or cannot be read, counts as empty.
+    What is missing, or cannot be read, counts as empty.
     """
-    try:
-        known = _decoded(path.read_bytes())
-    except (OSError, *_DAMAGED):
-        known = {}
-    return FileModelStatistics(path, clock, known)
+    document, known = Document(store, KEY, _FORM), dict[str, _Learnt]()
+    with suppress(JournalError):
+        known = await document.read()
+    return StoredModelStatistics(document, clock, known)
 
 
 def _means(label: str, model: str, endpoint: str) -> bool:
@@ -233,27 +215,6 @@ def _encoded(known: Mapping[str, _Learnt]) -> bytes:
     return orjson.dumps({"version": VERSION, "models": models}, option=orjson.OPT_INDENT_2) + b"\n"
 
 
-def _read(path: Path) -> dict[str, _Learnt]:
-    """Return what the file holds; nothing where there is none or it is damaged."""
-    try:
-        data = read_kept(path)
-    except (OSError, ValueError) as error:
-        logger.warning(
-            "what was learnt about models cannot be read",
-            extra={"path": str(path), "reason": str(error)},
-        )
-        return {}
-    try:
-        return {} if data is None else _decoded(data)
-    except _DAMAGED as error:
-        aside = quarantine(path)
-        logger.warning(
-            "what was learnt about models is damaged and put aside",
-            extra={"path": str(aside), "reason": f"{type(error).__name__}: {error}"},
-        )
-        return {}
-
-
 def _decoded(data: bytes) -> dict[str, _Learnt]:
     held: Any = orjson.loads(data)
     if held["version"] != VERSION:
@@ -275,6 +236,9 @@ def _decoded(data: bytes) -> dict[str, _Learnt]:
         )
         for key, entry in held["models"].items()
     }
+
+
+_FORM: Final = Form(encode=_encoded, decode=_decoded, empty=dict[str, _Learnt]())
 
 
 def _hint_record(hint: Hint | None) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from everturn.testing import KeyedStoreContract
@@ -186,16 +187,18 @@ async def test_a_writer_waits_for_another_one(tmp_path: Path) -> None:
         await store.put(KEY, b"after")
         is_done.set()
 
+    other = draft_of(tmp_path / KEY)
+    await anyio.to_thread.run_sync(other.__enter__)
     async with anyio.create_task_group() as tasks:
-        with draft_of(tmp_path / KEY):
-            tasks.start_soon(write)
-            with anyio.move_on_after(0.1):
-                await is_done.wait()
+        tasks.start_soon(write)
+        with anyio.move_on_after(0.1):
+            await is_done.wait()
+        value = await store.get(KEY)
 
-            assert not is_done.is_set()
-            value = await store.get(KEY)
-            assert value is not None
-            assert value.data == b"before"
+        assert not is_done.is_set()
+        assert value is not None
+        assert value.data == b"before"
+        await anyio.to_thread.run_sync(other.__exit__, None, None, None)
     value = await store.get(KEY)
 
     assert value is not None

@@ -14,9 +14,10 @@ from support.feeding_adapter import OPEN, Fed, FeedingAdapter, a_file, feeding
 from support.inbound_events import ANN, DM, GROUP
 from support.pictures import png
 
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import ManualClock, ScriptedProvider, texts
-from everturn_channels.access.pairing import approve
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.errors import (
     ConnectionLostError,
@@ -339,7 +340,7 @@ async def test_a_stranger_is_given_a_code_once_and_let_in_when_it_is_approved(
         await fed.say("hello?")
         line = (await fed.until_said())[0]
         code = line.split("everturn pair approve ")[1].split()[0]
-        await anyio.to_thread.run_sync(approve, tmp_path / "pairing", code, fed.clock.now())
+        await Pairing(FileKeyedStore(tmp_path), fed.clock).approve(code)
         await fed.say("thanks")
         await fed.until_idle()
 
@@ -358,7 +359,7 @@ async def test_who_is_let_in_by_name_is_known_to_the_adapter(tmp_path: Path) -> 
         await fed.say("let me in")
         (told,) = await fed.until_said()
         code = told.split("everturn pair approve ")[1].split()[0]
-        await anyio.to_thread.run_sync(approve, tmp_path / "pairing", code, fed.clock.now())
+        await Pairing(FileKeyedStore(tmp_path), fed.clock).approve(code)
 
         assert before == ("9",)
         assert await handler.people() == ("9", "7")

@@ -14,10 +14,11 @@ from support.command import DEADLINE_S, Done, everturn, start, write_agent
 from support.in_process import Run, running_here
 from support.plugins import PRELUDE
 
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ManualClock
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Person
-from everturn_gateway.channels import PAIRING_FOLDER, make_adapter
+from everturn_gateway.channels import make_adapter
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.channels import ChannelConfig
@@ -181,7 +182,7 @@ def test_people_are_let_in_by_code_and_sent_away_again(tmp_path: Path, run: Run)
     """The files are the whole of it: no gateway has to run, and one that runs sees them."""
 
     async def ask() -> str | None:
-        pairing = Pairing(tmp_path / ".everturn" / PAIRING_FOLDER, SystemClock())
+        pairing = Pairing(FileKeyedStore(tmp_path / ".everturn"), SystemClock())
         return await pairing.ask("telegram", Person(id="7001", name="Ann"))
 
     nobody = run("pair", "list")

@@ -26,11 +26,12 @@ from support.fault_world import (
 )
 from support.feeding_adapter import FeedingAdapter
 
+from everturn_actors.documents import WriteBehind
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.journal.files import FileStore
-from everturn_channels.chats.cursors import Cursors
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_channels.delivery.deliverer import Deliverer
-from everturn_gateway.model_statistics import FileModelStatistics
+from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.run_logs.files import RunLogs
@@ -201,9 +202,17 @@ def is_channel_one(arguments: tuple[Any, ...]) -> bool:
     return bool(arguments[0].name == "one")
 
 
-def is_cursor_of_one(arguments: tuple[Any, ...]) -> bool:
-    """It is called for how far the victim's bot has read."""
-    return bool(arguments[0]._path.stem == "one")
+@dataclass(frozen=True, slots=True)
+class OfKey:
+    """It is called for a value under this key, or for one that begins so."""
+
+    key: str
+
+    def __call__(self, arguments: tuple[Any, ...]) -> bool:
+        owner, *rest = arguments
+        if isinstance(owner, WriteBehind):
+            return self.key in owner._document.place
+        return str(rest[0]).startswith(self.key)
 
 
 def of_model(arguments: tuple[Any, ...]) -> bool:
@@ -227,7 +236,8 @@ class Part:
 
     def __str__(self) -> str:
         owner = str(getattr(self.owner, "__name__", self.owner)).rpartition(".")[2]
-        return f"{owner}.{self.method}, {self.poke.__name__}"
+        of = f" of {self.belongs.key}" if isinstance(self.belongs, OfKey) else ""
+        return f"{owner}.{self.method}{of}, {self.poke.__name__}"
 
 
 PARTS = [
@@ -249,15 +259,15 @@ PARTS = [
     Part(AgentLibrary, "get", talk, lambda arguments: arguments[1] == "victim"),
     Part(AgentLibrary, "reload", reload),
     Part(AgentLibrary, "access", write, lambda arguments: arguments[1] == "victim"),
-    Part(FileModelStatistics, "of", talk, is_for_all=True),
-    Part(FileModelStatistics, "record", talk, is_for_all=True),
-    Part(FileModelStatistics, "save", wait),
+    Part(StoredModelStatistics, "of", talk, is_for_all=True),
+    Part(StoredModelStatistics, "record", talk, is_for_all=True),
+    Part(FileKeyedStore, "put", wait, OfKey("models.json")),
     Part(Telemetry, "durable", talk),
     Part(Telemetry, "active", talk, of_victim),
     Part(Telemetry, "answering", talk),
     Part(UsageLedger, "add", talk),
     Part(UsageLedger, "today", talk, lambda arguments: arguments[1] == "victim"),
-    Part(UsageLedger, "save", wait),
+    Part(FileKeyedStore, "put", wait, OfKey("usage/")),
     Part(FeedingAdapter, "serve", reconnect, is_channel_one),
     Part(FeedingAdapter, "render", write, is_channel_one),
     Part(FeedingAdapter, "send", write, is_channel_one),
@@ -272,7 +282,7 @@ PARTS = [
     Part(process, "write_record", run, is_mended_by_start=True),
     Part(Scheduler, "process_ended", spawn),
     Part(Wiki, "call", look_up),
-    Part(Cursors, "_flush", write, is_cursor_of_one),
+    Part(FileKeyedStore, "put", write, OfKey("channels/one.json")),
     Part(FeedingAdapter, "edit", write_slowly, is_channel_one),
     Part(FileStore, "save_result", look_up, of_victim),
     Part(FileStore, "save_media", send_file, of_victim),
@@ -329,8 +339,8 @@ async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
 
 FROM_THE_START = [
     Part(FileStore, "active", wait),
-    Part(Cursors, "keep_writing", wait, is_cursor_of_one),
-    Part(FileModelStatistics, "save_for_ever", wait),
+    Part(WriteBehind, "run", wait, OfKey("channels/one.json")),
+    Part(WriteBehind, "run", wait, OfKey("models.json")),
     Part(Scheduler, "serve", wait),
     Part(Wiki, "listing", look_up),
     Part(Wiki, "watch", look_up),

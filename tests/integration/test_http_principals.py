@@ -27,7 +27,7 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.scopes import RULES
 from everturn_gateway.http.access.visibility import ANSWER_STEP_S
 from everturn_gateway.http.application import create_app
-from everturn_gateway.principals import SCOPES, Principal, Scope, revoke_token
+from everturn_gateway.principals import SCOPES, Principal, Scope
 
 API, ADMIN = "api-token-of-the-configuration", "admin-token-of-the-configuration"
 GUARDED = ServerConfig(api_token=API, admin_token=ADMIN)
@@ -49,8 +49,7 @@ class People:
     async def revoke(self, name: str) -> None:
         """Revoke a token, as the command line does."""
         now = datetime.now(UTC)  # noqa: TID251 - that of the command line
-        folder = self.gateway.principals_folder
-        await anyio.to_thread.run_sync(revoke_token, folder, name, now)
+        await self.gateway.stored_tokens.revoke(name, now)
 
     async def holder(self, token: str) -> httpx2.AsyncClient:
         """Return a client that sends a token."""

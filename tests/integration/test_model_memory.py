@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
+from support.stores import FullDisk
 
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
@@ -21,9 +22,9 @@ from everturn_actors.context.estimation.calibration import (
     with_limit,
     with_window,
 )
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START, ManualClock
-from everturn_channels.files import replace_kept
 from everturn_gateway import model_statistics as model_memory
 from everturn_gateway.model_statistics import SAVE_EVERY_S, open_model_statistics
 
@@ -60,14 +61,18 @@ async def stored(path: Path) -> Any:  # noqa: ANN401 - JSON
 
 async def known(path: Path, model: ModelSpec = MODEL) -> ModelStatistics:
     """Return what a gateway that starts now knows."""
-    async with open_model_statistics(path, ManualClock()) as model_statistics:
+    async with open_model_statistics(
+        FileKeyedStore(path.parent), ManualClock()
+    ) as model_statistics:
         return model_statistics.of(model)
 
 
 async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
     """Otherwise every start begins with a guess, and with the same overflow."""
     path = tmp_path / "models.json"
-    async with open_model_statistics(path, ManualClock()) as model_statistics:
+    async with open_model_statistics(
+        FileKeyedStore(path.parent), ManualClock()
+    ) as model_statistics:
         assert model_statistics.of(MODEL) == prior_statistics("gpt-5")
         model_statistics.record(MODEL, FACTS)
         assert model_statistics.of(MODEL) == FACTS
@@ -80,7 +85,7 @@ async def test_a_restart_keeps_what_was_learnt(tmp_path: Path) -> None:
 async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
     """A gateway that is killed must not forget its whole life."""
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         model_statistics.record(MODEL, FACTS)
         with anyio.fail_after(WAIT_S):
             await clock.until_sleeping(SAVE_EVERY_S)
@@ -118,13 +123,13 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
 async def test_nothing_new_is_not_written(tmp_path: Path) -> None:
     """An idle gateway must let the disk sleep."""
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         model_statistics.record(MODEL, FACTS)
     path.unlink()
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         pass
     assert not path.exists()
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         model_statistics.record(MODEL, FACTS)
         await model_statistics.save()
         path.unlink()
@@ -139,7 +144,9 @@ async def test_models_of_other_providers_and_servers_are_others(tmp_path: Path) 
     path = tmp_path / "models.json"
     there = ModelSpec(provider="openai", name="q", base_url="http://gpu:8000/v1/?key=secret")
     here = ModelSpec(provider="openai", name="q", base_url="http://127.0.0.1:8000/v1")
-    async with open_model_statistics(path, ManualClock()) as model_statistics:
+    async with open_model_statistics(
+        FileKeyedStore(path.parent), ManualClock()
+    ) as model_statistics:
         model_statistics.record(there, with_window(model_statistics.of(there), 32_768))
         model_statistics.record(here, limited(model_statistics.of(here)))
 
@@ -157,10 +164,10 @@ def limited(facts: ModelStatistics) -> ModelStatistics:
 async def test_what_one_refusal_taught_expires_across_restarts(tmp_path: Path) -> None:
     """A gateway that is started anew each day must not begin each day small."""
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         model_statistics.record(MODEL, limited(model_statistics.of(MODEL)))
     clock.advance(24 * 3600 - 1)
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         before = model_statistics.of(MODEL).limit_tokens
         clock.advance(1)
         after = model_statistics.of(MODEL)
@@ -188,7 +195,7 @@ async def test_a_hint_that_was_edited_lasts_a_week_at_most(tmp_path: Path) -> No
         "times": 1,
     }
     path.write_bytes(entry(limit=hint))
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         before = model_statistics.of(MODEL).limit_tokens
         clock.advance(7 * 24 * 3600)
         after = model_statistics.of(MODEL).limit_tokens
@@ -235,13 +242,15 @@ async def test_a_damaged_file_is_put_aside(
     path.write_bytes(damaged)
     (tmp_path / "models.json.damaged").write_bytes(b"from last week")
     with caplog.at_level(logging.WARNING):
-        async with open_model_statistics(path, ManualClock()) as model_statistics:
+        async with open_model_statistics(
+            FileKeyedStore(path.parent), ManualClock()
+        ) as model_statistics:
             assert model_statistics.of(MODEL) == prior_statistics("gpt-5")
             model_statistics.record(MODEL, FACTS)
 
     assert (tmp_path / "models.json.damaged-2").read_bytes() == damaged
     assert (tmp_path / "models.json.damaged").read_bytes() == b"from last week"
-    assert [record.__dict__["path"] for record in caplog.records] == [
+    assert [record.__dict__["kept_as"] for record in caplog.records] == [
         str(tmp_path / "models.json.damaged-2")
     ]
     assert await known(path) == FACTS
@@ -255,44 +264,36 @@ async def test_a_scale_out_of_bounds_is_taken_back_into_them(tmp_path: Path) -> 
     assert await known(path) == ModelStatistics(scale=SCALE_MAX, reports=1, units=1)
 
 
-async def test_a_file_that_cannot_be_read_is_left_alone(
+async def test_what_cannot_be_read_does_not_keep_the_gateway_from_learning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wrong permissions are for the operator to set right; the gateway works meanwhile."""
+    """The gateway works meanwhile, and the log says what is wrong."""
     path = tmp_path / "models.json"
-    path.mkdir()
-    async with open_model_statistics(path, ManualClock()) as model_statistics:
+    path.symlink_to(path)  # a link to itself cannot be read
+    async with open_model_statistics(FileKeyedStore(tmp_path), ManualClock()) as model_statistics:
         assert model_statistics.of(MODEL) == prior_statistics("gpt-5")
         model_statistics.record(MODEL, FACTS)
-        assert model_statistics.of(MODEL) == FACTS
 
-    assert path.is_dir()
-    assert len(caplog.records) == 2  # not read, not saved
-    assert names(tmp_path) == ["models.json"]
+    assert "what was learnt about models cannot be read" in caplog.text
+    assert await known(path) == FACTS
 
 
-async def test_a_save_that_fails_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_save_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """A full disk is emptied some day; nothing of what was learnt is lost until then."""
-    path, clock = tmp_path / "models.json", ManualClock()
-    full = True
-
-    def maybe(to: Path, data: bytes) -> None:
-        if full:
-            raise OSError(28, "No space left on device")
-        replace_kept(to, data)
-
-    monkeypatch.setattr(model_memory, "replace_kept", maybe)
-    async with open_model_statistics(path, clock) as model_statistics:
+    disk = FullDisk()
+    disk.is_full = True
+    async with open_model_statistics(disk, ManualClock()) as model_statistics:
         model_statistics.record(MODEL, FACTS)
-        await model_statistics.save()
-        full = False
-        await model_statistics.save()
-        saved = path.exists()
+        refused = [await model_statistics.save() for _ in range(3)]
+        disk.is_full = False
+        is_saved = await model_statistics.save()
+    async with open_model_statistics(disk, ManualClock()) as model_statistics:
+        found = model_statistics.of(MODEL)
 
-    assert saved
-    assert [record.__dict__["reason"] for record in caplog.records] == ["No space left on device"]
+    assert (refused, is_saved, found) == ([False] * 3, True, FACTS)
+    assert [record.__dict__["error"] for record in caplog.records] == [
+        "memory/models.json: the disk is full (ENOSPC)"
+    ]
 
 
 @pytest.mark.parametrize("step", ["os.fsync", "pathlib.Path.replace"])
@@ -301,7 +302,9 @@ async def test_a_write_that_breaks_off_leaves_the_old_file(
 ) -> None:
     """Half a file would be put aside at the next start, and everything learnt again."""
     path = tmp_path / "models.json"
-    async with open_model_statistics(path, ManualClock()) as model_statistics:
+    async with open_model_statistics(
+        FileKeyedStore(path.parent), ManualClock()
+    ) as model_statistics:
         model_statistics.record(MODEL, FACTS)
     old = path.read_bytes()
 
@@ -310,7 +313,9 @@ async def test_a_write_that_breaks_off_leaves_the_old_file(
 
     with monkeypatch.context() as broken:
         broken.setattr(step, fail)
-        async with open_model_statistics(path, ManualClock()) as model_statistics:
+        async with open_model_statistics(
+            FileKeyedStore(path.parent), ManualClock()
+        ) as model_statistics:
             model_statistics.record(MODEL, learn(FACTS, units=100_000, tokens=2_000))
 
     assert path.read_bytes() == old
@@ -323,7 +328,7 @@ async def test_only_the_newest_models_are_kept(
     """Names come from agents' files; a file must not grow with every name there ever was."""
     monkeypatch.setattr(model_memory, "_MODELS_MAX", 3)
     path, clock = tmp_path / "models.json", ManualClock()
-    async with open_model_statistics(path, clock) as model_statistics:
+    async with open_model_statistics(FileKeyedStore(path.parent), clock) as model_statistics:
         for number in (1, 2, 3, 4, 1):
             clock.advance(1)
             name = f"m{number}"
@@ -342,7 +347,9 @@ async def test_what_is_new_is_saved_when_the_gateway_is_stopped(tmp_path: Path) 
     """A stop is a cancellation, and comes in the middle of everything."""
     path = tmp_path / "models.json"
     with anyio.CancelScope() as scope:
-        async with open_model_statistics(path, ManualClock()) as model_statistics:
+        async with open_model_statistics(
+            FileKeyedStore(path.parent), ManualClock()
+        ) as model_statistics:
             model_statistics.record(MODEL, FACTS)
             scope.cancel()
             await anyio.sleep_forever()
@@ -354,7 +361,9 @@ async def test_what_is_new_is_saved_when_something_else_breaks(tmp_path: Path) -
     """A gateway that ends because of a failure has learnt as much as any other."""
     path = tmp_path / "models.json"
     with pytest.RaisesGroup(OSError):
-        async with open_model_statistics(path, ManualClock()) as model_statistics:
+        async with open_model_statistics(
+            FileKeyedStore(path.parent), ManualClock()
+        ) as model_statistics:
             model_statistics.record(MODEL, FACTS)
             raise OSError(5, "Input/output error")
 

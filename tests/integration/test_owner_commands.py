@@ -9,20 +9,20 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from anyio import to_thread
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
 from support.inbound_events import ANN, DM, GROUP
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalDecided, SessionEnded
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.ports import Verdict
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.access.owners import Owner
-from everturn_channels.access.pairing import approved
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import ChatRef, Command, Person
 from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.inbound.owners.open_questions import CODE_HEX_DIGITS
@@ -245,7 +245,7 @@ async def test_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
         assert told == "Done: `8`, `Bob`, may talk to me on test now."
         assert nobody == "Nobody waits to be let in."
         assert state.turns == 1
-    (paired,) = await to_thread.run_sync(approved, tmp_path / "pairing")
+    (paired,) = await Pairing(FileKeyedStore(tmp_path), ManualClock()).approved()
     assert (paired.sender_id, paired.by) == ("8", "owner:ada")
 
 

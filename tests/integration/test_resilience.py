@@ -23,9 +23,10 @@ from support.model_api import (
 )
 
 from everturn_actors.events import Event, TurnFinished
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.service import TextDelta, TurnResult
-from everturn_gateway.app import Gateway, open_gateway
+from everturn_gateway.app import USAGE_FOLDER, Gateway, open_gateway
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.logs import SecretRegistry
@@ -231,8 +232,8 @@ async def test_a_key_that_others_can_read_is_a_fault_of_the_agent(tmp_path: Path
 async def used(folder: Path) -> Tally:
     """Return what the files say was used today and yesterday."""
     until = SystemClock().now().date()
-    where = folder / ".everturn/usage"
-    rows = await anyio.to_thread.run_sync(lambda: read_usage(where, until=until, days=2))
+    store = FileKeyedStore(folder / ".everturn")
+    rows = await read_usage(store, USAGE_FOLDER, until=until, days=2)
     return total(row.tally for row in rows)
 
 
@@ -278,7 +279,7 @@ async def test_a_process_that_is_killed_loses_seconds_at_most(tmp_path: Path) ->
         write(tmp_path, AGENT.format(first=api.url, second=api.url), PRICES)
         async with opened(tmp_path) as gateway:
             await say(gateway, "Hello")
-            await gateway.usage.save()
+            await gateway.usage.flush()
             after_kill = await used(tmp_path)
             await say(gateway, "Again")
 

@@ -20,6 +20,7 @@ from support.in_process import running_here
 from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.ticking import World, at
 
+from everturn_actors.documents import WriteBehind
 from everturn_actors.events import Event, ModelReplied
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.session.quarantine import FAILURES_MAX
@@ -31,7 +32,6 @@ from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.commands.shared.running import Running, noted
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileModelStatistics
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.providers import Providers
 from everturn_gateway.scheduler.scheduler import Scheduler
@@ -82,8 +82,8 @@ async def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.parametrize(
     ("owner", "method", "part"),
     [
-        pytest.param(UsageLedger, "save_for_ever", "usage", id="usage"),
-        pytest.param(FileModelStatistics, "save_for_ever", "model memory", id="model-memory"),
+        pytest.param(UsageLedger, "run", "usage", id="usage"),
+        pytest.param(WriteBehind, "run", "model memory", id="model-memory"),
         pytest.param(AgentLibrary, "watch", "agents", id="agents"),
         pytest.param(TokenRegistry, "watch", "tokens", id="tokens"),
         pytest.param(Telemetry, "watch_loop", "loop lag", id="loop-lag"),

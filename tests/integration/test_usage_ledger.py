@@ -11,10 +11,12 @@ from typing import Any
 
 import anyio
 import pytest
+from support.stores import FullDisk
 
+from everturn_actors.errors import DamagedValueError
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.model import Usage
 from everturn_actors.testing import ManualClock
-from everturn_channels.files import replace_kept
 from everturn_gateway.usage import (
     Tally,
     UsageLedger,
@@ -63,9 +65,7 @@ async def read(
     folder: Path, *, until: date = TODAY, days: int = 1, agent: str = ""
 ) -> tuple[UsageRow, ...]:
     """Return what the files say, as the command line reads them."""
-    return await anyio.to_thread.run_sync(
-        lambda: read_usage(folder, until=until, days=days, agent=agent)
-    )
+    return await read_usage(FileKeyedStore(folder), "", until=until, days=days, agent=agent)
 
 
 def names(folder: Path) -> list[str]:
@@ -76,11 +76,11 @@ def names(folder: Path) -> list[str]:
 async def test_a_restart_keeps_what_was_used(tmp_path: Path) -> None:
     """A limit that a restart resets is none."""
     folder = tmp_path / "usage"
-    async with open_ledger(folder, ManualClock()) as first:
+    async with open_ledger(FileKeyedStore(folder.parent), "usage/", ManualClock()) as first:
         add(first)
         add(first, model="anthropic/x")
         add(first, agent="b")
-    async with open_ledger(folder, ManualClock()) as second:
+    async with open_ledger(FileKeyedStore(folder.parent), "usage/", ManualClock()) as second:
         before = second.today("a")
         add(second)
         after = second.today("a")
@@ -95,7 +95,7 @@ async def test_a_restart_keeps_what_was_used(tmp_path: Path) -> None:
 async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
     """A gateway that is killed loses seconds, not its day; people can read the file."""
     folder, clock = tmp_path / "usage", ManualClock()
-    async with open_ledger(folder, clock) as opened:
+    async with open_ledger(FileKeyedStore(folder.parent), "usage/", clock) as opened:
         add(opened)
         with anyio.fail_after(WAIT_S):
             await clock.until_sleeping(ledger.SAVE_EVERY_S)
@@ -128,14 +128,14 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
 async def test_an_idle_gateway_writes_nothing(tmp_path: Path) -> None:
     """It must let the disk sleep, and leave no trace where no model was called."""
     folder = tmp_path / "usage"
-    async with open_ledger(folder, ManualClock()) as opened:
-        await opened.save()
+    async with open_ledger(FileKeyedStore(folder.parent), "usage/", ManualClock()) as opened:
+        await opened.flush()
     assert not folder.exists()
-    async with open_ledger(folder, ManualClock()) as opened:
+    async with open_ledger(FileKeyedStore(folder.parent), "usage/", ManualClock()) as opened:
         add(opened)
-        await opened.save()
+        await opened.flush()
         (folder / "2026-01.json").unlink()
-        await opened.save()
+        await opened.flush()
 
     assert names(folder) == []
 
@@ -143,7 +143,7 @@ async def test_an_idle_gateway_writes_nothing(tmp_path: Path) -> None:
 async def test_midnight_begins_a_day_and_the_first_a_file(tmp_path: Path) -> None:
     """A gateway runs for months."""
     clock = clock_at(2026, 1, 30)
-    async with open_ledger(tmp_path, clock) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", clock) as opened:
         for _ in range(3):
             add(opened)
             clock.advance(24 * 3600)
@@ -161,9 +161,9 @@ async def test_midnight_begins_a_day_and_the_first_a_file(tmp_path: Path) -> Non
 
 async def test_a_report_is_by_day_agent_and_model(tmp_path: Path) -> None:
     """Months before this one are read from their files."""
-    async with open_ledger(tmp_path, clock_at(2025, 12, 31)) as old:
+    async with open_ledger(FileKeyedStore(tmp_path), "", clock_at(2025, 12, 31)) as old:
         add(old, agent="b")
-    async with open_ledger(tmp_path, ManualClock()) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
         add(opened, agent="b", model="z/z")
         add(opened, agent="b", model="a/a")
         add(opened, agent="a")
@@ -183,15 +183,15 @@ async def test_a_report_is_by_day_agent_and_model(tmp_path: Path) -> None:
 
 async def test_a_clock_that_is_set_back_overwrites_nothing(tmp_path: Path) -> None:
     """The file of last month is added to, though it was not read at the start."""
-    async with open_ledger(tmp_path, clock_at(2025, 12, 31)) as old:
+    async with open_ledger(FileKeyedStore(tmp_path), "", clock_at(2025, 12, 31)) as old:
         add(old)
     clock = ManualClock()
-    async with open_ledger(tmp_path, clock) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", clock) as opened:
         add(opened)
         clock.advance(-2 * 24 * 3600)
         add(opened)
         unsaved = await opened.rows(days=1)
-        await opened.save()
+        await opened.flush()
         saved = await opened.rows(days=1)
     stands = await read(tmp_path, until=date(2025, 12, 31))
 
@@ -220,14 +220,14 @@ async def test_a_damaged_file_is_put_aside(
     """No reason not to start, nor to throw away what somebody may still read."""
     path = tmp_path / "2026-01.json"
     path.write_bytes(damaged)
-    with pytest.raises(ValueError, match=r"2026-01\.json is damaged"):
+    with pytest.raises(DamagedValueError, match=r"2026-01\.json is damaged"):
         await read(tmp_path)
     with caplog.at_level(logging.WARNING):
-        async with open_ledger(tmp_path, ManualClock()) as opened:
+        async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
             add(opened)
 
     assert (tmp_path / "2026-01.json.damaged").read_bytes() == damaged
-    assert [record.__dict__["path"] for record in caplog.records] == [f"{path}.damaged"]
+    assert [record.__dict__["kept_as"] for record in caplog.records] == [f"{path}.damaged"]
     assert [row.tally for row in await read(tmp_path)] == [ONE]
 
 
@@ -237,13 +237,13 @@ async def test_a_number_that_is_no_count_is_damage(
     tmp_path: Path, name: str, value: object
 ) -> None:
     """A negative cost would lift a limit."""
-    async with open_ledger(tmp_path, ManualClock()) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
         add(opened)
     path = tmp_path / "2026-01.json"
     document = await stored(path)
     document["days"]["2026-01-02"]["a"][MODEL][name] = value
     path.write_text(json.dumps(document), encoding="utf-8")
-    async with open_ledger(tmp_path, ManualClock()) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
         used = opened.today("a")
 
     assert used == Tally()
@@ -255,7 +255,7 @@ async def test_a_damaged_old_month_is_left_out_of_a_report(
 ) -> None:
     """What can be read is told, and what is missing is in the log."""
     (tmp_path / "2025-12.json").write_bytes(b"{")
-    async with open_ledger(tmp_path, ManualClock()) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
         add(opened)
         with caplog.at_level(logging.WARNING):
             rows = await opened.rows(days=30)
@@ -265,49 +265,46 @@ async def test_a_damaged_old_month_is_left_out_of_a_report(
     assert (tmp_path / "2025-12.json").read_bytes() == b"{"
 
 
-async def test_what_can_neither_be_read_nor_moved_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_what_cannot_be_read_is_not_written_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever is there, it is not written over; the gateway counts on in memory."""
+    """Set right by its owner, it is counted on from where it stood."""
     path = tmp_path / "2026-01.json"
-    path.write_bytes(b"{")
-    monkeypatch.setattr(ledger, "quarantine", lambda where: where)
-    async with open_ledger(tmp_path, ManualClock()) as opened:
+    async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
         add(opened)
-        used = opened.today("a")
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(path)  # a link to itself cannot be read
+    async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
+        add(opened)
+        await opened.flush()
+        used, is_link = opened.today("a"), path.is_symlink()
+        path.unlink()
+        (tmp_path / "elsewhere").rename(path)
 
-    assert used == ONE
-    assert path.read_bytes() == b"{"
-    assert len(caplog.records) == 1
+    assert (used, is_link) == (ONE, True)
+    assert [row.tally for row in await read(tmp_path)] == [ONE + ONE]
+    assert "cannot be read" in caplog.text
 
 
-async def test_a_save_that_fails_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_save_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """A full disk is emptied some day; nothing is lost until then."""
-    full = True
-
-    def maybe(to: Path, data: bytes) -> None:
-        if full:
-            raise OSError(28, "No space left on device")
-        replace_kept(to, data)
-
-    monkeypatch.setattr(ledger, "replace_kept", maybe)
-    async with open_ledger(tmp_path, ManualClock()) as opened:
+    disk = FullDisk()
+    disk.is_full = True
+    async with open_ledger(disk, "usage/", ManualClock()) as opened:
         add(opened)
-        await opened.save()
-        full = False
-        await opened.save()
-        saved = await read(tmp_path)
+        await opened.flush()
+        disk.is_full = False
+        await opened.flush()
+        saved = await read_usage(disk, "usage/", until=TODAY, days=1)
 
     assert [row.tally for row in saved] == [ONE]
-    assert [record.__dict__["reason"] for record in caplog.records] == ["No space left on device"]
+    assert len(caplog.records) == 1
 
 
 async def test_what_is_new_is_saved_when_the_gateway_is_stopped(tmp_path: Path) -> None:
     """A stop is a cancellation, and comes in the middle of everything."""
     with anyio.CancelScope() as scope:
-        async with open_ledger(tmp_path, ManualClock()) as opened:
+        async with open_ledger(FileKeyedStore(tmp_path), "", ManualClock()) as opened:
             add(opened)
             scope.cancel()
             await anyio.sleep_forever()

@@ -14,6 +14,7 @@ from support.inbound_events import ANN, DM, GROUP
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
 from everturn_actors.delivery.port import DeliveryPort
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Gate, Tool
@@ -287,7 +288,8 @@ async def feeding(
     provider = provider or ScriptedProvider()
     settings = settings or ChannelSettings()
     health = Health("test", "test", clock, adapter.capabilities.idle_s)
-    pairing = Pairing(folder / "pairing", clock)
+    keyed = FileKeyedStore(folder)
+    pairing = Pairing(keyed, clock)
     chat_types = ChatTypes()
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(WAIT_S))
@@ -302,7 +304,7 @@ async def feeding(
                 delivery_ports={"test": delivery_port} if delivery_port else None,
             )
         )
-        cursors = await stack.enter_async_context(open_cursors(folder / "test.json", clock))
+        cursors = await stack.enter_async_context(open_cursors(keyed, "test", clock))
         fed = Fed(
             adapter=adapter,
             service=opened.service,

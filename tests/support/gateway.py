@@ -18,6 +18,7 @@ import yaml
 from anyio.abc import SocketStream
 
 from everturn_actors.journal.health import WriteHealth
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Clock
@@ -26,7 +27,6 @@ from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.app import (
-    MODELS_FILE,
     SPENDING_FOLDER,
     USAGE_FOLDER,
     make_meter,
@@ -43,13 +43,12 @@ from everturn_gateway.http.application import create_app
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
-from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
+from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.principals import (
     Scope,
+    StoredTokens,
     TokenRecord,
     TokenRegistry,
-    add_token,
     digest_of,
     new_token,
     open_tokens,
@@ -80,7 +79,7 @@ class HttpGateway:
     schedules: SchedulerClient
     provider: ScriptedProvider
     started_at: datetime
-    models: FileModelStatistics
+    models: StoredModelStatistics
     tokens: TokenRegistry
     spending: Spending
     telemetry: Telemetry = field(default_factory=Telemetry)
@@ -132,13 +131,13 @@ class HttpGateway:
             created_at=datetime.now(UTC),  # noqa: TID251 - that of the command line
             expires_at=expires_at,
         )
-        await anyio.to_thread.run_sync(add_token, self.principals_folder, record)
+        await self.stored_tokens.add(record)
         return token
 
     @property
-    def principals_folder(self) -> Path:
-        """Where the files of tokens are."""
-        return self.config.workspace / PRINCIPALS_FOLDER
+    def stored_tokens(self) -> StoredTokens:
+        """The tokens as a command line beside it finds them."""
+        return StoredTokens(FileKeyedStore(self.config.workspace))
 
     async def session(self, agent: str = "test") -> str:
         """Begin a session and return its id."""
@@ -191,13 +190,14 @@ async def open_http_gateway(
     server = replace(server or ServerConfig(), port=0)
     config = Config(workspace=folder / "workspace", agents_dir=folder / "agents", server=server)
     await anyio.to_thread.run_sync(write_agent, config.agents_dir, on_disconnect, compaction)
+    keyed = FileKeyedStore(config.workspace)
     async with (
         open_file_store(config.workspace, keeps_index=False) as store,
         open_memory_store(MemoryDisk()) as scratch,
-        open_ledger(config.workspace / USAGE_FOLDER, clock or SystemClock()) as usage,
-        open_ledger(config.workspace / SPENDING_FOLDER, clock or SystemClock()) as spent,
-        open_tokens(config.workspace / PRINCIPALS_FOLDER, clock or SystemClock()) as tokens,
-        open_model_statistics(config.workspace / MODELS_FILE, clock or SystemClock()) as models,
+        open_ledger(keyed, USAGE_FOLDER, clock or SystemClock()) as usage,
+        open_ledger(keyed, SPENDING_FOLDER, clock or SystemClock()) as spent,
+        open_tokens(keyed, clock or SystemClock()) as tokens,
+        open_model_statistics(keyed, clock or SystemClock()) as models,
         open_tool_factory(
             state=config.workspace,
             environ={"PATH": os.environ["PATH"]},
@@ -243,7 +243,7 @@ async def open_http_gateway(
                 service=service,
                 library=library,
                 usage=usage,
-                channels=no_channels(config, clock or SystemClock()),
+                channels=no_channels(config, keyed, clock or SystemClock()),
                 schedules=schedules,
                 provider=provider,
                 models=models,

@@ -27,6 +27,7 @@ from support.plugins import write_plugin
 from support.telegram_api import ANN, BOT, TOKEN, TelegramApi, open_telegram_api
 
 from everturn_actors.events import Received, TurnFinished
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import open_test_service
 from everturn_channels.access.pairing import Pairing
@@ -91,6 +92,7 @@ class Taken:
 @asynccontextmanager
 async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGenerator[Taken]:
     """Run a channel that everybody may write to; what it takes is answered by a script."""
+    keyed = FileKeyedStore(folder)
     disk, health = MemoryDisk(), Health("test", "test", clock, adapter.capabilities.idle_s)
 
     async def save_file(_agent: str, name: str, _data: bytes) -> str | None:
@@ -98,7 +100,7 @@ async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGene
 
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(open_test_service(disk=disk, clock=clock))
-        cursors = await stack.enter_async_context(open_cursors(folder / "test.json", clock))
+        cursors = await stack.enter_async_context(open_cursors(keyed, "test", clock))
         context = ChannelContext(
             service=opened.service,
             clock=clock,
@@ -107,7 +109,7 @@ async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGene
             describe_agent=str,
             describe_model=str,
             save_file=save_file,
-            pairing=Pairing(folder / "pairing", clock),
+            pairing=Pairing(keyed, clock),
         )
 
         async def run() -> None:

@@ -9,11 +9,26 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Protocol
 
+from everturn_actors.errors import JournalWriteError
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.results import MEDIA_MAX_BYTES, RESULTS_MAX_BYTES
 from everturn_actors.ports import SessionStore
+
+
+class FullDisk(MemoryKeyedStore):
+    """Values in memory, as long as there is room."""
+
+    is_full = False
+
+    async def put(self, key: str, data: bytes, *, expected: str | None = None) -> str:
+        """Keep a value, or fail as a full disk does."""
+        if self.is_full:
+            msg = f"{self.place(key)}: the disk is full (ENOSPC)"
+            raise JournalWriteError(msg)
+        return await super().put(key, data, expected=expected)
 
 
 class World(Protocol):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.agents import write_folder
 
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ModelRequest
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
@@ -41,7 +42,7 @@ def meter(**prices: Price) -> Meter:
     clock = ManualClock()
     own = {f"{provider}/*": price for provider, price in prices.items()}
     return Meter(
-        ledger=UsageLedger(Path("none"), clock),
+        ledger=UsageLedger(MemoryKeyedStore(), "usage/", clock),
         prices=PriceList(own, installed().providers.get),
         clock=clock,
     )

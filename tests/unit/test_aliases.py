@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import errno
 from datetime import UTC, datetime
 from itertools import permutations
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.scripted_adapter import ScriptedAdapter
+from support.stores import FullDisk
 
+from everturn_actors.errors import JournalWriteError
+from everturn_actors.journal.keyed import MemoryKeyedStore
+from everturn_actors.ports import KeyedStore
 from everturn_channels.access.rules import evaluate, find_route
 from everturn_channels.adapter import ChatRef, Message, Outbound, Person
-from everturn_channels.chats import aliases as module
 from everturn_channels.chats.aliases import ChatAliases, open_aliases
 from everturn_channels.chats.moved_chats import MovingAdapter, moved_event
 from everturn_channels.errors import ChatMovedError, NotSentError, RefusedError, SetupError
@@ -44,9 +44,9 @@ def message(chat: str, number: str = "7") -> Message:
     return Message(id=number, chat=ChatRef(id=chat, type="group"), sender=ANN, at=at, text="hi")
 
 
-async def known(*moves: tuple[str, str], path: Path | None = None) -> ChatAliases:
+async def known(*moves: tuple[str, str], store: KeyedStore | None = None) -> ChatAliases:
     """Return aliases that were told these moves."""
-    aliases = ChatAliases("test", path)
+    aliases = await open_aliases(store or MemoryKeyedStore(), "telegram")
     for old, new in moves:
         await aliases.add(old, new)
     return aliases
@@ -70,13 +70,8 @@ async def test_moves_may_be_told_in_any_order_and_twice(moves: list[tuple[str, s
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), max_size=12))
 async def test_whatever_is_told_ends_and_joins_no_two_chats(moves: list[tuple[str, str]]) -> None:
     """A platform that talks nonsense must not make a loop, nor lead one chat into two."""
-    with TemporaryDirectory() as folder:
-        await tell_all(Path(folder) / "a.json", moves)
-
-
-async def tell_all(path: Path, moves: list[tuple[str, str]]) -> None:
-    """Tell these moves, and look at what is known then, and after a restart."""
-    aliases = ChatAliases("test", path)
+    store = MemoryKeyedStore()
+    aliases = await open_aliases(store, "test")
     for old, new in moves:
         first, other = aliases.first(old), aliases.first(new)
         if not await aliases.add(old, new):
@@ -86,28 +81,22 @@ async def tell_all(path: Path, moves: list[tuple[str, str]]) -> None:
         assert len({aliases.first(name) for name in names}) == 1
         assert len({aliases.current(name) for name in names}) == 1
         assert aliases.current(chat) in names
-    assert (await open_aliases(path, "test")).moves == aliases.moves
+    assert (await open_aliases(store, "test")).moves == aliases.moves
 
 
-async def test_a_move_is_on_disk_before_it_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_move_is_durable_before_it_holds() -> None:
     """Nothing else knows it: what is not kept is told again, and what is kept survives."""
-    path = tmp_path / "telegram.aliases.json"
-    aliases = await known(("-1", "-100"), path=path)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "replace_kept", full)
-        with pytest.raises(OSError, match="No space"):
-            await aliases.add("-2", "-200")
+    disk = FullDisk()
+    aliases = await known(("-1", "-100"), store=disk)
+    disk.is_full = True
+    with pytest.raises(JournalWriteError, match="disk is full"):
+        await aliases.add("-2", "-200")
     assert aliases.first("-200") == "-200"
-    assert (await open_aliases(path, "telegram")).first("-100") == "-1"
+    assert (await open_aliases(disk, "telegram")).first("-100") == "-1"
 
+    disk.is_full = False
     await aliases.add("-2", "-200")
-    assert (await open_aliases(path, "telegram")).moves == {"-1": "-100", "-2": "-200"}
+    assert (await open_aliases(disk, "telegram")).moves == {"-1": "-100", "-2": "-200"}
 
 
 @pytest.mark.parametrize(
@@ -122,14 +111,12 @@ async def test_a_move_is_on_disk_before_it_holds(
         '{"version": 1, "moves": {"a": "c", "b": "c"}}',
     ],
 )
-async def test_a_damaged_file_stops_the_channel_and_says_what_to_do(
-    tmp_path: Path, text: str
-) -> None:
+async def test_damage_stops_the_channel_and_says_what_to_do(text: str) -> None:
     """Without it conversations would begin anew without a word."""
-    path = tmp_path / "telegram.aliases.json"
-    path.write_text(text)
+    store = MemoryKeyedStore()
+    await store.put("channels/telegram.aliases.json", text.encode())
     with pytest.raises(SetupError, match=r"telegram\.aliases\.json.*put a copy of it back"):
-        await open_aliases(path, "telegram")
+        await open_aliases(store, "telegram")
 
 
 # --- what comes ---
@@ -193,25 +180,12 @@ async def test_what_is_sent_to_a_chat_that_moved_arrives_in_the_new_one() -> Non
             await moving.edit("-1", "", old, "not there")
 
 
-async def test_a_move_that_cannot_be_kept_leaves_the_message_owed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_move_that_cannot_be_kept_leaves_the_message_owed() -> None:
     """It is surely not sent, so it is tried again, and then the move is told again."""
-    aliases = ChatAliases("test", tmp_path / "a.json")
-    moving = MovingAdapter(MovingPlatform({"-1": "-100"}), aliases)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(module, "replace_kept", full)
-        with pytest.raises(NotSentError):
-            await moving.send(Outbound(chat_id="-1", payload="hello"))
-    assert await moving.send(Outbound(chat_id="-1", payload="hello")) == "-100/m1"
-
-
-async def test_chats_that_move_in_a_circle_are_given_up() -> None:
-    """A platform that talks nonsense must not keep a message going round for ever."""
-    moving = MovingAdapter(MovingPlatform({"-1": "-2", "-2": "-1"}), ChatAliases("test"))
-    with pytest.raises(RefusedError):
+    disk = FullDisk()
+    moving = MovingAdapter(MovingPlatform({"-1": "-100"}), await known(store=disk))
+    disk.is_full = True
+    with pytest.raises(NotSentError):
         await moving.send(Outbound(chat_id="-1", payload="hello"))
+    disk.is_full = False
+    assert await moving.send(Outbound(chat_id="-1", payload="hello")) == "-100/m1"

@@ -13,10 +13,12 @@ from support.agents import write_folder
 from support.channel_configs import channel
 from support.tool_sites import tool_site
 
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ConversationKey, Inbound, Usage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_channels.access.owners import Owner
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import ChatRef
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.health import Health
@@ -267,11 +269,17 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
             sessions=SessionsConfig(),
             tool_factory=tool_factory,
         )
-        ledger = UsageLedger(tmp_path / "usage", clock)
+        ledger = UsageLedger(MemoryKeyedStore(), "usage/", clock)
         used = Usage(input_tokens=1000, output_tokens=20, cost_nanodollars=4_200_000)
         ledger.add("butler", "openai/x", used, priced=True)
         context = make_channel_context(
-            lambda: config, opened.service, library, tool_factory, clock, ledger
+            lambda: config,
+            opened.service,
+            library,
+            tool_factory,
+            Pairing(MemoryKeyedStore(), clock),
+            clock,
+            ledger,
         )
         there = (context.routes(), context.rules("butler"), context.describe_agent("butler"))
         path = await context.save_file("butler", "0a-a.pdf", b"%PDF")
@@ -303,10 +311,9 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
 async def test_a_conversation_is_known_by_either_id_of_its_chat(tmp_path: Path) -> None:
     """A job or a caller may name a group as it is called now."""
     config = config_with(tmp_path)
-    folder = config.workspace / "channels"
-    folder.mkdir(parents=True)
-    (folder / "matrix.aliases.json").write_text('{"version": 1, "moves": {"-1": "-100"}}')
-    channels = await make_channels(config, ManualClock(), SecretRegistry())
+    keyed = MemoryKeyedStore()
+    await keyed.put("channels/matrix.aliases.json", b'{"version": 1, "moves": {"-1": "-100"}}')
+    channels = await make_channels(config, keyed, ManualClock(), SecretRegistry())
     key = ConversationKey(channel="matrix", chat="-1", agent="helper")
 
     assert channels.known_as(key) is key
@@ -320,9 +327,9 @@ async def test_a_conversation_is_known_by_either_id_of_its_chat(tmp_path: Path) 
 
 async def opened_channels(folder: Path, clock: ManualClock) -> tuple[Channels, Health, Health]:
     """Return the channels of a gateway that was just started, and the health of both."""
-    channels = await make_channels(config_with(folder), clock, SecretRegistry())
+    channels = await make_channels(config_with(folder), MemoryKeyedStore(), clock, SecretRegistry())
     matrix, irc = [cast("BotChannel", channel) for channel in channels._open.values()]
-    loaded = [await each._load(await each.open_aliases(folder)) for each in (matrix, irc)]
+    loaded = [await each._load(await each.open_aliases()) for each in (matrix, irc)]
     return channels, loaded[0].health, loaded[1].health
 
 
@@ -366,7 +373,7 @@ async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -
     telegram = channel("telegram", bot_token=TOKEN, mode="webhook", webhook=webhook)
     other = channel("telegram", name="b", bot_token=TOKEN, mode="webhook", webhook=webhook)
     config = replace(config_with(tmp_path), channels=(telegram, other))
-    channels = await make_channels(config, ManualClock(), SecretRegistry())
+    channels = await make_channels(config, MemoryKeyedStore(), ManualClock(), SecretRegistry())
 
     assert [status.state for status in channels.statuses()] == ["starting", "starting"]
     assert await channels.take_webhook("telegram", {SECRET: "s"}, b"{}") == 503
@@ -375,7 +382,7 @@ async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -
 
 async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Path) -> None:
     """Its turns are owed to the people of a channel all the same."""
-    channels = no_channels(config_with(tmp_path), ManualClock())
+    channels = no_channels(config_with(tmp_path), MemoryKeyedStore(), ManualClock())
 
     assert sorted(channels.delivery_ports) == ["irc", "matrix"]
     assert channels.statuses() == channels.troubled() == ()

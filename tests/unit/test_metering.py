@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 
 import anyio
 import pytest
 
 from everturn_actors.errors import ModelTransientError
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ModelRequest, Reply, Usage, UserMessage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, Scripted, ScriptedProvider
@@ -51,7 +51,7 @@ class Case:
         agent: str = "a",
     ) -> None:
         self.clock = ManualClock()
-        self.ledger = UsageLedger(Path("never-written"), self.clock)
+        self.ledger = UsageLedger(MemoryKeyedStore(), "usage/", self.clock)
         own = PRICES if prices is None else prices
         self.meter = Meter(
             ledger=self.ledger, prices=PriceList(own, installed().providers.get), clock=self.clock

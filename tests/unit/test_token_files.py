@@ -1,32 +1,30 @@
-"""Tokens on disk: private, hashed, in force for whoever looks, and never half written."""
+"""Tokens as they are kept: private, hashed, in force for whoever looks, and never half written."""
 
 from __future__ import annotations
 
 import stat
-import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everturn_actors.journal.keyed import FileKeyedStore, MemoryKeyedStore
 from everturn_gateway.commands.token import expiry
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals import (
     RateLimiter,
+    StoredTokens,
     TokenError,
     TokenRecord,
-    add_token,
     digest_of,
     is_token,
     new_token,
-    read_tokens,
-    read_used,
-    revoke_token,
 )
 
 UNKNOWN_SCOPE = """{"version": 1, "tokens": [{"name": "a", "digest": "", "scopes": ["all"],
@@ -43,14 +41,15 @@ def record(name: str = "alice", token: str = "", **more: Any) -> TokenRecord:  #
     return replace(plain, **more)
 
 
-def test_a_token_is_kept_hashed_for_its_owner_alone(tmp_path: Path) -> None:
+async def test_a_token_is_kept_hashed_for_its_owner_alone(tmp_path: Path) -> None:
     """Whoever reads a backup of the file opens nothing with it."""
     folder, token = tmp_path / "state" / "principals", new_token()
     kept = record(token=token, agents=("a", "b"), daily_cost_usd=1.5, requests_per_minute=3)
-    add_token(folder, kept)
+    tokens = StoredTokens(FileKeyedStore(tmp_path / "state"))
+    await tokens.add(kept)
 
     assert is_token(token)
-    assert read_tokens(folder) == (kept,)
+    assert await tokens.all() == (kept,)
     assert token not in (folder / "tokens.json").read_text()
     assert stat.S_IMODE((folder / "tokens.json").stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -58,22 +57,23 @@ def test_a_token_is_kept_hashed_for_its_owner_alone(tmp_path: Path) -> None:
     assert digest_of(token) not in repr(kept)
 
 
-def test_a_name_has_one_token_and_is_given_again_when_that_is_over(tmp_path: Path) -> None:
+async def test_a_name_has_one_token_and_is_given_again_when_that_is_over() -> None:
     """Two valid tokens of one name could not be told apart in any log."""
-    add_token(tmp_path, record())
+    tokens = StoredTokens(MemoryKeyedStore())
+    await tokens.add(record())
     with pytest.raises(TokenError, match="token revoke alice"):
-        add_token(tmp_path, record(token="another"))  # noqa: S106 - made up
-    revoked = revoke_token(tmp_path, "alice", NOON + timedelta(hours=1))
+        await tokens.add(record(token="another"))  # noqa: S106 - made up
+    revoked = await tokens.revoke("alice", NOON + timedelta(hours=1))
     assert revoked is not None
     assert revoked.digest == ""
     assert not revoked.is_valid(NOON)
-    assert revoke_token(tmp_path, "alice", NOON) is None
-    assert revoke_token(tmp_path, "bob", NOON) is None
+    assert await tokens.revoke("alice", NOON) is None
+    assert await tokens.revoke("bob", NOON) is None
     again = record(token="another", expires_at=NOON + timedelta(hours=2))  # noqa: S106 - made up
-    add_token(tmp_path, again)
+    await tokens.add(again)
     later = record(token="third", created_at=NOON + timedelta(hours=3))  # noqa: S106 - made up
-    add_token(tmp_path, later)
-    assert read_tokens(tmp_path) == (later,)
+    await tokens.add(later)
+    assert await tokens.all() == (later,)
 
 
 @pytest.mark.parametrize(
@@ -88,35 +88,48 @@ def test_a_name_has_one_token_and_is_given_again_when_that_is_over(tmp_path: Pat
         UNKNOWN_SCOPE,
     ],
 )
-def test_a_damaged_file_is_named_and_opens_nothing(tmp_path: Path, text: str) -> None:
+async def test_damage_is_named_and_opens_nothing(text: str) -> None:
     """What cannot be read for sure is not guessed; nothing is written over it either."""
-    file = tmp_path / "tokens.json"
-    file.write_text(text)
+    store = MemoryKeyedStore()
+    await store.put("principals/tokens.json", text.encode())
+    tokens = StoredTokens(store)
+    with pytest.raises(TokenError, match=r"tokens\.json is damaged"):
+        await tokens.all()
     with pytest.raises(TokenError, match="damaged"):
-        read_tokens(tmp_path)
-    with pytest.raises(TokenError, match="damaged"):
-        add_token(tmp_path, record())
-    assert file.read_text() == text
-    (tmp_path / "used.json").write_text(text)
-    assert read_used(tmp_path) == {}
+        await tokens.add(record())
+    value = await store.get("principals/tokens.json")
+    assert value is not None
+    assert value.data == text.encode()
+    await store.put("principals/used.json", text.encode())
+    assert await tokens.used() == {}
 
 
-def test_many_command_lines_at_once_lose_no_token(tmp_path: Path) -> None:
+async def test_many_command_lines_at_once_lose_no_token(tmp_path: Path) -> None:
     """Two people who make tokens in the same second both get theirs."""
-    code = (
-        "import sys, pathlib, datetime as d\n"
-        "from everturn_gateway.principals import *\n"
-        "for n in range(5):\n"
-        "    add_token(pathlib.Path(sys.argv[1]), TokenRecord(name=f'{sys.argv[2]}{n}',"
-        " digest=digest_of(f'{sys.argv[2]}{n}'), scopes=('talk',),"
-        " created_at=d.datetime.now(d.UTC)))\n"
-    )
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path), who])  # noqa: S603 - ours
-        for who in ("a", "b", "c")
-    ]
-    assert [each.wait(60) for each in running] == [0, 0, 0]
-    names = {each.name for each in read_tokens(tmp_path)}
+    code = """
+import sys, anyio
+from datetime import datetime, UTC
+from pathlib import Path
+from everturn_actors.journal.keyed import FileKeyedStore
+from everturn_gateway.principals import *
+
+async def main():
+    tokens = StoredTokens(FileKeyedStore(Path(sys.argv[1])))
+    for n in range(5):
+        name = f"{sys.argv[2]}{n}"
+        now = datetime.now(UTC)
+        scopes = ("talk",)
+        await tokens.add(
+            TokenRecord(name=name, digest=digest_of(name), scopes=scopes, created_at=now)
+        )
+
+anyio.run(main)
+"""
+    async with anyio.create_task_group() as tasks:
+        for who in ("a", "b", "c"):
+            command = [sys.executable, "-c", code, str(tmp_path), who]
+            tasks.start_soon(anyio.run_process, command)
+    names = {each.name for each in await StoredTokens(FileKeyedStore(tmp_path)).all()}
     assert names == {f"{who}{n}" for who in "abc" for n in range(5)}
 
 

@@ -1,11 +1,10 @@
 """Pairing: unknown people are given a code, and an owner approves it.
 
-Two files in one folder, so that no gateway has to run for an approval and none has to be told of
-it:
+Two values, so that no gateway has to run for an approval and none has to be told of it:
 
-    pending.json     codes that are open; written by the gateway alone
-    approved.json    people who were approved; written under a lock, by the command line or by an
-                     owner's command in a chat
+    pairing/pending.json     codes that are open; written by the gateway alone
+    pairing/approved.json    people who were approved; changed by the command line, or by an
+                             owner's command in a chat
 
 Names in them are what people call themselves: for display, never to be trusted.
 """
@@ -15,21 +14,20 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import anyio
-from anyio import to_thread
 
-from everturn_actors.ports import Clock
+from everturn_actors.documents import Document, Form
+from everturn_actors.errors import JournalError
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.adapter import Person
 from everturn_channels.errors import ChannelError
-from everturn_channels.files import Stamp, locked, quarantine, read_kept, replace_kept, stamp_of
 from everturn_channels.names import one_line
 
 CODE_LENGTH: Final = 8
@@ -37,14 +35,12 @@ CODE_LENGTH: Final = 8
 ALPHABET: Final = "23456789ABCDEFGHJKMNPQRSTVWXYZ"
 CODE_LIFE: Final = timedelta(hours=1)
 OPEN_CODES_MAX: Final = 100  # of a channel; strangers cost a line in a file each
-LOCK_WAIT_S: Final = 5.0  # an approval takes milliseconds
+PENDING_KEY: Final = "pairing/pending.json"
+APPROVED_KEY: Final = "pairing/approved.json"
 
-_PENDING: Final = "pending.json"
-_APPROVED: Final = "approved.json"
-_LOCK: Final = "lock"
 _VERSION: Final = 1
 
-T = TypeVar("T")
+T = TypeVar("T", "Request", "Paired")
 
 logger = logging.getLogger(__name__)
 
@@ -84,51 +80,118 @@ class Paired:
     "Which owner did it, see `Owner.by`; empty = whoever runs the gateway, on the command line."
 
 
-# --- the gateway's side ---
-
-
 class Pairing:
-    """Knows who is paired and hands out codes. For one event loop and one process."""
+    """Knows who is paired, hands out codes, and lets people in. For one event loop.
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder = folder
+    The gateway has one, and so has each command that runs beside it.
+    """
+
+    def __init__(self, store: KeyedStore, clock: Clock) -> None:
+        """Know of nobody yet."""
         self._clock = clock
+        self._pending = Document(store, PENDING_KEY, _REQUESTS)
+        self._approved = Document(store, APPROVED_KEY, _PEOPLE)
         self._asking = anyio.Lock()
-        self._open: list[Request] | None = None
+        self._open: _Requests | None = None
         "Codes, oldest first; None until they were read."
-        self._stamp: Stamp | None = None
-        self._paired: frozenset[tuple[str, str]] = frozenset()
+        self._fault = ""
+        "Why the list of people cannot be read."
 
     async def is_paired(self, channel: str, sender_id: str) -> bool:
         """Whether the owner approved this person for this channel, or took that back, until now.
 
-        Where the file cannot be read, nobody is paired, and the log says so once.
+        Where the list cannot be read, nobody is paired, and the log says so once.
         """
-        found = await to_thread.run_sync(partial(_read_changed, self._folder, self._stamp))
-        if found is not None:
-            self._stamp, self._paired = found
-        return (channel, sender_id) in self._paired
+        return any(_is(each, channel, sender_id) for each in await self._people())
 
     async def people(self, channel: str) -> tuple[str, ...]:
         """Return the ids of those whom the owner approved for a channel; none where it fails."""
-        await self.is_paired(channel, "")  # looks whether the file changed
-        return tuple(sorted(sender for where, sender in self._paired if where == channel))
+        return tuple(sorted(p.sender_id for p in await self._people() if p.channel == channel))
+
+    async def approved(self) -> tuple[Paired, ...]:
+        """Return who was approved, oldest first.
+
+        Raises:
+            PairingError: The list cannot be read; the text names it.
+        """
+        with _told():
+            return await self._approved.read()
 
     async def pending(self) -> tuple[Request, ...]:
-        """Return the requests that can be approved, as the function `pending` does.
+        """Return the requests that can be approved, oldest first: not expired, not approved yet.
 
         Raises:
-            PairingError: A file cannot be read.
+            PairingError: A list cannot be read; the text names it.
         """
-        return await to_thread.run_sync(pending, self._folder, self._clock.now())
+        known, now = await self.approved(), self._clock.now()
+        with _told():
+            requests = await self._pending.read()
+        return tuple(
+            each
+            for each in requests
+            if now < each.expires_at
+            and not any(_is(person, each.channel, each.sender_id) for person in known)
+        )
 
-    async def approve(self, code: str, *, by: str) -> Request:
-        """Let the person with this code in, as the function `approve` does.
+    async def approve(self, code: str, *, by: str = "") -> Request:
+        """Let the person with this code in; return who that is, once it is durable.
+
+        Upper and lower case, spaces and hyphens do not matter. The same code twice does no harm.
+
+        Args:
+            code: As it was given.
+            by: Which owner does it; empty = whoever runs the gateway.
 
         Raises:
-            PairingError: No open request has this code, or a file cannot be read or written.
+            UnknownCodeError: No request that is still valid has this code.
+            PairingError: A list cannot be read or written.
         """
-        return await to_thread.run_sync(partial(approve, self._folder, code, self._clock.now(), by))
+        plain, now = plain_code(code), self._clock.now()
+        with _told():
+            requests = await self._pending.read()
+        found = next((each for each in requests if each.code == plain), None)
+        if found is None:
+            msg = f"no request has the code {code!r}; `everturn pair list` shows those that wait"
+            raise UnknownCodeError(msg)
+        if now >= found.expires_at:
+            msg = (
+                f"the code {found.code} expired at {found.expires_at:%Y-%m-%d %H:%M} UTC; "
+                "a new message to the bot gives a new one"
+            )
+            raise UnknownCodeError(msg)
+        person = Paired(
+            channel=found.channel,
+            sender_id=found.sender_id,
+            name=found.name,
+            approved_at=now,
+            by=by,
+        )
+
+        def let_in(people: _People) -> _People:
+            is_known = any(_is(each, found.channel, found.sender_id) for each in people)
+            return people if is_known else (*people, person)
+
+        with _told():
+            await self._approved.change(let_in)
+        return found
+
+    async def revoke(self, channel: str, sender_id: str) -> bool:
+        """Take an approval back, durably; return whether there was one.
+
+        Raises:
+            PairingError: The list cannot be read or written; the text names it.
+        """
+        was_in = False
+
+        def let_out(people: _People) -> _People:
+            nonlocal was_in
+            left = tuple(each for each in people if not _is(each, channel, sender_id))
+            was_in = left != people
+            return left
+
+        with _told():
+            await self._approved.change(let_out)
+        return was_in
 
     async def ask(self, channel: str, person: Person) -> str | None:
         """Return the code that the owner can approve for this person, durable when this returns.
@@ -138,9 +201,7 @@ class Pairing:
         """
         async with self._asking:
             now = self._clock.now()
-            if self._open is None:
-                self._open = await to_thread.run_sync(partial(_read_open, self._folder))
-            still_open = [each for each in self._open if now < each.expires_at]
+            still_open = [each for each in await self._codes() if now < each.expires_at]
             for each in still_open:
                 if (each.channel, each.sender_id) == (channel, person.id):
                     return each.code
@@ -159,17 +220,43 @@ class Pairing:
                 asked_at=now,
                 expires_at=now + CODE_LIFE,
             )
-            still_open.append(request)
+            after = (*still_open, request)
             try:
-                await to_thread.run_sync(partial(_write_open, self._folder, tuple(still_open)))
-            except OSError as error:
+                await self._pending.write(after)
+            except JournalError as error:
                 logger.error(  # noqa: TRY400 - the words say it all
-                    "no pairing code given: it cannot be written down",
-                    extra={"folder": str(self._folder), "error": str(error)},
+                    "no pairing code given: it cannot be written down", extra={"error": str(error)}
                 )
                 return None
-            self._open = still_open
+            self._open = after
             return request.code
+
+    async def _people(self) -> _People:
+        """Return who was approved until now; nobody where the list cannot be read."""
+        try:
+            people, fault = await self._approved.read(), ""
+        except JournalError as error:
+            people, fault = (), str(error)
+        if fault and fault != self._fault:
+            logger.error("nobody counts as paired: the list cannot be read", extra={"error": fault})
+        self._fault = fault
+        return people
+
+    async def _codes(self) -> _Requests:
+        """Return the codes that this gateway, or the one before, gave; none where that fails."""
+        if self._open is None:
+            lost = "pairing codes of an earlier run cannot be read, and people get new ones"
+            try:
+                self._open = await self._pending.load(lost)
+            except JournalError as error:
+                logger.warning(lost, extra={"error": str(error)})
+                self._open = ()
+        return self._open
+
+
+def plain_code(code: str) -> str:
+    """Return a code without what does not matter in it: case, spaces, hyphens."""
+    return "".join(char for char in code if char.isalnum()).upper()
 
 
 def _new_code(taken: set[str]) -> str:
@@ -179,200 +266,40 @@ def _new_code(taken: set[str]) -> str:
             return code
 
 
-def _read_changed(
-    folder: Path, known: Stamp | None
-) -> tuple[Stamp, frozenset[tuple[str, str]]] | None:
-    """Return the file's stamp and who is paired; None where the stamp is the known one."""
-    path = folder / _APPROVED
-    stamp = stamp_of(path)
-    if stamp == known:
-        return None
-    try:
-        people = _read(path, "people", _paired_from)
-    except PairingError as error:
-        logger.error(  # noqa: TRY400 - the words say it all
-            "nobody counts as paired: the list cannot be read", extra={"error": str(error)}
-        )
-        people = ()
-    return stamp, frozenset((each.channel, each.sender_id) for each in people)
-
-
-def _read_open(folder: Path) -> list[Request]:
-    """Return the codes of an earlier run; none where they cannot be read."""
-    try:
-        return list(_read(folder / _PENDING, "requests", _request_from))
-    except PairingError as error:
-        aside = quarantine(folder / _PENDING)
-        logger.warning(
-            "pairing codes of an earlier run cannot be read, and people get new ones",
-            extra={"error": str(error), "kept_as": str(aside)},
-        )
-        return []
-
-
-def _write_open(folder: Path, requests: tuple[Request, ...]) -> None:
-    records = [
-        {
-            "code": each.code,
-            "channel": each.channel,
-            "sender_id": each.sender_id,
-            "name": each.name,
-            "asked_at": utc_text(each.asked_at),
-            "expires_at": utc_text(each.expires_at),
-        }
-        for each in requests
-    ]
-    replace_kept(folder / _PENDING, _encoded("requests", records))
-
-
-# --- the command line's side; blocking ---
-
-
-def pending(folder: Path, now: datetime) -> tuple[Request, ...]:
-    """Return the requests that can be approved, oldest first: not expired, not approved yet.
-
-    Raises:
-        PairingError: A file cannot be read; the text names it.
-    """
-    known = {(each.channel, each.sender_id) for each in approved(folder)}
-    return tuple(
-        each
-        for each in _read(folder / _PENDING, "requests", _request_from)
-        if now < each.expires_at and (each.channel, each.sender_id) not in known
-    )
-
-
-def plain_code(code: str) -> str:
-    """Return a code without what does not matter in it: case, spaces, hyphens."""
-    return "".join(char for char in code if char.isalnum()).upper()
-
-
-def approve(folder: Path, code: str, now: datetime, by: str = "") -> Request:
-    """Let the person with this code in; return who that is, once it is durable.
-
-    Upper and lower case, spaces and hyphens do not matter. The same code twice does no harm.
-
-    Args:
-        folder: Of the pairing files.
-        code: As it was given.
-        now: UTC.
-        by: Which owner does it; empty = whoever runs the gateway.
-
-    Raises:
-        UnknownCodeError: No request that is still valid has this code.
-        PairingError: A file cannot be read or written.
-    """
-    plain = plain_code(code)
-    requests = _read(folder / _PENDING, "requests", _request_from)
-    found = next((each for each in requests if each.code == plain), None)
-    if found is None:
-        msg = f"no request has the code {code!r}; `everturn pair list` shows those that wait"
-        raise UnknownCodeError(msg)
-    if now >= found.expires_at:
-        msg = (
-            f"the code {found.code} expired at {found.expires_at:%Y-%m-%d %H:%M} UTC; "
-            "a new message to the bot gives a new one"
-        )
-        raise UnknownCodeError(msg)
-    with locked(folder / _LOCK, wait_s=LOCK_WAIT_S, by="everturn pair", error=PairingError):
-        people = approved(folder)
-        if not any(_is(each, found.channel, found.sender_id) for each in people):
-            person = Paired(
-                channel=found.channel,
-                sender_id=found.sender_id,
-                name=found.name,
-                approved_at=now,
-                by=by,
-            )
-            _write_approved(folder, (*people, person))
-    return found
-
-
-def approved(folder: Path) -> tuple[Paired, ...]:
-    """Return who was approved, oldest first.
-
-    Raises:
-        PairingError: The file cannot be read; the text names it.
-    """
-    return _read(folder / _APPROVED, "people", _paired_from)
-
-
-def revoke(folder: Path, channel: str, sender_id: str) -> bool:
-    """Take an approval back, durably; return whether there was one.
-
-    Raises:
-        PairingError: The file cannot be read or written; the text names it.
-    """
-    if not folder.is_dir():
-        return False
-    with locked(folder / _LOCK, wait_s=LOCK_WAIT_S, by="everturn pair", error=PairingError):
-        people = approved(folder)
-        left = tuple(each for each in people if not _is(each, channel, sender_id))
-        if len(left) < len(people):
-            _write_approved(folder, left)
-    return len(left) < len(people)
-
-
 def _is(person: Paired, channel: str, sender_id: str) -> bool:
     return (person.channel, person.sender_id) == (channel, sender_id)
 
 
-def _write_approved(folder: Path, people: tuple[Paired, ...]) -> None:
-    records = [
-        {
-            "channel": each.channel,
-            "sender_id": each.sender_id,
-            "name": each.name,
-            "approved_at": utc_text(each.approved_at),
-            "by": each.by,
-        }
-        for each in people
-    ]
-    path = folder / _APPROVED
+@contextmanager
+def _told() -> Generator[None]:
+    """Tell what cannot be read or written as an error of pairing."""
     try:
-        replace_kept(path, _encoded("people", records))
-    except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror or error}"
-        raise PairingError(msg) from error
+        yield
+    except JournalError as error:
+        raise PairingError(str(error)) from error
 
 
-# --- the files ---
+# --- how they are written down ---
 
 
-def _encoded(name: str, records: list[dict[str, str]]) -> bytes:
-    text = json.dumps({"version": _VERSION, name: records}, ensure_ascii=False, indent=1)
-    return text.encode() + b"\n"
+def _form(name: str, value_from: Callable[[Mapping[str, Any]], T]) -> Form[tuple[T, ...]]:
+    def encode(values: tuple[T, ...]) -> bytes:
+        records = [{k: _plain(v) for k, v in asdict(each).items()} for each in values]
+        text = json.dumps({"version": _VERSION, name: records}, ensure_ascii=False, indent=1)
+        return text.encode() + b"\n"
 
-
-def _read(path: Path, name: str, value_from: Callable[[Mapping[str, Any]], T]) -> tuple[T, ...]:
-    """Return the values in a file; none where there is no file.
-
-    Raises:
-        PairingError: It cannot be read, or is damaged.
-    """
-    try:
-        data = read_kept(path)
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}"
-        raise PairingError(msg) from error
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    if data is None:
-        return ()
-    try:
+    def decode(data: bytes) -> tuple[T, ...]:
         whole = json.loads(data)
         if whole["version"] != _VERSION:
             why = f"it is of version {whole['version']!r}, and this program reads {_VERSION}"
-            raise _damaged(path, why)
+            raise ValueError(why)
         return tuple(value_from(record) for record in whole[name])
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise _damaged(path, f"it does not hold what it should: {error!r}") from error
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
+
+    return Form(encode=encode, decode=decode, empty=())
 
 
-def _damaged(path: Path, why: str) -> PairingError:
-    return PairingError(f"{path} is damaged: {why}; set it right, or remove it to begin anew")
+def _plain(value: str | datetime) -> str:
+    return utc_text(value) if isinstance(value, datetime) else value
 
 
 def _request_from(record: Mapping[str, Any]) -> Request:
@@ -410,3 +337,9 @@ def _instant(record: Mapping[str, Any], name: str) -> datetime:
         msg = f"{name} has no time zone: {instant}"
         raise ValueError(msg)
     return instant
+
+
+_Requests: TypeAlias = tuple[Request, ...]
+_People: TypeAlias = tuple[Paired, ...]
+_REQUESTS: Final = _form("requests", _request_from)
+_PEOPLE: Final = _form("people", _paired_from)

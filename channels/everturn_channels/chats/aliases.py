@@ -1,46 +1,46 @@
-"""Chats that were given another id by their platform, kept in a file of their own.
+"""Chats that were given another id by their platform.
 
 A group of Telegram that becomes a supergroup is a new chat to the platform and the same to people.
 Here a chat keeps the first id that it was known by: conversations, jobs, routes and lists go on to
 name it so, and what comes from it and goes to it is translated at the edge (`moving.py`).
 
 Unlike a cursor this is the truth: nothing else knows it. So it is durable before it is used, and a
-file that cannot be read stops the channel.
+list that cannot be read stops the channel.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
-from anyio import to_thread
 
+from everturn_actors.documents import Document, Form
+from everturn_actors.errors import JournalError
+from everturn_actors.ports import KeyedStore
 from everturn_channels.errors import SetupError
-from everturn_channels.files import read_kept, replace_kept
 
 ALIASES_MAX: Final = 10_000  # moves of one bot; a group moves once
-ALIASES_FILE: Final = "{name}.aliases.json"
+ALIASES_KEY: Final = "channels/{name}.aliases.json"
 "Beside the channel's cursors."
+_Moves: TypeAlias = dict[str, str]
 _VERSION: Final = 1
 
 logger = logging.getLogger(__name__)
 
 
 class ChatAliases:
-    """The ids of the chats of one channel that moved. `open_aliases` makes one from a file."""
+    """The ids of the chats of one channel that moved. `open_aliases` reads them."""
 
-    def __init__(self, channel: str, path: Path | None = None) -> None:
+    def __init__(self, channel: str, document: Document[_Moves] | None = None) -> None:
         """Begin with none.
 
         Args:
             channel: For the log.
-            path: Where they are kept; None = in memory alone.
+            document: Where they are kept; None = in memory alone.
         """
-        self._channel, self._path = channel, path
+        self._channel, self._document = channel, document
         self._next: dict[str, str] = {}
         "An id -> the one that came after it."
         self._first: dict[str, str] = {}
@@ -78,7 +78,7 @@ class ChatAliases:
             Whether `new` is an id of that chat now. False where it is already one of another chat.
 
         Raises:
-            OSError: It could not be kept, and does not hold.
+            JournalError: It could not be kept, and does not hold.
         """
         async with self._adding:
             if self.first(old) == self.first(new):
@@ -90,8 +90,8 @@ class ChatAliases:
                 )
                 return False
             after = {**self._next, self.current(old): new}
-            if self._path is not None:
-                await to_thread.run_sync(partial(replace_kept, self._path, _encoded(after)))
+            if self._document is not None:
+                await self._document.write(after)
             self._take(after)
         logger.warning(
             "a chat has another id from now on; what names the old one goes on to work",
@@ -109,43 +109,27 @@ class ChatAliases:
                 each = moves[each]
                 self._first[each] = start
 
-    def load(self, data: bytes) -> None:
-        """Take what a file holds.
+    async def load(self) -> None:
+        """Take what is kept.
 
         Raises:
-            ValueError: It does not hold what it should.
+            JournalError: It cannot be read.
         """
-        whole: Any = json.loads(data)
-        match whole:
-            case {"version": 1, "moves": dict()}:
-                read = cast("dict[str, object]", whole["moves"])
-                found = {old: new for old, new in read.items() if isinstance(new, str)}
-                is_one_way = len({*found.values()}) == len(found) and _ends(found)
-                if len(found) == len(read) and is_one_way:
-                    self._take(found)
-                    return
-            case _:
-                pass
-        msg = "it does not hold what it should"
-        raise ValueError(msg)
+        if self._document is not None:
+            self._take(await self._document.read())
 
 
-async def open_aliases(path: Path, channel: str) -> ChatAliases:
-    """Return the aliases that are kept in `path`.
+async def open_aliases(store: KeyedStore, channel: str) -> ChatAliases:
+    """Return the aliases of a channel.
 
     Raises:
-        SetupError: The file is there and cannot be read.
+        SetupError: They are there and cannot be read.
     """
-    aliases = ChatAliases(channel, path)
+    aliases = ChatAliases(channel, Document(store, ALIASES_KEY.format(name=channel), _FORM))
     try:
-        data = await to_thread.run_sync(partial(read_kept, path))
-        if data is not None:
-            aliases.load(data)
-    except (OSError, ValueError, RecursionError) as error:
-        msg = (
-            f"{path}, which chats have another id now, cannot be read: {error}; put a copy of it "
-            "back, or remove it: then those chats begin anew under their new ids"
-        )
+        await aliases.load()
+    except JournalError as error:
+        msg = f"which chats have another id now: {error}"
         raise SetupError(msg) from error
     return aliases
 
@@ -164,3 +148,26 @@ def _ends(moves: dict[str, str]) -> bool:
 
 def _encoded(moves: dict[str, str]) -> bytes:
     return json.dumps({"version": _VERSION, "moves": moves}, indent=0).encode() + b"\n"
+
+
+def _decoded(data: bytes) -> _Moves:
+    whole: Any = json.loads(data)
+    match whole:
+        case {"version": 1, "moves": dict()}:
+            read = cast("dict[str, object]", whole["moves"])
+            found = {old: new for old, new in read.items() if isinstance(new, str)}
+            is_one_way = len({*found.values()}) == len(found) and _ends(found)
+            if len(found) == len(read) and is_one_way:
+                return found
+        case _:
+            pass
+    msg = "it does not hold what it should"
+    raise ValueError(msg)
+
+
+_FORM: Final = Form(
+    encode=_encoded,
+    decode=_decoded,
+    empty=dict[str, str](),
+    remedy="put a copy of it back, or remove it: then those chats begin anew under their new ids",
+)

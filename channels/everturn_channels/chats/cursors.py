@@ -1,26 +1,21 @@
-"""How far a channel has read, kept in a file of its own.
+"""How far a channel has read.
 
 A cursor is a hint, not the truth: what was taken is in the journals, which know a message that
-comes a second time. So the file is written seldom, and after a crash it may be a second old.
+comes a second time. So it is written seldom, and after a crash it may be a second old.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
-from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
-import anyio
-from anyio import to_thread
-
-from everturn_actors.ports import Clock
+from everturn_actors.documents import Document, Form, WriteBehind, written_behind
+from everturn_actors.errors import JournalError
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.errors import ChannelError, SetupError
-from everturn_channels.files import quarantine, read_kept, replace_kept
 
 NAMES_MAX: Final = 10_000  # the oldest go; a bot that reads more chats at a time is rare
 NAME_LIMIT: Final = 200  # characters
@@ -28,26 +23,22 @@ VALUE_LIMIT: Final = 1_000  # characters; platforms' cursors have some twenty
 PAUSE_S: Final = 1.0  # between two writes
 _FLUSH_S: Final = 5.0  # for the last write; a disk that takes longer hangs
 _VERSION: Final = 1
+CURSORS_KEY: Final = "channels/{name}.json"
 
-logger = logging.getLogger(__name__)
+_Values: TypeAlias = dict[str, str]
 
 
 class Cursors:
     """The cursors of one channel, by name. `open_cursors` makes one."""
 
-    def __init__(self, path: Path, clock: Clock, values: dict[str, str], *, is_new: bool) -> None:
-        self._path = path
-        self._clock = clock
-        self._values = values
+    def __init__(
+        self, document: Document[_Values | None], clock: Clock, *, values: _Values | None
+    ) -> None:
+        self._values = dict(values or {})
         "By name, the one that was put longest ago first."
-        self._is_new = is_new
-        self._changed = anyio.Event()
-        self._version: int = 0
-        "Counts the changes."
-        self._written: int = 0
-        "The version that the file holds."
-        self._is_failing = False
-        self._writing = anyio.Lock()
+        self._is_new = values is None
+        self.writer = WriteBehind(document, lambda: self._values, clock, pause_s=PAUSE_S)
+        "Writes what changed."
 
     @property
     def is_new(self) -> bool:
@@ -85,53 +76,18 @@ class Cursors:
             return
         while len(self._values) > NAMES_MAX:
             del self._values[next(iter(self._values))]
-        self._version += 1
-        self._changed.set()  # first: what becomes of the first write, others follow
+        self.writer.changed()
         if is_first:
-            await self.flush()
-
-    async def keep_writing(self) -> None:
-        """Write what changed, at most once in `PAUSE_S`, until cancelled."""
-        while True:
-            await self._changed.wait()
-            self._changed = anyio.Event()
-            await self.flush()
-            if self._is_failing:
-                self._changed.set()
-            await self._clock.sleep(PAUSE_S)
-
-    async def flush(self) -> None:
-        """Write what changed now; where that fails the log says so, and it is tried again."""
-        async with self._writing:  # one draft at a time
-            await self._flush()
-
-    async def _flush(self) -> None:
-        version = self._version
-        if version == self._written:
-            return
-        data = _encoded(self._values)
-        try:
-            # A write that has begun is waited for, also when cancelled: another would spoil its
-            # draft.
-            await to_thread.run_sync(partial(replace_kept, self._path, data))
-        except OSError as error:
-            if not self._is_failing:
-                logger.error(  # noqa: TRY400 - the words say it all
-                    "cursors cannot be written: after a crash, messages may be read again",
-                    extra={"path": str(self._path), "error": str(error)},
-                )
-            self._is_failing = True
-        else:
-            self._written, self._is_failing = version, False
+            await self.writer.flush()
 
 
 @asynccontextmanager
 async def open_cursors(
-    path: Path, clock: Clock, *, supervisor: Supervisor | None = None
+    store: KeyedStore, name: str, clock: Clock, *, supervisor: Supervisor | None = None
 ) -> AsyncGenerator[Cursors]:
-    """Open the cursors that are kept in `path`, and write them until the block ends.
+    """Open the cursors of a channel, and write them until the block ends.
 
-    A damaged file is put aside and the channel begins as if it had never run. That loses at most
+    Damaged ones are put aside and the channel begins as if it had never run. That loses at most
     what was written while the gateway was away, and the log says so; the other way round, a
     channel without cursors that counts as an old one reads its chats from their beginning, and
     the journals know only the messages of sessions that have not ended.
@@ -139,51 +95,29 @@ async def open_cursors(
     What the block raises leaves it in an exception group.
 
     Raises:
-        SetupError: The file is there and may not be read.
+        SetupError: They are there and may not be read.
     """
-    supervisor = supervisor or Supervisor(clock)
-    values = await to_thread.run_sync(partial(_read, path))
-    cursors = Cursors(path, clock, values or {}, is_new=values is None)
+    document = Document(store, CURSORS_KEY.format(name=name), _FORM)
     try:
-        async with anyio.create_task_group() as tasks:
-            supervisor.start(tasks, f"cursors:{path.stem}", cursors.keep_writing)
-            yield cursors
-            tasks.cancel_scope.cancel()
-    finally:
-        with anyio.move_on_after(_FLUSH_S, shield=True):
-            await cursors.flush()
+        values = await document.load(
+            "cursors are damaged, and the channel begins anew: what was written while the gateway"
+            " was away is not read"
+        )
+    except JournalError as error:
+        msg = f"how far the channel has read: {error}; set owner and permissions right"
+        raise SetupError(msg) from error
+    cursors = Cursors(document, clock, values=values)
+    runs = supervisor or Supervisor(clock)
+    async with written_behind(cursors.writer, runs, f"cursors:{name}", close_s=_FLUSH_S):
+        yield cursors
 
 
-def _encoded(values: dict[str, str]) -> bytes:
+def _encoded(values: _Values | None) -> bytes:
     return json.dumps({"version": _VERSION, "cursors": values}, indent=0).encode() + b"\n"
 
 
-def _read(path: Path) -> dict[str, str] | None:
-    """Return what a file holds; None where there is none, or one that says nothing.
-
-    Raises:
-        SetupError: It may not be read.
-    """
-    try:
-        data = read_kept(path)
-        return None if data is None else _values_from(json.loads(data))
-    except OSError as error:
-        msg = (
-            f"{path}, how far the channel has read, cannot be read: {error.strerror or error}; "
-            "set owner and permissions right"
-        )
-        raise SetupError(msg) from error
-    except (ValueError, RecursionError) as error:
-        aside = quarantine(path)
-        logger.warning(
-            "cursors are damaged, and the channel begins anew: what was written while the gateway "
-            "was away is not read",
-            extra={"path": str(path), "kept_as": str(aside), "error": str(error)},
-        )
-        return None
-
-
-def _values_from(whole: Any) -> dict[str, str]:  # noqa: ANN401 - whatever a file holds
+def _decoded(data: bytes) -> _Values:
+    whole: Any = json.loads(data)
     match whole:
         case {"version": 1, "cursors": dict()}:
             found = cast("dict[str, object]", whole["cursors"])
@@ -194,3 +128,6 @@ def _values_from(whole: Any) -> dict[str, str]:  # noqa: ANN401 - whatever a fil
             pass
     msg = "it does not hold what it should"
     raise ValueError(msg)
+
+
+_FORM: Final = Form[_Values | None](encode=_encoded, decode=_decoded, empty=None)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from everturn_actors.errors import JournalError
 from everturn_channels.adapter import (
     Adapter,
     Button,
@@ -148,7 +149,7 @@ class MovingAdapter(Adapter):
             except ChatMovedError as error:  # refused, so surely not done
                 try:
                     is_known = await self._aliases.add(now, error.to)
-                except OSError as fault:
+                except JournalError as fault:
                     msg = f"a chat has another id, which cannot be kept: {fault}"
                     raise NotSentError(msg) from fault
                 if not is_known or self._aliases.current(chat) == now:

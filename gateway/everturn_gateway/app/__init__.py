@@ -9,20 +9,20 @@ from __future__ import annotations
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions, OpenStore, open_in_memory
 from everturn_gateway.app.composition import open_gateway
 from everturn_gateway.app.gateway import (
-    MODELS_FILE,
     MODELS_FOLDER,
     SPENDING_FOLDER,
     USAGE_FOLDER,
     Gateway,
     make_meter,
+    make_price_meter,
     make_spending,
     payer_in,
     version,
 )
 from everturn_gateway.app.journal_check import JournalNote, check_journals, keeps_files
+from everturn_gateway.app.storage import open_keyed
 
 __all__ = [
-    "MODELS_FILE",
     "MODELS_FOLDER",
     "NO_ADDITIONS",
     "SPENDING_FOLDER",
@@ -34,9 +34,11 @@ __all__ = [
     "check_journals",
     "keeps_files",
     "make_meter",
+    "make_price_meter",
     "make_spending",
     "open_gateway",
     "open_in_memory",
+    "open_keyed",
     "payer_in",
     "version",
 ]

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.ports import ModelProvider, SessionStore
+from everturn_actors.ports import KeyedStore, ModelProvider, SessionStore
 from everturn_gateway.specs.declared import DeclaredAgent
 
-OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[SessionStore]]
+
+class Store(SessionStore, Protocol):
+    """All that a gateway keeps."""
+
+    @property
+    def keyed(self) -> KeyedStore:
+        """What is kept beside sessions."""
+        ...
+
+
+OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
 "Opens the store of a gateway; what it gives is used until the context ends."
 
 
@@ -24,12 +34,12 @@ class Additions:
     providers: Mapping[str, ModelProvider] = field(default_factory=dict[str, ModelProvider])
     "By the name that `spec.model.provider` of an agent gives them; they hide those of Everturn."
     open_store: OpenStore | None = None
-    "Where sessions live; None = in files of the workspace."
+    "Where all that is durable lives; None = as the configuration says."
 
 
 NO_ADDITIONS = Additions()
 
 
-def open_in_memory() -> AbstractAsyncContextManager[SessionStore]:
+def open_in_memory() -> AbstractAsyncContextManager[Store]:
     """Open a store in memory; what it holds is gone at the end."""
     return open_memory_store(MemoryDisk())

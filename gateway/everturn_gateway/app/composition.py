@@ -22,7 +22,6 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
 from everturn_gateway.app.gateway import (
-    MODELS_FILE,
     MODELS_FOLDER,
     SPENDING_FOLDER,
     USAGE_FOLDER,
@@ -38,9 +37,8 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileModelStatistics, open_model_statistics
+from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.plugins import OpenedStore, installed
-from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
@@ -140,7 +138,7 @@ class _Base:
     telemetry: Telemetry
     storage: OpenedStore
     scratch: SessionStore
-    models: FileModelStatistics
+    models: StoredModelStatistics
     providers: Providers
     usage: UsageLedger
     spent: UsageLedger
@@ -185,7 +183,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             supervisor=supervisor,
         ) as storage,
         open_memory_store(MemoryDisk()) as scratch,
-        open_model_statistics(workspace / MODELS_FILE, clock, supervisor=supervisor) as models,
+        open_model_statistics(storage.keyed, clock, supervisor=supervisor) as models,
         open_providers(
             environ=start.environ,
             models_dir=workspace / MODELS_FOLDER,
@@ -195,13 +193,11 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             on_wait=telemetry.model_waited,
             own=start.additions.providers,
         ) as providers,
-        open_ledger(workspace / USAGE_FOLDER, clock, supervisor=supervisor) as usage,
+        open_ledger(storage.keyed, USAGE_FOLDER, clock, supervisor=supervisor) as usage,
         open_ledger(
-            workspace / SPENDING_FOLDER, clock, supervisor=supervisor, name="spending"
+            storage.keyed, SPENDING_FOLDER, clock, supervisor=supervisor, name="spending"
         ) as spent,
-        open_tokens(
-            workspace / PRINCIPALS_FOLDER, clock, supervisor=supervisor, watch=start.watch
-        ) as tokens,
+        open_tokens(storage.keyed, clock, supervisor=supervisor, watch=start.watch) as tokens,
         open_tool_factory(
             state=workspace,
             environ=start.environ,
@@ -241,9 +237,9 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         declared=start.additions.agents,
     )
     if start.watch:
-        channels = await make_channels(config, start.clock, start.secrets)
+        channels = await make_channels(config, base.storage.keyed, start.clock, start.secrets)
     else:
-        channels = no_channels(config, start.clock)
+        channels = no_channels(config, base.storage.keyed, start.clock)
     return _AgentSide(library=library, channels=channels, meter=meter, spending=spending)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
@@ -14,7 +15,7 @@ from everturn_gateway.channels import Channels
 from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.model_statistics import FileModelStatistics
+from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
@@ -23,9 +24,8 @@ from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
-MODELS_FILE = "models.json"  # what was learnt about models
-USAGE_FOLDER = "usage"  # what agents used, a file for each month
-SPENDING_FOLDER = "usage/principals"  # what those with tokens spent, in the same form
+USAGE_FOLDER = "usage/"  # of keys: what agents used, by month
+SPENDING_FOLDER = "usage/principals/"  # what those with tokens spent, in the same form
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
 
 
@@ -46,7 +46,7 @@ class Gateway:
     schedules: Scheduler
     telemetry: Telemetry
     supervisor: Supervisor
-    models: FileModelStatistics
+    models: StoredModelStatistics
     tokens: TokenRegistry
     spending: Spending
     store_fault: Callable[[], Awaitable[str]]
@@ -93,6 +93,11 @@ def make_meter(
     """
     prices = PriceList(config.prices, installed().providers.get)
     return Meter(ledger=ledger, prices=prices, clock=clock, spending=spending)
+
+
+def make_price_meter(config: Config, clock: Clock) -> Meter:
+    """Return one that knows the prices, for where no model is called: nothing is counted."""
+    return make_meter(config, UsageLedger(MemoryKeyedStore(), USAGE_FOLDER, clock), clock)
 
 
 def make_spending(ledger: UsageLedger, tokens: TokenRegistry, clock: Clock) -> Spending:

@@ -1,4 +1,4 @@
-"""Opens the store of a gateway's sessions."""
+"""Opens the store of a gateway, for the gateway itself and for commands beside it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from anyio import to_thread
 
 from everturn_actors.journal.disk import make_directory
 from everturn_actors.journal.health import WriteHealth
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
 from everturn_actors.journal.log.layout import Layout
-from everturn_actors.ports import CommitStats
+from everturn_actors.ports import CommitStats, KeyedStore
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.app.additions import Additions
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.plugins import OpenedStore, StoreSetup, installed
+from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSetup, installed
 
 
 @asynccontextmanager
@@ -45,15 +47,68 @@ async def open_storage(
     """
     if additions.open_store is not None:
         async with _held(config.workspace), additions.open_store() as store:
-            yield OpenedStore(store=store, fault=WriteHealth(config.workspace).check)
+            fault = WriteHealth(config.workspace).check
+            yield OpenedStore(store=store, keyed=store.keyed, fault=fault)
         return
+    plugin = await _plugin(config)
+    setup = _setup(config, supervisor, on_batch=on_batch, is_serving=is_serving)
+    hold = nullcontext() if plugin.locks_workspace else _held(config.workspace)
+    async with hold, plugin.open(setup) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_keyed(config: Config, *, is_change: bool) -> AsyncGenerator[KeyedStore]:
+    """Open what is kept beside sessions, for a command; a gateway may have it open as well.
+
+    Args:
+        config: Names the store.
+        is_change: Whether something will be written.
+
+    Raises:
+        JournalError: The store cannot be used.
+        GatewayError: It is not installed, cannot be loaded, or is out of reach for a change.
+    """
+    plugin = await _plugin(config)
+    if plugin.open_keyed is None:
+        if is_change:
+            msg = (
+                f"the store {config.store.type!r} belongs to the process of the gateway, and no"
+                " command can change what is kept there; name another one under `store`"
+            )
+            raise GatewayError(msg)
+        yield MemoryKeyedStore()
+        return
+    setup = _setup(
+        config, Supervisor(SystemClock()), on_batch=lambda _stats: None, is_serving=False
+    )
+    async with plugin.open_keyed(setup) as keyed:
+        yield keyed
+
+
+async def _plugin(config: Config) -> StorePlugin:
+    """Return the store that the configuration names.
+
+    Raises:
+        GatewayError: It is not installed, or cannot be loaded.
+    """
     stores = installed().stores
     plugin = await to_thread.run_sync(stores.get, config.store.type)
     if plugin is None:
         why = stores.fault(config.store.type) or "it is not installed"
         msg = f"the store {config.store.type!r} cannot be used: {why}"
         raise GatewayError(msg)
-    setup = StoreSetup(
+    return plugin
+
+
+def _setup(
+    config: Config,
+    supervisor: Supervisor,
+    *,
+    on_batch: Callable[[CommitStats], None],
+    is_serving: bool,
+) -> StoreSetup:
+    return StoreSetup(
         settings=config.store.section,
         workspace=config.workspace,
         results_max_bytes=config.sessions.results_max_bytes,
@@ -61,9 +116,6 @@ async def open_storage(
         is_serving=is_serving,
         supervisor=supervisor,
     )
-    hold = nullcontext() if plugin.locks_workspace else _held(config.workspace)
-    async with hold, plugin.open(setup) as opened:
-        yield opened
 
 
 @asynccontextmanager

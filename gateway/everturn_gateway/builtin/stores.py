@@ -6,8 +6,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
+from everturn_actors.ports import KeyedStore
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
 
 
@@ -20,13 +22,23 @@ async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
         keeps_index=setup.is_serving,
         supervisor=setup.supervisor,
     ) as files:
-        yield OpenedStore(store=files, waiting=lambda: files.waiting, fault=files.health.check)
+        yield OpenedStore(
+            store=files,
+            keyed=FileKeyedStore(setup.workspace),
+            waiting=lambda: files.waiting,
+            fault=files.health.check,
+        )
+
+
+@asynccontextmanager
+async def _open_keyed_files(setup: StoreSetup) -> AsyncGenerator[KeyedStore]:
+    yield FileKeyedStore(setup.workspace)
 
 
 @asynccontextmanager
 async def _open_memory(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
     async with open_memory_store(MemoryDisk(), results_max_bytes=setup.results_max_bytes) as store:
-        yield OpenedStore(store=store)
+        yield OpenedStore(store=store, keyed=store.keyed)
 
 
 FILE: Final = StorePlugin(
@@ -36,6 +48,7 @@ FILE: Final = StorePlugin(
     docs="docs/architecture.md",
     settings=StoreSection,
     open=_open_files,
+    open_keyed=_open_keyed_files,
     locks_workspace=True,
     is_in_files=True,
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from everturn_gateway.channels.adapters import make_adapter
-from everturn_gateway.channels.answering import PAIRING_FOLDER, route_notes
+from everturn_gateway.channels.answering import route_notes
 from everturn_gateway.channels.moves import move_notes
 from everturn_gateway.channels.running import START_GRACE_S, Channels, make_channels, no_channels
 
 __all__ = [
-    "PAIRING_FOLDER",
     "START_GRACE_S",
     "Channels",
     "make_adapter",

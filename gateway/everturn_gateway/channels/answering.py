@@ -22,7 +22,6 @@ from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.usage import DailyLimit, Tally, UsageLedger, total
 
-PAIRING_FOLDER: Final = "pairing"  # in the gateway's workspace
 _USUAL_AGENT: Final = "assistant"
 
 
@@ -117,6 +116,7 @@ def make_channel_context(
     service: TurnService,
     library: Library,
     tool_factory: ToolFactory,
+    pairing: Pairing,
     clock: Clock,
     ledger: UsageLedger,
 ) -> ChannelContext:
@@ -127,6 +127,7 @@ def make_channel_context(
         service: The entry point to the conversations.
         library: Who answers; agents come and go.
         tool_factory: Knows where the agents' tools work.
+        pairing: Who was let in.
         clock: The time.
         ledger: What agents used of models.
     """
@@ -161,7 +162,7 @@ def make_channel_context(
         owners=lambda: config().owners,
         describe_usage=lambda is_asked: usage_text(library, ledger, is_asked),
         save_file=save_file,
-        pairing=Pairing(config().workspace / PAIRING_FOLDER, clock),
+        pairing=pairing,
     )
 
 

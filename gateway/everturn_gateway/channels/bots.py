@@ -5,18 +5,17 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, NoReturn
 
 import anyio
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.faults import first_cause
-from everturn_actors.ports import Clock
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chats.aliases import ALIASES_FILE, ChatAliases, open_aliases
+from everturn_channels.chats.aliases import ChatAliases, open_aliases
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.chats.cursors import open_cursors
 from everturn_channels.chats.moved_chats import MovingAdapter
@@ -59,8 +58,10 @@ class BotChannel:
     The library of a platform takes seconds to load, and nothing else of the gateway waits for it.
     """
 
-    def __init__(self, config: ChannelConfig, clock: Clock, secrets: SecretRegistry) -> None:
-        self._config = config
+    def __init__(
+        self, config: ChannelConfig, keyed: KeyedStore, clock: Clock, secrets: SecretRegistry
+    ) -> None:
+        self._config, self._keyed = config, keyed
         self._clock, self._secrets = clock, secrets
         self._since = clock.now()
         self._bot: _Bot | None = None
@@ -100,13 +101,12 @@ class BotChannel:
             await self._bot.deliverer.deliver(session)
 
     async def run(
-        self, context: ChannelContext, folder: Path, loading: anyio.Lock, supervisor: Supervisor
+        self, context: ChannelContext, loading: anyio.Lock, supervisor: Supervisor
     ) -> NoReturn:
         """Receive and answer until cancelled; what goes wrong at the start is tried again.
 
         Args:
             context: What stands behind every channel.
-            folder: Where it is kept how far channels have read.
             loading: Held while a library is loaded; two at a time would take as long.
             supervisor: Runs what saves how far it has read.
 
@@ -116,9 +116,10 @@ class BotChannel:
         while True:
             try:
                 async with loading:
-                    bot = self._bot or await self._load(await self.open_aliases(folder))
-                path = folder / f"{self._config.name}.json"
-                async with open_cursors(path, self._clock, supervisor=supervisor) as cursors:
+                    bot = self._bot or await self._load(await self.open_aliases())
+                async with open_cursors(
+                    self._keyed, self._config.name, self._clock, supervisor=supervisor
+                ) as cursors:
                     await run_channel(
                         bot.adapter,
                         context,
@@ -140,15 +141,14 @@ class BotChannel:
                 )
             await self._clock.sleep(SETUP_RETRY_S)
 
-    async def open_aliases(self, folder: Path) -> ChatAliases:
+    async def open_aliases(self) -> ChatAliases:
         """Return which chats have another id; known from the first call that succeeds on.
 
         Raises:
             SetupError: What was kept of that cannot be read.
         """
         if self._aliases is None:
-            name = self._config.name
-            self._aliases = await open_aliases(folder / ALIASES_FILE.format(name=name), name)
+            self._aliases = await open_aliases(self._keyed, self._config.name)
         return self._aliases
 
     def first_chat(self, chat: str) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from everturn_channels.chats.aliases import ALIASES_FILE, open_aliases
+from everturn_actors.ports import KeyedStore
+from everturn_channels.chats.aliases import open_aliases
 from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import Config
-
-CURSORS_FOLDER = "channels"  # in the gateway's workspace: how far each has read, and what moved
 
 
 class ListsGroups(Protocol):
@@ -27,7 +26,9 @@ class ListsGroups(Protocol):
         ...
 
 
-async def move_notes(config: Config, agents: Sequence[ListsGroups]) -> tuple[str, ...]:
+async def move_notes(
+    config: Config, keyed: KeyedStore, agents: Sequence[ListsGroups]
+) -> tuple[str, ...]:
     """Return a line for each place in the configuration that names a chat by an old id.
 
     It goes on to work; whoever reads the file looks for the chat in vain.
@@ -37,8 +38,7 @@ async def move_notes(config: Config, agents: Sequence[ListsGroups]) -> tuple[str
     """
     found: list[str] = []
     for channel in config.channels:
-        path = config.workspace / CURSORS_FOLDER / ALIASES_FILE.format(name=channel.name)
-        aliases = await open_aliases(path, channel.name)
+        aliases = await open_aliases(keyed, channel.name)
         names = (channel.name, channel.platform)
         found += _in_routes(config, aliases.moves, names)
         for agent in agents:

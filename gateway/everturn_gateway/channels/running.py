@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
 import anyio
@@ -16,9 +15,10 @@ from anyio import to_thread
 
 from everturn_actors.delivery.port import DeliveryPort, Outgoing
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports import Clock
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases
@@ -26,7 +26,6 @@ from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import Library, make_channel_context
-from everturn_gateway.channels.moves import CURSORS_FOLDER
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
@@ -76,7 +75,7 @@ class _Channel(DeliveryPort, Protocol):
         """Return how it fares."""
         ...
 
-    async def open_aliases(self, folder: Path) -> ChatAliases:
+    async def open_aliases(self) -> ChatAliases:
         """Return which chats have another id.
 
         Raises:
@@ -89,7 +88,7 @@ class _Channel(DeliveryPort, Protocol):
         ...
 
     async def run(
-        self, context: ChannelContext, folder: Path, loading: anyio.Lock, supervisor: Supervisor
+        self, context: ChannelContext, loading: anyio.Lock, supervisor: Supervisor
     ) -> NoReturn:
         """Receive and answer until cancelled."""
         ...
@@ -100,6 +99,7 @@ class Channels:
     """The channels of a gateway; made by `make_channels` or `no_channels`."""
 
     config: Config
+    keyed: KeyedStore
     clock: Clock
     started_at: datetime
     "UTC."
@@ -191,31 +191,42 @@ class Channels:
             supervisor: Runs each of them.
         """
         context = make_channel_context(
-            lambda: self.config, service, library, tool_factory, self.clock, ledger
+            lambda: self.config,
+            service,
+            library,
+            tool_factory,
+            Pairing(self.keyed, self.clock),
+            self.clock,
+            ledger,
         )
-        folder, loading = self.config.workspace / CURSORS_FOLDER, anyio.Lock()
+        loading = anyio.Lock()
         async with anyio.create_task_group() as runners:
             for name, channel in self._open.items():
-                life = partial(channel.run, context, folder, loading, supervisor)
+                life = partial(channel.run, context, loading, supervisor)
                 supervisor.start(runners, f"channel:{name}", life)
             await anyio.sleep_forever()
         msg = "channels run until they are cancelled"
         raise AssertionError(msg)
 
 
-def no_channels(config: Config, clock: Clock) -> Channels:
+def no_channels(config: Config, keyed: KeyedStore, clock: Clock) -> Channels:
     """Return the channels of a gateway that is open for a moment only: none is logged in."""
     later: dict[str, DeliveryPort] = {
         channel.name: LaterDeliveryPort() for channel in config.channels
     }
-    return Channels(config=config, clock=clock, started_at=clock.now(), delivery_ports=later)
+    return Channels(
+        config=config, keyed=keyed, clock=clock, started_at=clock.now(), delivery_ports=later
+    )
 
 
-async def make_channels(config: Config, clock: Clock, secrets: SecretRegistry) -> Channels:
+async def make_channels(
+    config: Config, keyed: KeyedStore, clock: Clock, secrets: SecretRegistry
+) -> Channels:
     """Return the channels of a configuration; none of them is loaded or runs yet.
 
     Args:
         config: Names them.
+        keyed: Where it is kept how far they have read, and who is paired.
         clock: The time.
         secrets: What no status may show.
 
@@ -223,20 +234,25 @@ async def make_channels(config: Config, clock: Clock, secrets: SecretRegistry) -
         GatewayError: The library of a platform is not installed.
     """
     if not config.channels:
-        return no_channels(config, clock)
+        return no_channels(config, keyed, clock)
     make = await to_thread.run_sync(_maker, config.channels)
-    found = {channel.name: make(channel, clock, secrets) for channel in config.channels}
+    found = {channel.name: make(channel, keyed, clock, secrets) for channel in config.channels}
     for channel in found.values():
         with suppress(SetupError):  # the channel says so itself when it begins
-            await channel.open_aliases(config.workspace / CURSORS_FOLDER)
+            await channel.open_aliases()
     return Channels(
-        config=config, clock=clock, started_at=clock.now(), delivery_ports=found, _open=found
+        config=config,
+        keyed=keyed,
+        clock=clock,
+        started_at=clock.now(),
+        delivery_ports=found,
+        _open=found,
     )
 
 
 def _maker(
     channels: Sequence[ChannelConfig],
-) -> Callable[[ChannelConfig, Clock, SecretRegistry], _Channel]:
+) -> Callable[[ChannelConfig, KeyedStore, Clock, SecretRegistry], _Channel]:
     """Return what makes one of `channels`.
 
     Raises:

@@ -15,7 +15,7 @@ from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_channels.errors import ClientError
-from everturn_gateway.app import MODELS_FILE, MODELS_FOLDER, USAGE_FOLDER, make_meter
+from everturn_gateway.app import MODELS_FOLDER, make_price_meter, open_keyed
 from everturn_gateway.client import ToolsNow, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_BAD_INPUT, EXIT_OK, say
@@ -26,7 +26,7 @@ from everturn_gateway.commands.shared.settings import api_token, load, require_a
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, Fault, GatewayError
-from everturn_gateway.model_statistics import look_up
+from everturn_gateway.model_statistics import StoredModelStatistics, look_up
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.specs import (
@@ -40,7 +40,6 @@ from everturn_gateway.tools.config import ToolConfig, may_write, policy_notes, t
 from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.tools.marks import Marked, marked_below, trust_files
 from everturn_gateway.tools.policy import PROTECTED
-from everturn_gateway.usage import Meter, UsageLedger
 
 AGENT_FILE = "agent.yaml"
 
@@ -70,7 +69,12 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
     """Print one agent; return the exit code."""
     config = load(options)
     found = _agent(config, name)
-    statistics = look_up(config.workspace / MODELS_FILE, SystemClock()).of(found.spec.model)
+
+    async def known() -> StoredModelStatistics:
+        async with open_keyed(config, is_change=False) as keyed:
+            return await look_up(keyed, SystemClock())
+
+    statistics = run_async(known).of(found.spec.model)
     now = _tools_now(config, name)
     if as_json:
         print_json(
@@ -305,7 +309,7 @@ def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
                 process_environ(),
                 providers.make,
                 sessions=config.sessions,
-                meter=_meter(config),
+                meter=make_price_meter(config, SystemClock()),
                 state=config.workspace,
                 timezone=config.schedules.timezone,
             )
@@ -337,7 +341,7 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
                     faults.extend(error.faults)
                     continue
                 try:
-                    check_models(agent, providers.make, _meter(config))
+                    check_models(agent, providers.make, make_price_meter(config, SystemClock()))
                 except ConfigError as error:
                     faults.extend(error.faults)
                 else:
@@ -355,12 +359,6 @@ def _open_providers(config: Config) -> AbstractAsyncContextManager[Providers]:
         models_dir=config.workspace / MODELS_FOLDER,
         settings=config.providers,
     )
-
-
-def _meter(config: Config) -> Meter:
-    """Return one that knows the prices. Nothing is called here, so nothing is counted."""
-    clock = SystemClock()
-    return make_meter(config, UsageLedger(config.workspace / USAGE_FOLDER, clock), clock)
 
 
 def _summary(agent: AgentFile) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from everturn_actors.context.estimation.windows import hint_notes
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import ClientError, SetupError
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.app import MODELS_FILE, check_journals, keeps_files
+from everturn_gateway.app import check_journals, keeps_files, open_keyed
 from everturn_gateway.channels import START_GRACE_S, move_notes, route_notes
 from everturn_gateway.client import ask_channels, ask_readiness, ask_tools
 from everturn_gateway.clock import SystemClock
@@ -45,10 +45,9 @@ from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.commands.token import token_notes
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.model_statistics import look_up
+from everturn_gateway.model_statistics import StoredModelStatistics, look_up
 from everturn_gateway.plugins import installed
-from everturn_gateway.principals import FOLDER as PRINCIPALS_FOLDER
-from everturn_gateway.principals import private_paths
+from everturn_gateway.principals import TOKENS_KEY, USED_KEY
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.config import policy_notes
 
@@ -99,10 +98,12 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield finding
     for finding in await anyio.to_thread.run_sync(_plugins):
         yield finding
-    findings, agents = await anyio.to_thread.run_sync(_agents, config)
+    async with open_keyed(config, is_change=False) as keyed:
+        statistics = await look_up(keyed, SystemClock())
+    findings, agents = await anyio.to_thread.run_sync(_agents, config, statistics)
     for finding in findings:
         yield finding
-    for finding in await anyio.to_thread.run_sync(_tokens, config):
+    for finding in await _tokens(config):
         yield finding
     for finding in await anyio.to_thread.run_sync(_permissions, config, repair):
         yield finding
@@ -199,16 +200,18 @@ def _plugins() -> list[Finding]:
     ]
 
 
-def _tokens(config: Config) -> list[Finding]:
+async def _tokens(config: Config) -> list[Finding]:
     """Say which tokens of principals expire, are over, or were never used."""
     try:
-        notes = token_notes(config)
+        notes = await token_notes(config)
     except GatewayError as error:
         return [Finding(verdict="problem", subject="token", text=str(error))]
     return [Finding(verdict="note", subject="token", text=text) for text in notes]
 
 
-def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
+def _agents(
+    config: Config, model_statistics: StoredModelStatistics
+) -> tuple[list[Finding], list[AgentFile]]:
     """Return what is to be said of the agents, and those that work, by name."""
     try:
         agents, faults = check_agents(config)
@@ -218,7 +221,6 @@ def _agents(config: Config) -> tuple[list[Finding], list[AgentFile]]:
     if not agents and not faults:
         text = f"none in {config.agents_dir}; `everturn init` creates one"
         found.append(Finding(verdict="problem", subject="agent", text=text))
-    model_statistics = look_up(config.workspace / MODELS_FILE, SystemClock())
     for agent in agents:
         name, model = agent.spec.name, agent.spec.model
         text = f"{name}: {model.provider} / {model.name}"
@@ -251,7 +253,9 @@ async def _channels(
     for note in route_notes(config, [agent.spec.name for agent in agents]):
         yield Finding(verdict="problem", subject="channel", text=note)
     try:
-        for note in await move_notes(config, agents):
+        async with open_keyed(config, is_change=False) as keyed:
+            notes = await move_notes(config, keyed, agents)
+        for note in notes:
             yield Finding(verdict="note", subject="channel", text=note)
     except SetupError as error:
         yield Finding(verdict="problem", subject="channel", text=str(error))
@@ -327,7 +331,8 @@ def _permissions(config: Config, repair: bool) -> list[Finding]:  # noqa: FBT001
             (workspace / NOTE_NAME, 0o600),
             (workspace / HISTORY_NAME, 0o600),
             (workspace / LOG_NAME, 0o600),
-            *private_paths(workspace / PRINCIPALS_FOLDER),
+            *((workspace / key, 0o600) for key in (TOKENS_KEY, USED_KEY)),
+            ((workspace / TOKENS_KEY).parent, 0o700),
             *(((config.path, 0o600),) if _holds_secret(config) else ()),
         )
         if path is not None and (finding := _private(path, mode, repair=repair)) is not None

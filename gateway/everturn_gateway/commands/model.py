@@ -1,21 +1,18 @@
 """`everturn model`: what was learnt about models, and how it is forgotten.
 
-A running gateway is asked; without one, its file in the workspace is read.
+A running gateway is asked; without one, what it left is read.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import anyio.to_thread
 
 from everturn_actors.context.estimation.calibration import Hint
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.names import clean
-from everturn_gateway.app import MODELS_FILE
+from everturn_gateway.app import open_keyed
 from everturn_gateway.client.models import ask_models, forget_models
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
@@ -26,7 +23,7 @@ from everturn_gateway.commands.shared.settings import admin_token, api_token, lo
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.model_statistics import FileModelStatistics, KnownModel, look_up
+from everturn_gateway.model_statistics import KEY, KnownModel, look_up
 
 
 def list_models(options: Options, *, as_json: bool) -> int:
@@ -85,11 +82,12 @@ def forget(options: Options, name: str, endpoint: str) -> int:
                 running.url, token=_token(config), model=name, endpoint=endpoint
             )
         else:
-            model_statistics = await anyio.to_thread.run_sync(_look_up, config)
-            found = model_statistics.forget(name, endpoint)
-            if not await model_statistics.save():
-                msg = f"{_file(config)} cannot be written; nothing is forgotten"
-                raise GatewayError(msg)
+            async with open_keyed(config, is_change=True) as keyed:
+                model_statistics = await look_up(keyed, SystemClock())
+                found = model_statistics.forget(name, endpoint)
+                if not await model_statistics.save():
+                    msg = f"{keyed.place(KEY)} cannot be written; nothing is forgotten"
+                    raise GatewayError(msg)
         for each in found:
             print_line(f"forgotten: {clean(each.label)}: {_hints(each)}")
         if not found:
@@ -103,16 +101,8 @@ async def _known(config: Config) -> Sequence[KnownModel]:
     running = await find_running(config.workspace)
     if running is not None:
         return await ask_models(running.url, token=_token(config))
-    model_statistics = await anyio.to_thread.run_sync(_look_up, config)
-    return model_statistics.known()
-
-
-def _look_up(config: Config) -> FileModelStatistics:
-    return look_up(_file(config), SystemClock())
-
-
-def _file(config: Config) -> Path:
-    return config.workspace / MODELS_FILE
+    async with open_keyed(config, is_change=False) as keyed:
+        return (await look_up(keyed, SystemClock())).known()
 
 
 def _token(config: Config) -> str:

@@ -6,13 +6,13 @@ import sys
 from datetime import datetime
 
 from everturn_actors.state.serialization import utc_text
-from everturn_channels.access.pairing import approve, approved, pending, revoke
-from everturn_gateway.channels import PAIRING_FOLDER
+from everturn_channels.access.pairing import Paired, Pairing, Request
+from everturn_gateway.app import open_keyed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.settings import load
+from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 
 
@@ -22,8 +22,14 @@ def list_pairs(options: Options, *, as_json: bool) -> int:
     Raises:
         PairingError: A file cannot be read.
     """
-    folder = load(options).workspace / PAIRING_FOLDER
-    waiting, known = pending(folder, SystemClock().now()), approved(folder)
+    config = load(options)
+
+    async def look() -> tuple[tuple[Request, ...], tuple[Paired, ...]]:
+        async with open_keyed(config, is_change=False) as keyed:
+            pairing = Pairing(keyed, SystemClock())
+            return await pairing.pending(), await pairing.approved()
+
+    waiting, known = run_async(look)
     if as_json:
         document = {
             "waiting": [
@@ -78,8 +84,13 @@ def approve_pair(options: Options, code: str) -> int:
     Raises:
         PairingError: No request that is still valid has this code.
     """
-    folder = load(options).workspace / PAIRING_FOLDER
-    person = approve(folder, code, SystemClock().now())
+    config = load(options)
+
+    async def let_in() -> Request:
+        async with open_keyed(config, is_change=True) as keyed:
+            return await Pairing(keyed, SystemClock()).approve(code)
+
+    person = run_async(let_in)
     name = f" ({person.name})" if person.name else ""
     print_line(f"approved: {person.sender_id}{name} on {person.channel}")
     return EXIT_OK
@@ -91,8 +102,13 @@ def remove_pair(options: Options, channel: str, sender: str) -> int:
     Raises:
         PairingError: A file cannot be read or written.
     """
-    folder = load(options).workspace / PAIRING_FOLDER
-    if not revoke(folder, channel, sender):
+    config = load(options)
+
+    async def let_out() -> bool:
+        async with open_keyed(config, is_change=True) as keyed:
+            return await Pairing(keyed, SystemClock()).revoke(channel, sender)
+
+    if not run_async(let_out):
         print_line(f"{sender} was not approved on {channel}")
         return EXIT_FAILED
     print_line(f"no longer approved: {sender} on {channel}")

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from everturn_actors.state.serialization import utc_text
+from everturn_gateway.app import open_keyed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.settings import load, make_private
+from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals import (
-    FOLDER,
     SCOPES,
     Scope,
+    StoredTokens,
     TokenRecord,
-    add_token,
     digest_of,
     is_principal_name,
     new_token,
-    read_tokens,
-    read_used,
-    revoke_token,
 )
 
 _SPAN: Final = re.compile(r"([0-9]{1,6})([mhdw])", re.ASCII)
@@ -76,7 +74,12 @@ def create(options: Options, wanted: NewToken, *, as_json: bool) -> int:
         expires_at=expiry(wanted.expires, now),
     )
     make_private(config.workspace)
-    add_token(config.workspace / FOLDER, record)
+
+    async def add() -> None:
+        async with open_keyed(config, is_change=True) as keyed:
+            await StoredTokens(keyed).add(record)
+
+    run_async(add)
     for agent in record.agents:
         if not (config.agents_dir / agent).is_dir():
             say(f"there is no agent {agent!r} in {config.agents_dir} yet")
@@ -95,8 +98,8 @@ def list_tokens(options: Options, *, as_json: bool) -> int:
     Raises:
         TokenError: They cannot be read.
     """
-    folder, now = load(options).workspace / FOLDER, SystemClock().now()
-    tokens, used = read_tokens(folder), read_used(folder)
+    config, now = load(options), SystemClock().now()
+    tokens, used = run_async(partial(_stored, config))
     if as_json:
         print_json([_document(each, now, used.get(each.name)) for each in tokens])
     elif tokens:
@@ -116,12 +119,28 @@ def revoke(options: Options, name: str) -> int:
         TokenError: They cannot be read or written.
     """
     config = load(options)
-    record = revoke_token(config.workspace / FOLDER, name, SystemClock().now())
+
+    async def end() -> TokenRecord | None:
+        async with open_keyed(config, is_change=True) as keyed:
+            return await StoredTokens(keyed).revoke(name, SystemClock().now())
+
+    record = run_async(end)
     if record is None:
         print_line(f"there is no token {name!r} that could be revoked")
         return EXIT_FAILED
     print_line(f"revoked: {name}")
     return EXIT_OK
+
+
+async def _stored(config: Config) -> tuple[Sequence[TokenRecord], Mapping[str, datetime]]:
+    """Return all tokens, and when they were used last.
+
+    Raises:
+        TokenError: They cannot be read.
+    """
+    async with open_keyed(config, is_change=False) as keyed:
+        stored = StoredTokens(keyed)
+        return await stored.all(), await stored.used()
 
 
 def expiry(text: str, now: datetime) -> datetime | None:
@@ -228,14 +247,14 @@ def _minute(instant: datetime) -> str:
     return f"{instant.astimezone():%Y-%m-%d %H:%M}"
 
 
-def token_notes(config: Config) -> list[str]:
+async def token_notes(config: Config) -> list[str]:
     """Return what should be looked at in the tokens of a workspace, a line each.
 
     Raises:
         TokenError: They cannot be read.
     """
-    folder, now = config.workspace / FOLDER, SystemClock().now()
-    tokens, used = read_tokens(folder), read_used(folder)
+    tokens, used = await _stored(config)
+    now = SystemClock().now()
     notes: list[str] = []
     for each in tokens:
         if each.revoked_at is not None:

@@ -1,4 +1,4 @@
-"""`everturn usage`: what agents used of models. Reads the ledger's files; needs no gateway."""
+"""`everturn usage`: what agents used of models. Reads what is kept; needs no gateway."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from everturn_actors.errors import JournalError
 from everturn_channels.money import dollars
-from everturn_gateway.app import SPENDING_FOLDER, USAGE_FOLDER
+from everturn_gateway.app import SPENDING_FOLDER, USAGE_FOLDER, open_keyed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json
-from everturn_gateway.commands.shared.settings import load
+from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.usage import NANODOLLARS, Tally, UsageRow, read_usage, spent_by, total
@@ -35,13 +36,17 @@ def show_usage(
     """
     config = load(options)
     today = SystemClock().now().date()
+
+    async def read() -> Sequence[UsageRow]:
+        async with open_keyed(config, is_change=False) as keyed:
+            if not principal:
+                return await read_usage(keyed, USAGE_FOLDER, until=today, days=days, agent=agent)
+            found = await read_usage(keyed, SPENDING_FOLDER, until=today, days=days)
+            return spent_by(principal, found, agent=agent)
+
     try:
-        if principal:
-            folder = config.workspace / SPENDING_FOLDER
-            rows = spent_by(principal, read_usage(folder, until=today, days=days), agent=agent)
-        else:
-            rows = read_usage(config.workspace / USAGE_FOLDER, until=today, days=days, agent=agent)
-    except (OSError, ValueError) as error:
+        rows = run_async(read)
+    except JournalError as error:
         msg = f"usage cannot be read: {error}"
         raise GatewayError(msg) from error
     if as_json:

@@ -1,4 +1,4 @@
-"""The description of a store of sessions."""
+"""The description of a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from everturn_actors.ports import CommitStats, SessionStore
+from everturn_actors.ports import CommitStats, KeyedStore, SessionStore
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.yaml_files import Section
@@ -30,6 +30,8 @@ class OpenedStore:
     """An open store, and how it fares."""
 
     store: SessionStore
+    keyed: KeyedStore
+    "Where all else is kept that is durable: pairing, tokens, cursors, usage, run logs."
     waiting: Callable[[], int] = _none_waits
     "How many appends wait to become durable."
     fault: Callable[[], Awaitable[str]] = _no_fault
@@ -54,7 +56,7 @@ class StoreSetup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePlugin(Plugin):
-    """Where sessions are kept; entry points of `everturn.stores`.
+    """Where sessions and all else durable are kept; entry points of `everturn.stores`.
 
     `store.type` of `everturn.yaml` names it.
 
@@ -67,6 +69,14 @@ class StorePlugin(Plugin):
     """Opens it, and closes it at the end: then everything that was queued is durable.
 
     The gateway has locked its workspace by then, except where `locks_workspace`.
+
+    Raises:
+        JournalError: It cannot be used; says why.
+    """
+    open_keyed: Callable[[StoreSetup], AbstractAsyncContextManager[KeyedStore]] | None = None
+    """Opens what is kept beside sessions, for a command that runs beside a gateway.
+
+    Other processes may have it open. None = no other process can reach it.
 
     Raises:
         JournalError: It cannot be used; says why.

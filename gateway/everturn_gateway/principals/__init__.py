@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from everturn_gateway.principals.files import (
-    FOLDER,
-    TokenError,
-    add_token,
-    private_paths,
-    read_tokens,
-    read_used,
-    revoke_token,
-)
 from everturn_gateway.principals.limits import RateLimiter
 from everturn_gateway.principals.registry import LOOK_EVERY_S, TokenRegistry, open_tokens
+from everturn_gateway.principals.stored import (
+    TOKENS_KEY,
+    USED_KEY,
+    StoredTokens,
+    TokenError,
+)
 from everturn_gateway.principals.tokens import PREFIX, digest_of, is_token, new_token
 from everturn_gateway.principals.values import (
     ADMIN_TOKEN,
@@ -31,28 +28,25 @@ from everturn_gateway.principals.values import (
 __all__ = [
     "ADMIN_TOKEN",
     "API_TOKEN",
-    "FOLDER",
     "LOCAL",
     "LOOK_EVERY_S",
     "NAME_PATTERN",
     "PREFIX",
     "RESERVED_NAMES",
     "SCOPES",
+    "TOKENS_KEY",
+    "USED_KEY",
     "Principal",
     "RateLimiter",
     "Scope",
+    "StoredTokens",
     "TokenError",
     "TokenRecord",
     "TokenRegistry",
-    "add_token",
     "digest_of",
     "is_principal_name",
     "is_token",
     "new_token",
     "open_tokens",
-    "private_paths",
-    "read_tokens",
-    "read_used",
-    "revoke_token",
     "with_included",
 ]

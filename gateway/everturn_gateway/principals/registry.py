@@ -6,23 +6,14 @@ import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from functools import partial
-from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
-from anyio import to_thread
 
-from everturn_actors.ports import Clock
+from everturn_actors.errors import JournalError
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.supervisor import Supervisor
-from everturn_channels.files import Stamp
-from everturn_gateway.principals.files import (
-    TokenError,
-    read_tokens,
-    read_used,
-    tokens_stamp,
-    write_used,
-)
+from everturn_gateway.principals.stored import StoredTokens, TokenError
 from everturn_gateway.principals.tokens import digest_of
 from everturn_gateway.principals.values import TokenRecord
 
@@ -32,8 +23,6 @@ LOOK_EVERY_S: Final = 1.0  # how soon a stream that is open learns that its toke
 USED_EVERY: Final = timedelta(minutes=1)  # how exact it is when a token was used last
 CLOSE_S: Final = 2.0  # for the last write
 
-_Found: TypeAlias = tuple[Stamp, tuple[TokenRecord, ...]]
-
 
 class TokenRegistry:
     """Recognises tokens. Made by `open_tokens`; for the event loop alone.
@@ -42,10 +31,11 @@ class TokenRegistry:
     looks whether the file has changed. A file that cannot be read opens nothing.
     """
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder, self._clock = folder, clock
-        self._reading = anyio.Lock()
-        self._stamp: Stamp | None = None
+    def __init__(self, store: KeyedStore, clock: Clock) -> None:
+        self._stored, self._clock = StoredTokens(store), clock
+        self._tokens: tuple[TokenRecord, ...] = ()
+        self._fault = ""
+        "Why they cannot be read."
         self._by_digest: dict[str, TokenRecord] = {}
         self._by_name: dict[str, TokenRecord] = {}
         self._used: dict[str, datetime] = {}
@@ -83,19 +73,25 @@ class TokenRegistry:
         return self._by_digest.get(record.digest) == record and record.is_valid(self._clock.now())
 
     async def refresh(self) -> None:
-        """Read the file where it has changed."""
-        # One at a time: what an older look found must not come after what a newer one did.
-        async with self._reading:
-            found = await to_thread.run_sync(partial(_read_changed, self._folder, self._stamp))
-            if found is not None:
-                self._stamp, tokens = found
-                self._by_name = {each.name: each for each in tokens}
-                self._by_digest = {each.digest: each for each in tokens if each.digest}
+        """Read the tokens where they have changed."""
+        try:
+            tokens, fault = await self._stored.all(), ""
+        except TokenError as error:
+            tokens, fault = (), str(error)
+        if fault and fault != self._fault:
+            logger.error(
+                "no token of a principal holds: they cannot be read", extra={"error": fault}
+            )
+        self._fault = fault
+        if tokens is not self._tokens:
+            self._tokens = tokens
+            self._by_name = {each.name: each for each in tokens}
+            self._by_digest = {each.digest: each for each in tokens if each.digest}
 
     async def load(self) -> None:
-        """Read both files."""
+        """Read the tokens, and when they were used."""
         await self.refresh()
-        self._used = await to_thread.run_sync(read_used, self._folder)
+        self._used = await self._stored.used()
         self._kept_used = dict(self._used)
 
     async def watch(self) -> None:
@@ -111,8 +107,8 @@ class TokenRegistry:
         if used == self._kept_used or not (last or self._is_due(used)):
             return
         try:
-            await to_thread.run_sync(write_used, self._folder, used, abandon_on_cancel=last)
-        except OSError as error:
+            await self._stored.save_used(used)
+        except JournalError as error:
             logger.debug("it is not kept when tokens were used", extra={"error": str(error)})
         else:
             self._kept_used = used
@@ -124,17 +120,17 @@ class TokenRegistry:
 
 @asynccontextmanager
 async def open_tokens(
-    folder: Path, clock: Clock, *, supervisor: Supervisor | None = None, watch: bool = True
+    store: KeyedStore, clock: Clock, *, supervisor: Supervisor | None = None, watch: bool = True
 ) -> AsyncGenerator[TokenRegistry]:
-    """Open the tokens of a workspace.
+    """Open the tokens of a gateway.
 
     Args:
-        folder: Where their files are.
+        store: Where they are kept.
         clock: Says when tokens expire.
         supervisor: Runs the task that looks at the file; by default one of its own.
         watch: Whether it serves: then the file is looked at again and again.
     """
-    registry = TokenRegistry(folder, clock)
+    registry = TokenRegistry(store, clock)
     await registry.load()
     supervisor = supervisor or Supervisor(clock)
     try:
@@ -147,17 +143,3 @@ async def open_tokens(
         if watch:
             with anyio.move_on_after(CLOSE_S, shield=True):
                 await registry.save_used(last=True)
-
-
-def _read_changed(folder: Path, known: Stamp | None) -> _Found | None:
-    """Return the file's stamp and its tokens; None where the stamp is the known one."""
-    stamp = tokens_stamp(folder)  # before the file is read: what is written meanwhile is read again
-    if stamp == known:
-        return None
-    try:
-        return stamp, read_tokens(folder)
-    except TokenError as error:
-        logger.error(  # noqa: TRY400 - the words say it all
-            "no token of a principal holds: they cannot be read", extra={"error": str(error)}
-        )
-        return stamp, ()

@@ -1,8 +1,8 @@
-"""What models were used for, kept in the workspace: `usage/2026-11.json`, a file for each month.
+"""What models were used for, kept by month: `usage/2026-11.json`.
 
 A call is counted at once and on disk a few seconds later, so that no turn waits for it. A process
 that is killed loses what the last seconds counted; nothing else reads it than reports and the daily
-limits. A write that fails is logged and tried again; a file that cannot be read is put aside.
+limits. A write that fails is logged and tried again; damaged data are put aside.
 """
 
 from __future__ import annotations
@@ -12,17 +12,15 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import anyio
-import anyio.to_thread
 import orjson
 
+from everturn_actors.documents import Document, Form, WriteBehind, written_behind
+from everturn_actors.errors import JournalError
 from everturn_actors.model import Usage
-from everturn_actors.ports import Clock
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.supervisor import Supervisor
-from everturn_channels.files import quarantine, replace_kept
 
 logger = logging.getLogger(__name__)
 
@@ -100,23 +98,21 @@ def total(tallies: Iterable[Tally]) -> Tally:
 
 @dataclass(slots=True, kw_only=True)
 class _Month:
-    """One file, and what is known beyond it."""
+    """One month, and what is known beyond what is kept of it."""
 
-    path: Path
+    document: Document[_Rows]
+    writer: WriteBehind[_Rows]
     rows: _Rows = field(default_factory=dict[date, _Day])
     is_read: bool = False
-    "Whether `rows` holds what the file held."
-    is_stuck: bool = False
-    "A file that can neither be read nor put aside stands there; nothing is written over it."
-    changes: int = 0
-    saved: int = 0
+    "Whether `rows` holds what is kept; before, nothing is written over that."
 
 
 class UsageLedger:
     """Counts usage. Made by `open_ledger`; for the event loop alone."""
 
-    def __init__(self, folder: Path, clock: Clock) -> None:
-        self._folder, self._clock = folder, clock
+    def __init__(self, store: KeyedStore, folder: str, clock: Clock) -> None:
+        """Know of nothing yet; `folder` is that of its keys."""
+        self._store, self._folder, self._clock = store, folder, clock
         self._months: dict[date, _Month] = {}
         "By their first day."
 
@@ -133,7 +129,7 @@ class UsageLedger:
         month = self._month(day)
         rows, place = month.rows.setdefault(day, {}), (agent, model)
         rows[place] = rows.get(place, Tally()) + Tally.of(usage, priced=priced)
-        month.changes += 1
+        month.writer.changed()
 
     def today(self, agent: str) -> Tally:
         """Return what an agent has used since midnight, UTC."""
@@ -156,7 +152,7 @@ class UsageLedger:
         for first in _months(since, until):
             month = self._months.get(first)
             if month is None or not month.is_read:
-                held = await anyio.to_thread.run_sync(_read_only, _path(self._folder, first))
+                held = await self._held(first)
                 month = self._months.get(first)  # it may have been read meanwhile
                 if month is None or not month.is_read:
                     found = _added(found, held)
@@ -168,43 +164,44 @@ class UsageLedger:
         """Read what was used this month before."""
         await self._read(self._month(self._today()))
 
-    async def save_for_ever(self) -> None:
-        """Save what is new every few seconds."""
+    async def run(self) -> None:
+        """Save what is new every few seconds, until cancelled."""
         while True:
             await self._clock.sleep(SAVE_EVERY_S)
-            await self.save()
+            await self.flush()
 
-    async def save(self, *, last: bool = False) -> None:
-        """Write the months in which something is new. Where that fails, the next time may succeed.
-
-        Only the last time a write may be left to itself: two at once would spoil each other.
-        """
+    async def flush(self) -> None:
+        """Write the months in which something is new; what fails may succeed the next time."""
         for month in tuple(self._months.values()):
-            if month.changes == month.saved or month.is_stuck:
-                continue
-            if not month.is_read:
-                await self._read(month)
-            changes, data = month.changes, _encoded(month.rows)
-            try:
-                await anyio.to_thread.run_sync(
-                    replace_kept, month.path, data, abandon_on_cancel=last
-                )
-            except OSError as error:
-                logger.warning(
-                    "usage is not saved",
-                    extra={"path": str(month.path), "reason": error.strerror or str(error)},
-                )
-            else:
-                month.saved = changes
+            if month.writer.is_behind and (month.is_read or await self._read(month)):
+                await month.writer.flush()
 
-    async def _read(self, month: _Month) -> None:
-        """Add what the file holds to what was counted since."""
-        held = await anyio.to_thread.run_sync(_read_or_quarantine, month.path)
-        month.is_read = True
-        if held is None:
-            month.is_stuck = True
-        else:
-            month.rows = _added(held, month.rows)
+    async def _read(self, month: _Month) -> bool:
+        """Add what is kept to what was counted since; return whether it could be read."""
+        try:
+            held = await month.document.load(
+                "usage of this month is damaged, and is counted afresh"
+            )
+        except JournalError as error:
+            logger.warning(
+                "usage of this month cannot be read, nor written before",
+                extra={"place": month.document.place, "reason": str(error)},
+            )
+            return False
+        month.rows, month.is_read = _added(held, month.rows), True
+        return True
+
+    async def _held(self, first: date) -> _Rows:
+        """Return what is kept of a month, for a report; nothing where it cannot be read."""
+        document = _document(self._store, self._folder, first)
+        try:
+            return await document.read()
+        except JournalError as error:
+            logger.warning(
+                "usage of a month cannot be read",
+                extra={"place": document.place, "reason": str(error)},
+            )
+            return {}
 
     def _today(self) -> date:
         return self._clock.now().date()
@@ -213,64 +210,61 @@ class UsageLedger:
         first = day.replace(day=1)
         found = self._months.get(first)
         if found is None:
-            found = self._months[first] = _Month(path=_path(self._folder, first))
+            document = _document(self._store, self._folder, first)
+            writer = WriteBehind(
+                document, lambda: self._months[first].rows, self._clock, pause_s=SAVE_EVERY_S
+            )
+            found = self._months[first] = _Month(document=document, writer=writer)
         return found
 
 
 @asynccontextmanager
 async def open_ledger(
-    folder: Path, clock: Clock, *, supervisor: Supervisor | None = None, name: str = "usage"
+    store: KeyedStore,
+    folder: str,
+    clock: Clock,
+    *,
+    supervisor: Supervisor | None = None,
+    name: str = "usage",
 ) -> AsyncGenerator[UsageLedger]:
-    """Open the ledger of a workspace; at the end what is new is saved.
+    """Open a ledger; at the end what is new is saved.
 
     Args:
-        folder: Where its files are; created with the first of them.
+        store: Where it is kept.
+        folder: Of its keys, with a `/` at the end.
         clock: Says which day it is, and when to save.
         supervisor: Runs the task that saves; by default one of its own.
         name: Of that task.
     """
-    supervisor = supervisor or Supervisor(clock)
-    ledger = UsageLedger(folder, clock)
+    ledger = UsageLedger(store, folder, clock)
     await ledger.load()
-    try:
-        async with anyio.create_task_group() as tasks:
-            supervisor.start(tasks, name, ledger.save_for_ever)
-            yield ledger
-            tasks.cancel_scope.cancel()
-    finally:
-        with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
-            await ledger.save(last=True)
+    runs = supervisor or Supervisor(clock)
+    async with written_behind(ledger, runs, name, close_s=CLOSE_TIMEOUT_S):
+        yield ledger
 
 
-def read_usage(folder: Path, *, until: date, days: int, agent: str = "") -> tuple[UsageRow, ...]:
-    """Return what the files say of the `days` days up to `until`, oldest first.
+async def read_usage(
+    store: KeyedStore, folder: str, *, until: date, days: int, agent: str = ""
+) -> tuple[UsageRow, ...]:
+    """Return what is kept of the `days` days up to `until`, oldest first.
 
-    Needs no gateway; what a running one has just counted is there a few seconds later. Reads files:
-    not for the event loop.
+    Needs no gateway; what a running one has just counted is there a few seconds later.
 
     Raises:
-        OSError: A file cannot be read.
-        ValueError: A file is damaged.
+        JournalError: It cannot be read, or is damaged.
     """
     since = _since(until, days)
     found: _Rows = {}
     for first in _months(since, until):
-        path = _path(folder, first)
-        try:
-            found |= _decoded(path.read_bytes())  # each holds the days of its month
-        except FileNotFoundError:
-            continue
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"{path} is damaged: {_why(error)}"
-            raise ValueError(msg) from error
+        found |= await _document(store, folder, first).read()  # each holds the days of its month
     return _sorted(found, since, until, agent)
 
 
-# --- files ---
+# --- what is kept ---
 
 
-def _path(folder: Path, day: date) -> Path:
-    return folder / f"{day:%Y-%m}.json"
+def _document(store: KeyedStore, folder: str, day: date) -> Document[_Rows]:
+    return Document(store, f"{folder}{day:%Y-%m}.json", _FORM)
 
 
 def _months(since: date, until: date) -> Iterator[date]:
@@ -338,33 +332,4 @@ def _tally(values: Mapping[str, object]) -> Tally:
     return Tally(**counts)
 
 
-def _why(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _read_only(path: Path) -> _Rows:
-    """Return what a file holds, for a report; nothing where it cannot be read."""
-    try:
-        return _decoded(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        logger.warning(
-            "usage of a month cannot be read", extra={"path": str(path), "reason": _why(error)}
-        )
-        return {}
-
-
-def _read_or_quarantine(path: Path) -> _Rows | None:
-    """Return what a file holds; None where it can neither be read nor put aside."""
-    try:
-        return _decoded(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        aside = quarantine(path)
-        logger.warning(
-            "usage of this month cannot be read, and is counted afresh",
-            extra={"path": str(aside), "reason": _why(error)},
-        )
-        return {} if aside != path else None
+_FORM: Final = Form[_Rows](encode=_encoded, decode=_decoded, empty={})

@@ -29,7 +29,7 @@ async def open_vault(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
     assert isinstance(setup.settings, VaultSection)
     disk = _DISKS.setdefault(setup.settings.name, MemoryDisk())
     async with open_memory_store(disk, results_max_bytes=setup.results_max_bytes) as store:
-        yield OpenedStore(store=store)
+        yield OpenedStore(store=store, keyed=store.keyed)
 
 
 VAULT: Final = StorePlugin(

@@ -69,6 +69,8 @@ class MemoryDisk:
 
     def __init__(self) -> None:
         self.sessions: dict[str, Stored] = {}
+        self.values: dict[str, bytes] = {}
+        "What is kept beside sessions, by key."
         self.active: dict[str, None] = {}
         "Ids in the order in which they were marked."
         self.pointers: dict[ConversationKey, str] = {}

@@ -21,6 +21,7 @@ from everturn_actors.events import Event, SessionStarted
 from everturn_actors.gaps import Gap
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.disk import write_error
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.log.codec import check_numbers
 from everturn_actors.journal.memory.disk import ALL, Failure, MemoryDisk, PowerLostError, Stored
 from everturn_actors.journal.results import (
@@ -89,6 +90,8 @@ class MemoryStore:
         media_max_bytes: int = MEDIA_MAX_BYTES,
     ) -> None:
         self._disk = disk
+        self.keyed = MemoryKeyedStore(disk.values)
+        "What is kept beside sessions."
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
@@ -21,6 +22,8 @@ from everturn_gateway.private_environ import process_environ
 
 API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"  # noqa: S105 - the variable's name
 OWN_TOKEN_VARIABLE = "EVERTURN_TOKEN"  # noqa: S105 - the variable's name
+
+T = TypeVar("T")
 
 
 def load(
@@ -90,8 +93,8 @@ def own_token() -> str:
     return process_environ().get(OWN_TOKEN_VARIABLE, "")
 
 
-def run_async(main: Callable[[], Awaitable[int]], *, fast_loop: bool = False) -> int:
-    """Run `main` in an event loop of its own and return its exit code.
+def run_async(main: Callable[[], Awaitable[T]], *, fast_loop: bool = False) -> T:
+    """Run `main` in an event loop of its own and return what it does: mostly an exit code.
 
     Args:
         main: What to do.
