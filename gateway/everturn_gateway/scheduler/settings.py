@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from everturn_actors.ids import is_session_id
 from everturn_gateway.scheduler.jobs import (
@@ -141,14 +141,8 @@ _Text = Annotated[str, AfterValidator(check_text)]
 # --- the sections --------------------------------------------------------------------------------
 
 
-_SHOWN = ConfigDict(use_attribute_docstrings=True)
-"Of sections that stand in the HTTP API's document, too, and are described there."
-
-
 class ToSection(Section):
     """Who is told: a chat, a session, or a webhook."""
-
-    model_config = _SHOWN
 
     channel: Annotated[str, AfterValidator(_channel)] | None = None
     "The name of a channel, as everturn.yaml has it; with chat."
@@ -163,8 +157,6 @@ class ToSection(Section):
 
 class RetriesSection(Section):
     """What follows a run that failed."""
-
-    model_config = _SHOWN
 
     max: Annotated[int, Field(ge=0, le=10)] = 3
     "Tries after the first one."
@@ -196,8 +188,6 @@ class MadeSection(Section):
 
 class JobFields(Section):
     """What every job has, wherever it stands."""
-
-    model_config = _SHOWN
 
     label: Annotated[str, AfterValidator(_label)] | None = None
     "What people call it; by default its id."

@@ -5,16 +5,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
-import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import pairwise
 from typing import Any, cast
-
-from pydantic import BaseModel
 
 from everturn_gateway.plugins import Plugin, PolicyPlugin, installed
 from everturn_gateway.specs.context import IDLE_NUMBERS
@@ -22,6 +16,7 @@ from everturn_gateway.specs.sections.context import DEFAULT_POLICY, ContextSecti
 from everturn_gateway.specs.sections.document import AgentDocument
 from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, SummarizerSection
 from everturn_gateway.yaml_files.checking import Section
+from everturn_gateway.yaml_files.descriptions import describe_fields
 
 # Any value may come from the environment.
 _VARIABLE: dict[str, object] = {"type": "string", "pattern": r"\$\{"}
@@ -35,10 +30,10 @@ def agent_schema() -> dict[str, Any]:
     """
     made = AgentDocument.model_json_schema(by_alias=True)
     definitions = made["$defs"]
-    _describe(made, AgentDocument)
+    describe_fields(made, AgentDocument)
     for section in _sections(Section):
         if section.__name__ in definitions:
-            _describe(definitions[section.__name__], section)
+            describe_fields(definitions[section.__name__], section)
     names = ", ".join(installed().providers.names)
     for section in (FallbackSection, ModelSection, SummarizerSection):
         provider = definitions[section.__name__]["properties"]["provider"]
@@ -91,9 +86,9 @@ def _settings(plugin: Plugin, definitions: dict[str, Any]) -> dict[str, Any]:
     inner = {f"{prefix}{name}": schema for name, schema in made.pop("$defs", {}).items()}
     for section in _sections(Section):
         if (name := f"{prefix}{section.__name__}") in inner:
-            _describe(inner[name], section)
+            describe_fields(inner[name], section)
     definitions |= inner
-    _describe(made, plugin.settings)
+    describe_fields(made, plugin.settings)
     return made
 
 
@@ -113,32 +108,6 @@ def _sections(section: type[Section]) -> Iterator[type[Section]]:
     for each in section.__subclasses__():
         yield each
         yield from _sections(each)
-
-
-def _describe(schema: dict[str, Any], section: type[BaseModel]) -> None:
-    """Give the fields of a section the texts that stand under them in its source.
-
-    The library can do so as well, but only when a class is made, at every start of a gateway.
-    """
-    described: dict[str, dict[str, Any]] = schema["properties"]
-    for kind in section.__mro__:
-        if not issubclass(kind, Section) or kind is Section:
-            continue
-        try:
-            (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-        except OSError:  # a package without its sources
-            continue
-        for field, text in pairwise(cast("ast.ClassDef", made).body):
-            match field, text:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=name)),
-                    ast.Expr(value=ast.Constant(value=str(words))),
-                ):
-                    key = kind.model_fields[name].alias or name
-                    described[key].setdefault("description", inspect.cleandoc(words))
-                    described[key] = dict(sorted(described[key].items()))
-                case _:
-                    pass
 
 
 def schema_text() -> str:
