@@ -238,14 +238,14 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metr
     yield from (up, age, received, skipped, given_up, retries, unreadable, blocked)
 
 
-async def _schedules(desk: SchedulerClient, now: datetime) -> tuple[Metric, ...]:
+async def _schedules(client: SchedulerClient, now: datetime) -> tuple[Metric, ...]:
     states = Counter[str](dict.fromkeys(STATES, 0))
     failing, late_s = 0, 0.0
-    for number, job_id in enumerate(desk.ids(), 1):
+    for number, job_id in enumerate(client.ids(), 1):
         if number % JOBS_AT_ONCE == 0:
             await anyio.lowlevel.checkpoint()
         try:
-            view = desk.job(job_id)
+            view = client.job(job_id)
         except UnknownJobError:  # it was called off in this moment
             continue
         states[view.state] += 1
@@ -265,7 +265,7 @@ async def _schedules(desk: SchedulerClient, now: datetime) -> tuple[Metric, ...]
         _gauge(
             "everturn_schedule_faults",
             "Definitions that are faulty, and do not run.",
-            len(desk.faults()),
+            len(client.faults()),
         ),
         _gauge(
             "everturn_schedule_late_seconds",

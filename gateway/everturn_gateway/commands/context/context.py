@@ -106,7 +106,7 @@ def report(transcript: Transcript, applied: Applied, given_system: str) -> Json:
         "fits": total <= window if window else None,
         "regions": _regions(transcript, applied, given_system),
         "omitted_messages": applied.projection.omitted_messages,
-        "messages": list(_fates(transcript, applied)),
+        "messages": list(_dispositions(transcript, applied)),
         "reductions": [
             {
                 "stage": reduction.stage,
@@ -144,7 +144,7 @@ def _regions(transcript: Transcript, applied: Applied, given_system: str) -> Jso
     }
 
 
-def _fates(transcript: Transcript, applied: Applied) -> Iterator[Json]:
+def _dispositions(transcript: Transcript, applied: Applied) -> Iterator[Json]:
     """Yield what became of each message that was given."""
     estimator, projection = applied.estimates, applied.projection
     before = {message.seq: message for message in applied.given.messages}

@@ -113,7 +113,7 @@ def _tokens(explanation: Explanation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Messages that follow each other and had the same fate."""
+    """Messages that follow each other and had the same disposition."""
 
     messages: Sequence[Explained]
 

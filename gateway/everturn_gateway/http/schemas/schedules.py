@@ -56,7 +56,7 @@ class NewJob(JobFields):
 
 @contextmanager
 def told(places: Places) -> Generator[None]:
-    """Answer with a problem where the desk refuses something or cannot write it.
+    """Answer with a problem where the scheduler refuses something or cannot write it.
 
     Raises:
         ProblemError: The answer.

@@ -176,7 +176,7 @@ def _is_same(one: ToolEnvironment, other: ToolEnvironment) -> bool:
 
 @asynccontextmanager
 async def open_mcp(*, clock: Clock, limits: McpLimits | None = None) -> AsyncGenerator[McpServers]:
-    """Yield the keeper of the gateway's MCP servers; when the block ends, none of them runs.
+    """Yield what holds the gateway's MCP servers; when the block ends, none of them runs.
 
     Nothing is started or imported until an agent that has a server begins a turn.
     """

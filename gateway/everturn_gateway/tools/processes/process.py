@@ -44,7 +44,7 @@ _WRITE_S: Final = 10.0  # how long a process may take to read what is written to
 
 @dataclass(slots=True, kw_only=True)
 class Process:
-    """A process, running or ended. Its keeper lives as long as somebody has `alive` open."""
+    """A process, running or ended; its supervisor process lives while somebody has `alive` open."""
 
     folder: Path
     record: ProcessRecord

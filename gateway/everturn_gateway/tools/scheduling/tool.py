@@ -115,34 +115,38 @@ class ScheduleTool:
             ToolFailedError: It cannot be done; the text says why.
         """
         asked = read_arguments(call, ScheduleArguments)
-        desk = self._environment.link.schedules
+        client = self._environment.link.schedules
         try:
-            await desk.load()
+            await client.load()
         except OSError as error:
             msg = f"scheduled jobs cannot be read now: {error.strerror or error}"
             raise ToolFailedError(msg) from error
         match asked.action:
             case "create":
-                return await self._create(asked, desk, call, context)
+                return await self._create(asked, client, call, context)
             case "list":
-                return await self._list(desk, context)
+                return await self._list(client, context)
             case "cancel":
-                return await self._cancel(asked, desk, context)
+                return await self._cancel(asked, client, context)
             case _:
                 assert_never(asked.action)
 
     # --- create ---
 
     async def _create(
-        self, asked: ScheduleArguments, desk: SchedulerClient, call: ToolCall, context: ToolContext
+        self,
+        asked: ScheduleArguments,
+        client: SchedulerClient,
+        call: ToolCall,
+        context: ToolContext,
     ) -> str:
         if context.key.channel in NOBODY_ANSWERS:
             msg = "nobody can be reached in this conversation later on; leave it to who asked you"
             raise ToolFailedError(msg)
         job_id = _job_id(call, context)
-        before = _find(desk, job_id)
+        before = _find(client, job_id)
         if before is not None:  # this very call made it, and was cut short
-            return await _told(desk, before, is_new=False)
+            return await _told(client, before, is_new=False)
         if not is_asked_by_person(context.conversation):
             msg = (
                 "a job is made only where a person asks for it, and this turn was begun by a"
@@ -160,27 +164,27 @@ class ScheduleTool:
             untrusted=bool(sources_behind(context)),
             principal=context.principal,
         )
-        said = await self._add(desk, section, job_id, made)
+        said = await self._add(client, section, job_id, made)
         try:
             await checkpoint_if_cancelled()
             self._check_process(asked.process, context.key)  # it may have ended meanwhile
         except BaseException:
-            await _take_back(desk, job_id)
+            await _take_back(client, job_id)
             raise
         return said
 
     async def _add(
-        self, desk: SchedulerClient, section: JobSection, job_id: str, made: Made
+        self, client: SchedulerClient, section: JobSection, job_id: str, made: Made
     ) -> str:
         """Make a job, whole or not at all; return what is told of it."""
         try:
             with anyio.fail_after(_WRITE_S, shield=True):
-                view = await desk.add(section, job_id=job_id, made=made, max_jobs=self._max_jobs)
-                return await _told(desk, view, is_new=True)
+                view = await client.add(section, job_id=job_id, made=made, max_jobs=self._max_jobs)
+                return await _told(client, view, is_new=True)
         except JobRefusedError as error:
-            before = _find(desk, job_id)
-            if before is not None:  # right after a start the desk had not read its jobs yet
-                return await _told(desk, before, is_new=False)
+            before = _find(client, job_id)
+            if before is not None:  # right after a start the scheduler had not read its jobs yet
+                return await _told(client, before, is_new=False)
             raise ToolFailedError(str(error)) from error
         except TimeoutError as error:
             msg = "it is not known whether the job was made: the disk takes too long; list shows it"
@@ -199,21 +203,21 @@ class ScheduleTool:
 
     # --- list and cancel ---
 
-    async def _list(self, desk: SchedulerClient, context: ToolContext) -> ToolOutput:
-        views = self._here(desk, context)
+    async def _list(self, client: SchedulerClient, context: ToolContext) -> ToolOutput:
+        views = self._here(client, context)
         own = [view for view in views if _is_own(view, context.key)]
         text = await to_thread.run_sync(listing, views, {view.job.job_id for view in own})
         untrusted = any(view.job.made.untrusted for view in own)
         return ToolOutput(text=text, untrusted=untrusted, source=_MARKED * untrusted)
 
     async def _cancel(
-        self, asked: ScheduleArguments, desk: SchedulerClient, context: ToolContext
+        self, asked: ScheduleArguments, client: SchedulerClient, context: ToolContext
     ) -> str:
         job_id = (asked.job or "").strip()
         if not job_id:
             msg = "job: cancel needs the id of a job; list shows them"
             raise ToolFailedError(msg)
-        views = self._here(desk, context)
+        views = self._here(client, context)
         found = next((view for view in views if view.job.job_id == job_id), None)
         if found is None:
             own = [view.job.job_id for view in views if _is_own(view, context.key)]
@@ -227,7 +231,7 @@ class ScheduleTool:
             msg = f"{job_id} was not made with this tool here; only its owner can call it off"
             raise ToolFailedError(msg)
         try:
-            await desk.cancel(job_id)
+            await client.cancel(job_id)
         except UnknownJobError:  # somebody was faster
             pass
         except JobFixedError as error:
@@ -237,7 +241,7 @@ class ScheduleTool:
             raise ToolFailedError(msg) from error
         return f"{job_id} is called off"
 
-    def _here(self, desk: SchedulerClient, context: ToolContext) -> list[JobView]:
+    def _here(self, client: SchedulerClient, context: ToolContext) -> list[JobView]:
         """Return the jobs of the agent that are for this conversation, or were made in it."""
         key = context.key
         places = (
@@ -246,7 +250,7 @@ class ScheduleTool:
         )
         return [
             view
-            for view in desk.jobs()
+            for view in client.jobs()
             if view.job.agent == key.agent and (view.job.to in places or _is_own(view, key))
         ]
 
@@ -263,23 +267,23 @@ def _is_own(view: JobView, key: ConversationKey) -> bool:
     return made.by == "tool" and made.key == key
 
 
-def _find(desk: SchedulerClient, job_id: str) -> JobView | None:
+def _find(client: SchedulerClient, job_id: str) -> JobView | None:
     try:
-        return desk.job(job_id)
+        return client.job(job_id)
     except UnknownJobError:
         return None
 
 
-async def _told(desk: SchedulerClient, view: JobView, *, is_new: bool) -> str:
-    coming = desk.coming(view.job.job_id, count=SHOWN + 1)
+async def _told(client: SchedulerClient, view: JobView, *, is_new: bool) -> str:
+    coming = client.coming(view.job.job_id, count=SHOWN + 1)
     return await to_thread.run_sync(partial(told, view, coming, is_new=is_new))
 
 
-async def _take_back(desk: SchedulerClient, job_id: str) -> None:
+async def _take_back(client: SchedulerClient, job_id: str) -> None:
     """Call a job off that is not to be after all; where that fails, it is logged, and stays."""
     with anyio.move_on_after(_WRITE_S, shield=True):
         try:
-            await desk.cancel(job_id)
+            await client.cancel(job_id)
         except UnknownJobError:
             pass
         except (JobFixedError, OSError) as error:
