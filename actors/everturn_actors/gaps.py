@@ -7,8 +7,12 @@ was let go on purpose or was lost; whoever reads is told which of the two.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from everturn_actors.codec import Value
 
 GapCause: TypeAlias = Literal["discarded", "lost", "unknown"]
 """Why events are missing: the agent's `compaction: discard`; damage to the archive; or one of the
@@ -20,16 +24,15 @@ _WHY: dict[GapCause, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(Value, frozen=True, kw_only=True):
     """A run of events that the history does not hold."""
 
-    first: int
+    first: Annotated[int, Meta(ge=1)]
     "Number of the first one, from 1."
     last: int
     "Number of the last one."
     cause: GapCause
-    is_reported: bool = False
+    is_reported: bool = field(default=False, name="reported")
     "Whether `everturn doctor --repair` has told of the loss: it is not a finding any more."
 
     @property

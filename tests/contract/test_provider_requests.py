@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from dataclasses import replace
 from typing import Any
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support import completions_format, messages_format, ollama_format
 from support.answers import Answer
 from support.model_api import open_model_api

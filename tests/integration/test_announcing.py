@@ -13,6 +13,7 @@ from typing import get_args
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec import structs
 from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment
 from support.stores import FileWorld, MemoryWorld, World
@@ -97,10 +98,10 @@ class Post:
         if item.chunks is None:
             await session.tell(DeliveryPlanned(item=item.seq, chunks=("x",)))
         elif item.chunks[0].mark == "sending":  # cut short by a crash
-            await session.tell(replace(mark, mark="unknown"))
+            await session.tell(structs.replace(mark, mark="unknown"))
         await session.tell(mark)
         self.got.append(item.text)
-        await session.tell(replace(mark, mark="sent"))
+        await session.tell(structs.replace(mark, mark="sent"))
 
     async def until_got(self, times: int, test: TestService, session_id: str) -> None:
         """Wait until so much was delivered, and nothing is owed."""
@@ -264,7 +265,7 @@ async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> No
         ({"title": "t" * (TITLE_CHARS + 1)}, InvalidInputError, "the title has 256 characters"),
         ({"idempotency_key": "k" * 256}, InvalidInputError, "idempotency key"),
         ({"key": None}, InvalidInputError, "a conversation or a session"),
-        ({"key": replace(HTTP, agent="gone")}, UnknownAgentError, "gone"),
+        ({"key": structs.replace(HTTP, agent="gone")}, UnknownAgentError, "gone"),
         ({"key": None, "session_id": "20261121T224956123-3f9a2c1b"}, UnknownSessionError, "3f9a"),
     ],
 )

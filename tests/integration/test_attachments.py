@@ -12,6 +12,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 from support.model_api import ModelApi, open_model_api, overflow
 from support.pictures import picture, png
 
@@ -213,7 +214,7 @@ async def test_a_file_that_is_refused_begins_no_session(tmp_path: Path) -> None:
     async with open_on_disk(tmp_path) as test:
         with pytest.raises(InvalidInputError, match=r"attachment 1 \('x.png'\)"):
             await test.service.submit(saying(test, "look", lie))
-        nobody = replace(test.key(), agent="nobody")
+        nobody = structs.replace(test.key(), agent="nobody")
         with pytest.raises(UnknownAgentError):
             await test.service.submit(Inbound(text="look", key=nobody, attachments=(CAT,)))
         with pytest.raises(UnknownSessionError):

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec import structs
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import (
@@ -592,7 +593,7 @@ async def test_a_thousand_calls_in_one_reply_all_get_their_result() -> None:
 
 async def test_a_reply_may_say_something_beside_its_calls() -> None:
     """What a model says on the way is a part of the history, and not the end of the turn."""
-    first = replace(calling(("a", "act")), text="let me see")
+    first = structs.replace(calling(("a", "act")), text="let me see")
     provider = ScriptedProvider(first, "done")
     async with open_test_service(provider=provider, tools=by_name(Deed("act"))) as test:
         submission = await begin(test)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 from support.conversing import (
     Plan,
     asks,
@@ -251,8 +252,14 @@ def test_how_deep_a_conversation_is_stands_in_its_key() -> None:
     key = ConversationKey(channel=DELEGATE, chat="c", agent="a")
 
     assert depth_of(ConversationKey(channel="telegram", chat="1", agent="a", topic="7")) == 0
-    assert depth_of(replace(key, topic="3")) == depth_of(replace(key, topic="3 untrusted")) == 3
-    assert depth_of(replace(key, topic="")) == depth_of(replace(key, topic="x")) == 1
+    assert (
+        depth_of(structs.replace(key, topic="3"))
+        == depth_of(structs.replace(key, topic="3 untrusted"))
+        == 3
+    )
+    assert (
+        depth_of(structs.replace(key, topic="")) == depth_of(structs.replace(key, topic="x")) == 1
+    )
 
 
 # --- what it read ---

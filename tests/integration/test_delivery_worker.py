@@ -14,6 +14,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from msgspec import structs
 from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Deed, Rules
 
@@ -87,9 +88,9 @@ class Post:
             if item.chunks is None:
                 await session.tell(DeliveryPlanned(item=item.seq, chunks=("x",)), first)
                 self.got.append((item.kind, item.text))
-                await session.tell(replace(first, mark="sent", platform_id="70"))
+                await session.tell(structs.replace(first, mark="sent", platform_id="70"))
             else:
-                await session.tell(replace(first, mark="closed"))
+                await session.tell(structs.replace(first, mark="closed"))
 
 
 class Fault:
@@ -144,7 +145,7 @@ def worlds(tmp_path: Path) -> dict[str, World]:
 async def test_what_is_said_in_a_turn_is_carried_while_it_runs() -> None:
     """A person sees the first words before the last ones are there."""
     post = Post()
-    provider = ScriptedProvider(replace(calling(("a", "act")), text="let me see"), "there")
+    provider = ScriptedProvider(structs.replace(calling(("a", "act")), text="let me see"), "there")
     tool = Deed("act", held=True)
     async with open_test_service(
         provider=provider, tools={"act": tool}, delivery_ports={"test": post}

@@ -13,12 +13,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 
 from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 from everturn_actors.errors import (
@@ -723,7 +724,7 @@ class FloodError(Exception):
 async def test_a_session_with_long_instructions_is_listed(tmp_path: Path) -> None:
     """The head of its snapshot is longer than what is read at first."""
     body = SessionStarted(session_id=SESSION_ID, key=KEY, instructions="Be kind. ü" * 9_000)
-    event = replace(LOG[0], body=body)
+    event = structs.replace(LOG[0], body=body)
     async with open_file_store(tmp_path) as store:
         await store.append(SESSION_ID, (event,), expected_seq=0)
         await store.save_snapshot(replay((event,)), compaction="archive")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import logging
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.metered import Failing, measured, scrape
 from support.scripted_adapter import ScriptedAdapter
 from support.tool_doubles import Deed, Rules, by_name

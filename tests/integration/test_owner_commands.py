@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
 from support.inbound_events import ANN, DM, GROUP
 from support.tool_doubles import Deed, Rules, by_name
@@ -411,7 +412,7 @@ async def test_an_answer_to_an_earlier_question_about_a_call_is_none_to_a_later_
         await fed.say("send it")
         state = await _until_asked(fed, "7")
         (asked,) = state.open_approvals
-        earlier = replace(asked, expires_at=asked.expires_at - timedelta(seconds=1))
+        earlier = structs.replace(asked, expires_at=asked.expires_at - timedelta(seconds=1))
         token = approval_token(state.session_id, earlier)
 
         by_button = await fed.click(button_data("allow_once", token), chat=ADA_DM, sender=ADA)
@@ -438,7 +439,7 @@ async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None
     async with feeding(
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
     ) as fed:
-        key = replace(fed.key(), channel="http", chat=chat)
+        key = structs.replace(fed.key(), channel="http", chat=chat)
         asked = await fed.service.submit(Inbound(text="send it", key=key))
         async for _ in fed.service.watch(asked.session_id, after=0):
             if await fed.service.activity.awaiting_approval():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import yaml
+from msgspec.structs import replace
 from support.conversing import asks
 from support.ticking import CHAT, Live, World, at
 from support.tool_sites import tool_site

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec import structs
 
 from everturn_actors.errors import (
     InvalidInputError,
@@ -179,7 +180,9 @@ async def test_unknown_agents_and_sessions_are_refused() -> None:
     """A typo must not start a conversation."""
     async with open_test_service() as test:
         with pytest.raises(UnknownAgentError, match="there are: test"):
-            await test.service.submit(Inbound(text="hi", key=replace(test.key(), agent="tset")))
+            await test.service.submit(
+                Inbound(text="hi", key=structs.replace(test.key(), agent="tset"))
+            )
         for session_id in ("20260101T000000000-00000000", "../../etc/passwd"):
             with pytest.raises(UnknownSessionError):
                 await test.service.submit(Inbound(text="hi", session_id=session_id))

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec import structs
 from support.conversing import (
     ToolsOf,
     asks,
@@ -111,7 +112,7 @@ async def test_earlier_sessions_of_the_same_conversation_are_its_own() -> None:
         now = await say(test, "hello", key=HERE)
         listed = await ask(test, LIST, session_id=now.session_id)
         seen = await ask(test, read(before.session_id), session_id=now.session_id)
-        other_topic = await ask(test, LIST, key=replace(HERE, topic="7"))
+        other_topic = await ask(test, LIST, key=structs.replace(HERE, topic="7"))
 
         assert listed.text.splitlines()[1:] == [
             f"- {before.session_id} telegram:100, ended, 2026-01-02 03:04 (read)"
@@ -159,7 +160,7 @@ async def test_what_the_owner_opens_can_be_read_and_nothing_beside_it() -> None:
 async def test_another_agents_conversations_do_not_even_exist() -> None:
     """Whether there is one is told to nobody, not even by the error."""
     async with open_agents(echo, opened(read_from=("*",)), names=("test", "other")) as test:
-        result = await say(test, "secret", key=replace(HERE, agent="other"))
+        result = await say(test, "secret", key=structs.replace(HERE, agent="other"))
         theirs = await ask(test, read(result.session_id))
         nobodys = await ask(test, read("20260101T000000000-00000000"))
 
@@ -362,7 +363,7 @@ async def test_without_leave_it_does_not_offer_to_send() -> None:
 async def test_a_star_opens_the_conversations_that_there_are() -> None:
     """A chat that nobody named could be anybody's; one that wrote first is known."""
     async with open_agents(echo, opened(send_to=("discord:*", "telegram:200"))) as test:
-        group = await say(test, "hello all", key=replace(GROUP, topic="general"))
+        group = await say(test, "hello all", key=structs.replace(GROUP, topic="general"))
         listed = await ask(test, LIST)
         by_id = await ask(
             test, {"action": "send", "session_id": group.session_id, "text": "fish at six"}

@@ -16,6 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
+from msgspec import structs
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -110,8 +111,8 @@ async def test_a_turn_is_a_trace_and_its_calls_are_the_spans_in_it(traces: Trace
     """This tree is what a person opens to see where a slow answer spent its time."""
     reader = ToolCapabilities(kind="mcp", read_only=True)
     used = Usage(input_tokens=100, output_tokens=7, cached_tokens=60)
-    asks = replace(calling(("c1", "look"), ("c2", "find")), usage=used, model="served-1")
-    model = ScriptedProvider(asks, replace(Reply(text="done"), usage=used))
+    asks = structs.replace(calling(("c1", "look"), ("c2", "find")), usage=used, model="served-1")
+    model = ScriptedProvider(asks, structs.replace(Reply(text="done"), usage=used))
     tools = by_name(Deed("look", capabilities=reader), Deed("find", capabilities=reader))
     spec = replace(make_spec(), version="2.0")
     async with measured(model, tracer=traces.tracer, tools=tools, spec=spec) as test:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from msgspec import structs
 from support.answers import Answer
 from support.model_api import open_model_api
 from support.provider_kinds import (
@@ -57,7 +58,7 @@ async def looped(kind: Kind, answer: Answer, name: str = "m") -> tuple[Reply, di
         api.script(answer)
         asked = replace(request(ASKED, tools=(LOOK,)), model=name)
         first = await adapter.complete(asked, ignore)
-        again = request(ASKED, replace(first), FOUND, tools=(LOOK,))
+        again = request(ASKED, structs.replace(first), FOUND, tools=(LOOK,))
         await adapter.complete(replace(again, model=name), ignore)
         (message,) = [m for m in api.requests[1].json()["messages"] if m["role"] == "assistant"]
     return first, message

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from msgspec import structs
 from support.context_policies import POLICIES
 from support.conversations import texts
 from support.examples import examples
@@ -113,7 +114,9 @@ def it_is_left_alone(applied: Applied, how: How) -> None:
         again, reductions = stage(projection, applied.budget)
 
         assert reductions == ()
-        assert replace(again, notes=()) == replace(projection, notes=())  # notes are for people
+        assert structs.replace(again, notes=()) == structs.replace(
+            projection, notes=()
+        )  # notes are for people
 
 
 def all_that_a_person_said_is_there(applied: Applied) -> None:

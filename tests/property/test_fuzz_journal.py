@@ -30,8 +30,12 @@ from everturn_actors.journal.doctor.repairs import repair_files
 from everturn_actors.journal.loading import load_session
 from everturn_actors.journal.log.codec import BadLineError, decode, encode, seed
 from everturn_actors.journal.log.layout import Layout, SessionFiles
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
-from everturn_actors.journal.snapshot.reader import decode_header, decode_state, read_yaml
+from everturn_actors.journal.snapshot.reader import (
+    BadSnapshotError,
+    decode_header,
+    decode_state,
+    read_yaml,
+)
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.state.recovery import recover
 from everturn_gateway.scheduler.rules.records import Kept

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support import completions_format, messages_format, ollama_format
 from support.answers import Answer
 from support.examples import examples

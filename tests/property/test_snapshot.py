@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -12,21 +11,23 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 from support.histories import HOSTILE, delivered_log, histories, outage_log, rich_log
 
 from everturn.testing._histories import KEY, SESSION_ID, replay, simple_log, started
+from everturn_actors.codec import Codec
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.gaps import Gap, GapCause
 from everturn_actors.journal.log.archive import ArchiveRecord
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
 from everturn_actors.journal.snapshot.reader import (
+    BadSnapshotError,
     decode_header,
     decode_state,
     read_fast,
     read_yaml,
 )
-from everturn_actors.journal.snapshot.state_yaml import encode_state
+from everturn_actors.journal.snapshot.state_yaml import FORMAT, encode_state
 from everturn_actors.model import (
     Attachment,
     Chunk,
@@ -98,7 +99,6 @@ def test_what_is_known_of_the_archive_comes_back(record: ArchiveRecord) -> None:
     [
         "7",
         "[]",
-        "{}",
         '{"last_seq":1,"size_bytes":-1,"gaps":[]}',
         '{"last_seq":true,"size_bytes":1,"gaps":[]}',
         '{"last_seq":1,"size_bytes":1,"gaps":{}}',
@@ -109,10 +109,10 @@ def test_what_is_known_of_the_archive_comes_back(record: ArchiveRecord) -> None:
 )
 def test_a_record_of_the_archive_that_makes_no_sense_is_named(value: str) -> None:
     """It is treated as every other slip of an editor: by its line."""
-    data = encode_state(FULL, ArchiveRecord())
+    data = encode_state(FULL, ArchiveRecord(last_seq=1))
     bad = re.sub(rb"(?m)^archive: .*$", b"archive: " + value.encode(), data)
     for read in (decode_state, decode_header):
-        with pytest.raises(BadSnapshotError, match=r"line \d+: archive: "):
+        with pytest.raises(BadSnapshotError, match=r"line \d+: archive"):
             read(bad)
 
 
@@ -133,12 +133,15 @@ def test_every_state_comes_back_as_it_was(
     """IN-07: a session that starts from its snapshot must not differ from one that did not."""
     state = replay(events)
     written = encode_state(state)
-    fast = read_fast(written)
     touched = written + b"# looked at it\n"  # which sends the file through the YAML parser
     header = decode_header(written)
 
-    assert fast is not None
-    assert yaml.safe_load(written.decode()) == fast  # people's tools see what Everturn sees
+    seen = yaml.safe_load(written.decode())  # as people's tools see it
+    assert seen.pop("format") == FORMAT
+    assert Codec[SessionState](SessionState).load(seen) == replace(
+        state, checkpointed_messages=0, pending_messages=0
+    )
+    assert read_fast(written) is not None
     assert decode_state(written) == state
     assert encode_state(decode_state(written)) == written
     assert read_fast(touched) is None
@@ -255,51 +258,44 @@ def test_a_person_can_read_and_compare_the_file() -> None:
     """The format is documented; it does not change by accident."""
     assert encode_state(FULL).decode() == snapshot("""\
 # What this session knew at event `last_seq`. The log, events.jsonl, is the truth; with this file
-# only what was logged later has to be replayed. Each line of the lists below is one message and
-# names the turn that it belongs to; at the end, what the model sees in place of messages. While
-# Everturn is stopped, the file may be edited by hand: any valid YAML of the same fields will do.
-format: everturn/state-v5
+# only what was logged later has to be replayed. Below the header stand turns and messages, each
+# message on a line of its own, and what the model sees in place of messages. While Everturn is
+# stopped, the file may be edited by hand: any valid YAML of the same fields will do.
+format: everturn/state-v6
 session: "20261121T224956123-3f9a2c1b"
-conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
+conversation: {"channel":"http","chat":"c1","agent":"assistant"}
 status: "active"
-ended_reason: ""
 created: "2026-11-21T22:49:57.123456Z"
 updated: "2026-11-21T22:50:02.123456Z"
 last_seq: 6
-checkpoint_seq: 0
-window_messages: 1000
 turns: 3
 logged_messages: 2
-usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
-instructions: ""
-reductions: {"cut_turn":1,"dropped":[5,12],"note":"2 messages left in an emergency.","failures":1,"retry_at":"2026-11-21T22:49:56.123456Z"}
-fingerprint: {"prefix":"9f86d081","messages":3,"units":12345,"is_cache_miss":false}
+usage: {"input_tokens":9,"output_tokens":3}
+fingerprint: {"prefix":"9f86d081","messages":3,"units":12345}
 reported: {"input_tokens":130,"output_tokens":6,"cached_tokens":100}
 cache_misses: 2
-seen:
-- {"key":"key-1","seq":2}
+seen: {"key-1":2}
 waiting:
 - {"role":"user","seq":20,"text":"still there?","sender":"bob"}
-open_turn:
-- {"turn":3,"role":"opened","at":"2026-11-21T22:49:56.123456Z","delivers":true,"preview_step":1,"preview_id":"79"}
-- {"turn":3,"role":"user","seq":16,"text":"again","reply_to":"45","joins":"burst"}
-- {"turn":3,"role":"step","started":["a"]}
-- {"turn":3,"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6,"cached_tokens":0},"stop_reason":"tool_calls","model":"test-model"}
-- {"turn":3,"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}
+open_turn: {"number":3,"users":[
+  {"role":"user","seq":16,"text":"again","reply_to":"45","joins":"burst"}],"started_at":"2026-11-21T22:49:56.123456Z","step":{"reply":
+  {"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6},"stop_reason":"tool_calls","model":"test-model"},"started":["a"],"results":{"b":
+  {"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}}},"delivers":true,"preview_step":1,"preview_id":"79"}
 checkpointed:
-- {"turn":1,"role":"user","seq":2,"text":"hi","sender":"alice"}
-- {"turn":1,"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6,"cached_tokens":0},"stop_reason":"tool_calls","model":"test-model"}
-- {"turn":1,"role":"tool","seq":10,"call_id":"a","name":"bash","text":"done","path":"a.txt"}
-- {"turn":1,"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}
-- {"turn":1,"role":"assistant","seq":12,"text":"it works"}
+- {"number":1,"users":[
+  {"role":"user","seq":2,"text":"hi","sender":"alice"}],"steps":[{"reply":
+  {"role":"assistant","seq":9,"text":"let me see","calls":[{"call_id":"a","name":"bash","arguments":"{}"},{"call_id":"b","name":"web","arguments":"{}"}],"usage":{"input_tokens":5,"output_tokens":6},"stop_reason":"tool_calls","model":"test-model"},"results":[
+  {"role":"tool","seq":10,"call_id":"a","name":"bash","text":"done","path":"a.txt"},
+  {"role":"tool","seq":11,"call_id":"b","name":"web","text":"no route","is_error":true}]},{"reply":
+  {"role":"assistant","seq":12,"text":"it works"}}]}
 pending:
-- {"turn":2,"role":"user","seq":14,"text":"go on"}
-- {"turn":2,"role":"outcome","outcome":"failed","error":"down"}
-summary:
-- {"last_turn":0,"messages":7,"text":"They met.","source":"digest","path":"0.txt"}
-replaced:
-- {"seq":9,"disposition":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]}
-- {"seq":10,"disposition":"cleared","text":"[cleared]"}
+- {"number":2,"users":[
+  {"role":"user","seq":14,"text":"go on"}],"outcome":"failed","error":"down"}
+reductions: {"replaced":{
+  "9":{"seq":9,"disposition":"shortened","text":"let","arguments":["{}","{\\"a\\":1}"]},
+  "10":{"seq":10,"disposition":"cleared","text":"[cleared]"}
+  },"cut_turn":1,"dropped":[5,12],
+  "summary":{"last_turn":0,"messages":7,"text":"They met.","source":"digest","path":"0.txt"},"note":"2 messages left in an emergency.","failures":1,"retry_at":"2026-11-21T22:49:56.123456Z"}
 ambient:
 - {"seq":15,"text":"lunch?","until":"2026-11-21T22:49:56.123456Z","sender":"eve","untrusted":true}
 outbox:
@@ -321,7 +317,7 @@ def edited(pattern: str, by: str) -> bytes:
 def test_a_file_edited_by_hand_means_what_it_says() -> None:
     """Somebody who corrects a text in their editor, or lets a tool reindent, gets what they see."""
     document = yaml.safe_load(encode_state(FULL).decode())
-    document["checkpointed"][-1]["text"] = "fine\nnow"
+    document["checkpointed"][0]["steps"][1]["reply"]["text"] = "fine\nnow"
     document["created"] = FULL.created_at  # written without quotes: YAML has a type for it
     data = b"# mine\n" + yaml.safe_dump(document, indent=4, width=60).encode()
     state = decode_state(data)
@@ -329,43 +325,6 @@ def test_a_file_edited_by_hand_means_what_it_says() -> None:
     assert read_fast(data) is None
     assert state.checkpointed[0].text == "fine\nnow"
     assert replace(state, checkpointed=FULL.checkpointed) == FULL
-
-
-OLDER = """\
-format: everturn/state-v1
-session: "20261121T224956123-3f9a2c1b"
-conversation: {"channel":"http","chat":"c1","topic":"","agent":"assistant"}
-status: "active"
-ended_reason: ""
-created: "2026-11-21T22:49:57.123456Z"
-updated: "2026-11-21T22:50:02.123456Z"
-last_seq: 6
-checkpoint_seq: 0
-window_messages: 1000
-turns: 1
-logged_messages: 2
-usage: {"input_tokens":9,"output_tokens":3,"cached_tokens":0}
-instructions: ""
-seen:
-- {"key":"key-1","seq":2}
-waiting: []
-open_turn: []
-checkpointed: []
-pending:
-- {"turn":1,"role":"user","seq":2,"text":"question 1","sender":"alice"}
-- {"turn":1,"role":"assistant","seq":5,"text":"answer 1","usage":{"input_tokens":9,"output_tokens":3,"cached_tokens":0},"model":""}
-"""  # noqa: E501 - the format has one line for each message
-
-
-def test_a_file_of_the_version_before_is_read_as_fast() -> None:
-    """Nobody converts a workspace, and its sessions must not take longer to load."""
-    state = decode_state(OLDER.encode())
-    plain = replay(simple_log(1))
-
-    assert read_fast(OLDER.encode()) is not None
-    assert replace(state, reported=plain.reported) == plain
-    assert decode_header(OLDER.encode()).last_seq == 6
-    assert decode_state(encode_state(state)) == state
 
 
 def test_equal_states_give_equal_bytes() -> None:
@@ -411,91 +370,88 @@ def test_sections_that_were_removed_are_empty() -> None:
     ("pattern", "by", "said"),
     [
         pytest.param("^last_seq: 6", "last_seq: six", r"line \d+: last_seq must be int", id="kind"),
-        pytest.param("^last_seq: 6\n", "", r"'last_seq' is missing", id="missing"),
-        pytest.param("^turns:", "turn:", r"line \d+: there is no field 'turn'", id="unknown"),
-        pytest.param("^status: .*", "status: asleep", r"'asleep' is none of active", id="status"),
+        pytest.param("^last_seq: 6\n", "", "it has no last_seq", id="missing"),
+        pytest.param("^turns:", "turn:", r"line \d+: turn is a field that this ver", id="unknown"),
+        pytest.param("^status: .*", "status: asleep", "status is 'asleep', which", id="status"),
         pytest.param("^created: .*", "created: today", r"line \d+: created: ", id="time"),
-        pytest.param("^created: .*", "created: 2026-11-21 10:00:00", "no time zone", id="zone"),
-        pytest.param("^conversation: .*", "conversation: {chat: a}", "conversation: ", id="key"),
-        pytest.param("^conversation: .*", "conversation: c1", "conversation: ", id="no mapping"),
-        pytest.param("^usage: .*", "usage: {input_tokens: many}", "usage: ", id="usage"),
-        pytest.param('"role":"user"', '"role":"boss"', "no role 'boss'", id="role"),
-        pytest.param('"role":"user",', "", "'role' is missing", id="no role"),
-        pytest.param('"text":"hi"', '"txt":"hi"', r"line \d+: .*txt", id="field of a message"),
-        pytest.param('"text":"hi"', '"text":5', r"line \d+: text must be str", id="kind of text"),
-        pytest.param(r'^- \{"turn":1,"role":"tool".*\n', "", "one result", id="half"),
-        pytest.param('"outcome":"failed"', '"outcome":"won"', "outcome of a turn", id="outcome"),
-        pytest.param('"turn":1', '"turn":"1"', "turn must be int", id="turn"),
-        pytest.param('"role":"opened"', '"role":"user"', "opened", id="open turn"),
-        pytest.param(r"^waiting:\n- .*$", "waiting: {}", "must be a list", id="section"),
-        pytest.param(r'^- \{"key".*', "- key-1", "must be a mapping", id="entry"),
-        pytest.param('"key":"key-1"', '"kee":"key-1"', "a key", id="seen"),
+        pytest.param("^created: .*", "created: 2026-11-21 10:00:00", "timezone", id="zone"),
         pytest.param(
-            "^reductions: .*", "reductions: 5", "reductions: it must be a map", id="reductions"
+            "^created: .*", 'created: "2026-11-21T10:00:00+02:00"', "must be in UTC", id="not UTC"
+        ),
+        pytest.param("^conversation: .*", "conversation: {chat: a}", "no conversation", id="key"),
+        pytest.param("^conversation: .*", "conversation: c1", "conversation must", id="no mapping"),
+        pytest.param("^usage: .*", "usage: {input_tokens: many}", "usage.input_tok", id="usage"),
+        pytest.param('"role":"user"', '"role":"boss"', "role is 'boss', which", id="role"),
+        pytest.param('"text":"hi"', '"txt":"hi"', r"line \d+: .*txt", id="field of a message"),
+        pytest.param('"text":"hi"', '"text":5', r"users\[0\].text must be str", id="kind of text"),
+        pytest.param(r'\{"role":"tool","seq":10[^}]*\},', "", "one result", id="half"),
+        pytest.param(
+            '"outcome":"failed"', '"outcome":"won"', "outcome is 'won', which", id="outcome"
+        ),
+        pytest.param('"number":1', '"number":"1"', "number must be int", id="turn"),
+        pytest.param(r"^waiting:\n- .*$", "waiting: {}", "waiting must be array", id="section"),
+        pytest.param(r"^waiting:\n- .*$", "waiting: [a]", r"waiting\[0\] must be o", id="entry"),
+        pytest.param('"key-1":2', '"key-1":"2"', "seen.* must be int", id="seen"),
+        pytest.param(
+            r"^open_turn: (.|\n)*?(?=^checkpointed)",
+            "open_turn: 5\n",
+            "open_turn must be object",
+            id="open turn",
         ),
         pytest.param('"cut_turn":1', '"cut_turn":"1"', "cut_turn must be int", id="cut"),
-        pytest.param('"cut_turn"', '"cut_turns"', "reductions: .*cut_turns", id="cuts"),
-        pytest.param('"dropped":.5,12.', '"dropped":5', "dropped must be a list", id="dropped"),
-        pytest.param('"dropped":.5', '"dropped":["5"', "dropped must hold int", id="of dropped"),
-        pytest.param('"retry_at":"[^"]+"', '"retry_at":"soon"', "reductions: .*soon", id="retry"),
-        pytest.param('"note":', '"summary":', "summary is a section of its own", id="nested"),
+        pytest.param('"cut_turn"', '"cut_turns"', "reductions.cut_turns is a", id="cuts"),
+        pytest.param('"dropped":.5,12.', '"dropped":5', "dropped must be array", id="dropped"),
+        pytest.param('"dropped":.5', '"dropped":["5"', r"dropped.* must be int", id="of dropped"),
         pytest.param(
-            '"units":12345', '"units":1.5', "fingerprint: units must be int", id="fingerprint"
+            '"retry_at":"[^"]+"', '"retry_at":"soon"', "reductions.retry_at: ", id="retry"
         ),
-        pytest.param("^reported: .*", "reported: []", "reported: ", id="reported"),
+        pytest.param('"units":12345', '"units":1.5', "fingerprint.units must be int", id="print"),
+        pytest.param("^reported: .*", "reported: []", "reported must be object", id="reported"),
         pytest.param(
             "^cache_misses: 2", "cache_misses: two", "cache_misses must be int", id="cache_misses"
         ),
-        pytest.param('"source":"digest"', '"source":"me"', "source is 'me', which", id="source"),
+        pytest.param(
+            '"source":"digest"', '"source":"me"', "summary.source is 'me', which", id="source"
+        ),
         pytest.param('"last_turn":0', '"last_turn":null', "last_turn must be int", id="last"),
-        pytest.param(r'^(- \{"last_turn.*\n)', r"\1\1", "at most one summary", id="summaries"),
         pytest.param(
             '"disposition":"cleared"',
             '"disposition":"eaten"',
             "disposition is 'eaten', which",
-            id="disposition",
+            id="eaten",
         ),
-        pytest.param('"disposition":"cleared",', "", "has no disposition", id="no fate"),
+        pytest.param('"disposition":"cleared",', "", "has no .*disposition", id="no fate"),
         pytest.param('"arguments":."{}",', '"arguments":[5,', r"arguments\[0\] must", id="args"),
         pytest.param(
-            '"seq":10,"disposition"', '"seq":9,"disposition"', "9 is replaced twice", id="twice"
+            '"seq":10,"disposition"', '"seq":9,"disposition"', "has the seq 9", id="twice"
         ),
-        pytest.param('"path":"a.txt"', '"path":7', r"line \d+: path must be str", id="path"),
+        pytest.param('"path":"a.txt"', '"path":7', r"line \d+: .*path must be str", id="path"),
         pytest.param('"mark":"sent"', '"mark":"lost"', "mark is 'lost', which", id="mark"),
         pytest.param('"kind":"file"', '"kind":"box"', "kind is 'box', which", id="item"),
-        pytest.param('"kind":"file",', "", "has no kind", id="no kind"),
+        pytest.param('"kind":"file",', "", "has no .*kind", id="no kind"),
         pytest.param('"chunks":.{', '"chunks":["it",{', r"line \d+: ", id="text for a chunk"),
         pytest.param(r'"chunks":\[\]', '"chunks":"it"', r"line \d+: ", id="text for chunks"),
-        pytest.param(r'"chunks":\[\]', '"chunks":5', r"line \d+: ", id="number for chunks"),
         pytest.param('"attachments":.{', '"attachments":[5,{', r"line \d+: ", id="attachment"),
-        pytest.param('"until":"[^"]+"', '"until":"noon"', r"line \d+: .*noon", id="until"),
+        pytest.param('"until":"[^"]+"', '"until":"noon"', r"line \d+: .*until: ", id="until"),
         pytest.param('"until":"[^"]+",', "", r"line \d+: .*until", id="no until"),
         pytest.param("^turns: 3", "turns: 2", r"line \d+: turns must be", id="turns"),
         pytest.param("^last_seq: 6", "last_seq: 0", "last_seq must be", id="last_seq"),
-        pytest.param("^checkpoint_seq: 0", "checkpoint_seq: 7", "from 0 to last_seq", id="seqs"),
-        pytest.param(
-            r'^(- \{"turn":)2(.*\n- \{"turn":)2', r"\g<1>1\g<2>1", "begins with turn 1", id="order"
-        ),
-        pytest.param(
-            r'^(- \{"turn":)2(.*\n- \{"turn":)2',
-            r"\g<1>3\g<2>2",
-            "2 stands after turn 3",
-            id="back",
-        ),
-        pytest.param(r'^- \{"turn":1,"role":"user".*\n', "", "no message of the user", id="asked"),
+        pytest.param("^last_seq: 6", "last_seq: 6\ncheckpoint_seq: 7", "from 0 to las", id="seqs"),
+        pytest.param('"number":2', '"number":1', "turn 1 stands after turn 1", id="order"),
+        pytest.param('"number":3', '"number":2', "turn 2 stands after turn 2", id="back"),
+        pytest.param(r'\{"role":"user","seq":2,[^}]*\}', "", "no message of the user", id="asked"),
         pytest.param('"call_id":"b","name"', '"call_id":"a","name"', "the same call_id", id="ids"),
         pytest.param(r'"started":\["a"\]', '"started":["c"]', "no call 'c'", id="started"),
-        pytest.param(r'"started":\["a"\]', '"started":"a"', "started must be list", id="texts"),
-        pytest.param(
-            r'^- .*"seq":11,"call.*\n(?=check)', r"\g<0>\g<0>", "two results", id="results"
-        ),
+        pytest.param(r'"started":\["a"\]', '"started":"a"', "started must be array", id="texts"),
         pytest.param('"delivers":true', '"delivers":1', "delivers must be bool", id="delivers"),
-        pytest.param('"turn":3,"role":"user"', '"turn":4,"role":"user"', "turn 3, not 4", id="its"),
+        pytest.param(
+            '"outcome":"failed"', '"steered":[{"after_steps":1,"users":[]}]', "after_", id="steered"
+        ),
         pytest.param(
             r'(?<="started":\["a"\])',
-            ',"approvals":[{"call_id":"a","arguments_hash":"","expires_at":"2026-11-21T22:49:56Z",'
-            '"approvers":"ann","settled":""}]',
-            "approvers must be list",
+            ',"approvals":{"a":{"call_id":"a","arguments_hash":"","approvers":"ann",'
+            '"expires_at":"2026-11-21T22:49:56Z"}}',
+            "approvers must be array",
             id="approvers",
         ),
         pytest.param("^turns: 3", "turns: 2026-13-45", "'2026-13-45' is no time", id="no time"),
@@ -529,8 +485,8 @@ def test_the_line_of_a_bad_message_is_named() -> None:
     [
         pytest.param(b"", id="empty"),
         pytest.param(b"[1, 2]\n", id="a list"),
-        pytest.param(b"format: everturn/state-v1\n\xff\xfe\n", id="no UTF-8"),
-        pytest.param(b"format: everturn/state-v1\n\x00\x01\n", id="control characters"),
+        pytest.param(b"format: everturn/state-v6\n\xff\xfe\n", id="no UTF-8"),
+        pytest.param(b"format: everturn/state-v6\n\x00\x01\n", id="control characters"),
         pytest.param(bytes(4096), id="zeros"),
     ],
 )
@@ -544,10 +500,16 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v6")
+    data = edited("^format: .*", "format: everturn/state-v7")
 
-    with pytest.raises(UnknownFormatError, match=r"everturn/state-v6"):
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v7"):
         read(data)
+
+
+def test_a_state_of_an_older_version_tells_the_way_out() -> None:
+    """Nothing was released with it; whoever kept such a folder has the log all the same."""
+    with pytest.raises(UnknownFormatError, match=r"state-v5.*move the file away"):
+        decode_state(edited("^format: .*", "format: everturn/state-v5"))
 
 
 def test_yaml_that_only_looks_like_our_lines_is_still_yaml() -> None:

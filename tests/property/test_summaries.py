@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from msgspec import structs
 from support.conversations import conversations, texts
 
 from everturn_actors.context.estimation.estimates import text_units
@@ -75,7 +76,7 @@ def tasks(draw: st.DrawFn) -> SummaryTask:
 
 def _attacked(turn: Turn, attack: str) -> Turn:
     users = (*turn.users, UserMessage(seq=turn.users[0].seq, text=attack, sender=attack))
-    return replace(turn, users=users)
+    return structs.replace(turn, users=users)
 
 
 windows = st.one_of(st.integers(2_000, 12_000), st.sampled_from([32_000, 128_000, 1_000_000]))
@@ -144,7 +145,7 @@ def test_a_digest_is_bounded_keeps_the_summary_before_and_counts_what_it_leaves_
     task: SummaryTask, times: int
 ) -> None:
     """D13, R9: it stands in every request from now on, and a restart renders the same bytes."""
-    turns = tuple(replace(turn, number=n) for n, turn in enumerate(task.turns * times, 1))
+    turns = tuple(structs.replace(turn, number=n) for n, turn in enumerate(task.turns * times, 1))
     task = replace(task, turns=turns)
     text = digest(task)
     previous = task.previous.text if task.previous else ""

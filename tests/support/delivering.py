@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import anyio
+from msgspec.structs import replace
 from support.scripted_adapter import ScriptedAdapter
 
 from everturn_actors.events import Event

@@ -6,11 +6,11 @@ it; a stateful test does the same one step at a time.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import get_args
 
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from msgspec.structs import replace
 
 from everturn.testing._histories import (
     KEY,
@@ -75,7 +75,7 @@ EARLIEST_END = 12
 "Seq after which a session may end: most histories would be too short otherwise to show anything."
 
 HOSTILE = (
-    "\x00\t\n\r\x1b\x7f\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffd\ufffe\uffff\ud800\udfff\U0001f600"
+    "\x00\t\n\r\x1b\x7f\x80\x85\x9f\xa0\u2028\u2029\ufeff\ufffd\ufffe\uffff\udfff\ud800\U0001f600"
     "\U0001fffe\U0010ffff\"\\/'#:-?&*!|>%@`{}[], "
 )
 "Characters that JSON escapes, that YAML cannot hold, and that mean something in one of them."

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
+from msgspec import structs
 from support.inbound_events import DM, GROUP
 
 from everturn_actors.context.report import ContextReport, Region, SummaryReport
@@ -144,7 +145,7 @@ def test_queue_modes_become_what_the_core_knows() -> None:
 
 def test_the_key_of_a_message_fits_however_long_its_ids_are() -> None:
     """A plug-in may have ids of any length, and two of them must not become one."""
-    keys = {message_key(replace(KEY, chat="c" * 400), f"{number}") for number in range(3)}
+    keys = {message_key(structs.replace(KEY, chat="c" * 400), f"{number}") for number in range(3)}
 
     assert message_key(KEY, "12") == "test:7:12"
     assert len(keys) == 3
@@ -217,7 +218,7 @@ def test_status_tells_what_waits_and_what_runs() -> None:
         step=OpenStep(approvals={"c": approval}),
     )
     users = (UserMessage(text="a"), UserMessage(text="b"))
-    state = replace(_state(), turns=3, open_turn=turn, waiting=users)
+    state = structs.replace(_state(), turns=3, open_turn=turn, waiting=users)
 
     assert status_text(state).splitlines() == [
         "**Session** `s1`",

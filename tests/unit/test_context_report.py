@@ -8,6 +8,7 @@ from textwrap import wrap
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec import structs
 from support.context_policies import POLICIES
 from support.conversations import STARTED, numbered, simple_turn
 
@@ -215,8 +216,8 @@ def test_a_result_that_was_cut_on_its_way_in_is_counted() -> None:
     """What stands in a file and not in the request is not `kept`."""
     whole = simple_turn(1, calls=(1, 0))
     step = whole.steps[0]
-    short = replace(step, results=(replace(step.results[0], path="1-1-1.txt"),))
-    turn: Turn = replace(whole, steps=(short, *whole.steps[1:]))
+    short = structs.replace(step, results=(structs.replace(step.results[0], path="1-1-1.txt"),))
+    turn: Turn = structs.replace(whole, steps=(short, *whole.steps[1:]))
 
     assert dict(report(numbered([turn], None)).by_disposition) == {"shortened": 1}
     assert dict(report(numbered([turn], None), spec("jutul")).by_disposition) == {"evicted": 1}
@@ -237,7 +238,7 @@ def test_the_outlook_says_when_the_model_is_asked_again() -> None:
     """After failures nobody has to wonder why no summary comes."""
     held = Reductions(failures=2, retry_at=NOW + timedelta(minutes=5))
     waiting = report(replace(talk(), reductions=held))
-    over = report(replace(talk(), reductions=replace(held, retry_at=NOW)))
+    over = report(replace(talk(), reductions=structs.replace(held, retry_at=NOW)))
 
     assert waiting.retry_at == NOW + timedelta(minutes=5)
     assert "no summary before 2026-11-21 23:54:56 UTC: the model failed 2 times in a row" in (

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import get_args
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.scripted_adapter import ScriptedAdapter, capabilities
 
 from everturn_actors.model import (

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec import structs
 from support.conversations import agent, numbered
 
 from everturn_actors.context.estimation.tokens import estimate_message, estimate_text
@@ -294,7 +295,7 @@ def test_an_open_step_is_never_shown() -> None:
     """Its calls have no results yet; no provider accepts that."""
     conversation = numbered([], asking("go", steps=(calling("one"),)))
     assert conversation.current is not None
-    waiting = replace(
+    waiting = structs.replace(
         conversation.current,
         step=OpenStep(reply=Reply(seq=4, calls=(ToolCall(call_id="x", name="bash"),))),
     )
@@ -305,7 +306,7 @@ def test_an_open_step_is_never_shown() -> None:
 @pytest.mark.parametrize("outcome", ["failed", "cancelled", "interrupted"])
 def test_a_turn_without_a_reply_keeps_its_question_and_its_steps(outcome: Outcome) -> None:
     """The person said it, and what the tools did has happened."""
-    failed = replace(asking("go", steps=(calling("one"),)), outcome=outcome, error="gone")
+    failed = structs.replace(asking("go", steps=(calling("one"),)), outcome=outcome, error="gone")
 
     assert seqs(render(numbered([failed], asking("and now?")), agent())) == [1, 2, 3, 4]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 import pytest
+from msgspec import structs
 
 from everturn_actors.context.estimation.estimates import (
     MEDIA_UNITS,
@@ -93,7 +94,7 @@ def test_a_message_is_counted_once() -> None:
     """The cost of a turn is the cost of what is new: old messages must not be counted again."""
     message = UserMessage(text="word")
     message_units(message)
-    object.__setattr__(message, "text", "changed behind its back, which nobody may do")
+    structs.force_setattr(message, "text", "changed behind its back, which nobody may do")
 
     assert message_units(message) == 400 + 92
 

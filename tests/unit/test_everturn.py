@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec import structs
 from support.context_policies import POLICIES
 from support.live import LiveSession
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
@@ -89,7 +90,7 @@ def older(
     messages: list[Json], limits: Limits, *, system_tokens: int = 0, unsummarised: int = 0
 ) -> int:
     """Return how many blocks a summary should stand for."""
-    made = replace(read_transcript(messages).view(None), unsummarised=unsummarised)
+    made = structs.replace(read_transcript(messages).view(None), unsummarised=unsummarised)
     budget = POLICY.divide(POLICY.numbers, limits, system_tokens, 0)
     return POLICY.older(POLICY.numbers, limits, made, budget)
 
@@ -102,7 +103,7 @@ def test_a_result_is_capped_at_8_000_tokens_and_names_its_file() -> None:
     text = "\n".join(f"line {n} of the output" for n in range(10_000))
     message = ToolResult(call_id="c", name="bash", text=text)
     kept = POLICY.intake(POLICY.numbers, Limits(), message, "c.txt")
-    again = POLICY.intake(POLICY.numbers, Limits(), replace(message, text=kept), "c.txt")
+    again = POLICY.intake(POLICY.numbers, Limits(), structs.replace(message, text=kept), "c.txt")
     head, marker, tail = kept.split("\n\n")
 
     assert 7_500 < Estimates().text(kept) <= 8_000
@@ -278,7 +279,9 @@ def test_a_cut_stays_where_it_is_for_many_turns() -> None:
     cuts: list[int] = []
     for number in range(200):
         new = read_transcript(chat(1)).blocks
-        fresh = tuple(replace(b, seq=number + 1) if isinstance(b, UserMessage) else b for b in new)
+        fresh = tuple(
+            structs.replace(b, seq=number + 1) if isinstance(b, UserMessage) else b for b in new
+        )
         view = Projection(blocks=(*blocks, *fresh), current=len(blocks))
         for stage in POLICY.lasting(POLICY.numbers, limits):
             view, reductions = stage(view, budget)
@@ -530,7 +533,7 @@ def test_a_gap_in_a_turn_that_is_shown_asks_for_no_summary() -> None:
     limits = Limits(window_tokens=24_000, output_tokens=1_000)
     view = read_transcript(chat(8)).view(None)
     gap = UserMessage(text=POLICY.gap(12))
-    holed = replace(view, blocks=(*view.blocks[:3], gap, *view.blocks[3:]), unsummarised=12)
+    holed = structs.replace(view, blocks=(*view.blocks[:3], gap, *view.blocks[3:]), unsummarised=12)
     budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
 
     assert POLICY.older(POLICY.numbers, limits, holed, budget) == 0
@@ -541,7 +544,7 @@ def test_a_summary_stands_in_the_prompt_and_is_paid_for() -> None:
     preamble = POLICY.preamble("Be brief.", "They like cats.", 12)
     limits = Limits(window_tokens=4_000, output_tokens=500)
     budget = POLICY.divide(POLICY.numbers, limits, 0, 0)
-    view = replace(read_transcript(chat(5)).view(None), summary=words(1_500))
+    view = structs.replace(read_transcript(chat(5)).view(None), summary=words(1_500))
     view, _ = in_order(*POLICY.lasting(POLICY.numbers, limits))(view, budget)
     count = Estimates()
 

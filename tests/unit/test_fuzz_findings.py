@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from everturn.testing._histories import SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
@@ -23,8 +24,7 @@ from everturn_actors.events import (
     SilentMessage,
 )
 from everturn_actors.journal.log.codec import BadLineError, decode, load_json, seed
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
-from everturn_actors.journal.snapshot.reader import decode_state
+from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolCall
 from everturn_actors.spec import SessionSpec
@@ -129,7 +129,7 @@ def test_what_follows_an_event_at_the_end_of_time_is_at_the_end_of_time() -> Non
 def test_an_event_that_cannot_stand_where_it_stands_tells_the_way_out() -> None:
     """Each line of the log is whole, so that no reader of lines sees anything wrong with it."""
     log = simple_log(1)
-    events = (log[0], replace(log[2], seq=2))
+    events = (log[0], structs.replace(log[2], seq=2))
 
     with pytest.raises(CorruptJournalError, match=rf"{SESSION_ID}: event 2 .*doctor --repair"):
         recover(None, events)

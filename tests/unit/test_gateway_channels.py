@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from msgspec import structs
 from support.agents import write_folder
 from support.channel_configs import channel
 from support.tool_sites import tool_site
@@ -317,8 +318,8 @@ async def test_a_conversation_is_known_by_either_id_of_its_chat(tmp_path: Path) 
     key = ConversationKey(channel="matrix", chat="-1", agent="helper")
 
     assert channels.known_as(key) is key
-    assert channels.known_as(replace(key, chat="-100")) == key
-    other = replace(key, channel="irc", chat="-100")
+    assert channels.known_as(structs.replace(key, chat="-100")) == key
+    other = structs.replace(key, channel="irc", chat="-100")
     assert channels.known_as(other) is other
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec import structs
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -77,7 +78,7 @@ async def test_a_reply_tells_what_it_cost() -> None:
     reply = await case.ask()
     await case.ask()
 
-    assert reply.usage == replace(USED, cost_nanodollars=2_000_000)
+    assert reply.usage == structs.replace(USED, cost_nanodollars=2_000_000)
     assert case.used == Tally(
         calls=2, input_tokens=2000, output_tokens=1000, cost_nanodollars=4_000_000
     )
@@ -85,7 +86,7 @@ async def test_a_reply_tells_what_it_cost() -> None:
 
 async def test_what_the_provider_says_it_cost_counts() -> None:
     """It knows its own bill."""
-    told = replace(USED, cost_nanodollars=77)
+    told = structs.replace(USED, cost_nanodollars=77)
     case = Case(Reply(text="x", usage=told))
     reply = await case.ask()
 

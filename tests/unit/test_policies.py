@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec import structs
 from support.context_policies import POLICIES
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
@@ -674,7 +675,7 @@ def test_a_summary_is_paid_for_under_duragent() -> None:
     policy = POLICIES["duragent"]
     limits = Limits(window_tokens=2_000, output_tokens=100)
     budget = policy.divide(policy.numbers, limits, 0, 0)
-    projection = replace(read_transcript(chat).view(None), summary=tokens(900))
+    projection = structs.replace(read_transcript(chat).view(None), summary=tokens(900))
     made, _ = in_order(*policy.ladder(policy.numbers, limits))(projection, budget)
 
     assert [r.stage for r in policy_stages("duragent", projection, limits)] == [
@@ -718,9 +719,11 @@ def test_jutul_scales_by_the_usage_that_was_reported() -> None:
         answer = projection.blocks[1]
         assert isinstance(answer, Step)
         usage = Usage(input_tokens=tokens, output_tokens=1_000)
-        known = replace(answer, reply=replace(answer.reply, usage=usage))
+        known = structs.replace(answer, reply=structs.replace(answer.reply, usage=usage))
         blocks = (projection.blocks[0], known, projection.blocks[2])
-        return policy.older(policy.numbers, limits, replace(projection, blocks=blocks), budget)
+        return policy.older(
+            policy.numbers, limits, structs.replace(projection, blocks=blocks), budget
+        )
 
     assert older(0) == 0  # 8,510 estimated
     assert older(5_000) == 0  # less than estimated: never scaled down

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.policies import NOW, Program, RemoteProgram, call, context, policy
 
 from everturn_actors.model import (
@@ -108,8 +109,8 @@ async def test_what_the_agent_wrote_then_is_named_as_such() -> None:
     made = call("bash", "now", command="ls")
     of = about(made)
     assert of.current is not None
-    reply = replace(said(made, outside=(PAGE,)), retells=True)
-    of = replace(of, current=replace(of.current, step=OpenStep(reply=reply)))
+    reply = structs.replace(said(made, outside=(PAGE,)), retells=True)
+    of = replace(of, current=structs.replace(of.current, step=OpenStep(reply=reply)))
 
     assert (await judged(made, Program(), of)).reason == (
         f"what the agent wrote when it had read {PAGE} is shown to the model, and may be behind"
@@ -266,7 +267,7 @@ async def test_the_words_of_untrusted_messages_give_no_address() -> None:
     of = about(made)
     assert of.current is not None
     task = UserMessage(text=f"read {url}", sender="schedule", untrusted=True)
-    of = replace(of, current=replace(of.current, users=(task,)))
+    of = replace(of, current=structs.replace(of.current, users=(task,)))
 
     verdict = await judged(made, FETCH, of)
 
@@ -283,7 +284,7 @@ async def test_what_a_program_says_of_the_models_own_doing_gives_no_address() ->
     of = about(made, before=(earlier,))
     assert of.current is not None
     told = UserMessage(text=f"`true {url}` ended", sender="background_process")
-    of = replace(of, current=replace(of.current, users=(told,)))
+    of = replace(of, current=structs.replace(of.current, users=(told,)))
 
     assert (await judged(made, FETCH, of)).effect == "ask"
 
@@ -309,7 +310,7 @@ async def test_further_pages_of_one_text_cost_no_more() -> None:
     for number in range(2, 90):
         made = call("web_fetch", "now", url="https://docs.example/tasks?x=1", page=number)
         assert await judged(made, FETCH, about(made, *steps)) == ALLOW
-        steps.append(read(replace(made, call_id=f"c{number}"), "more"))
+        steps.append(read(structs.replace(made, call_id=f"c{number}"), "more"))
 
 
 async def test_asking_again_for_the_same_page_costs_as_much_as_another() -> None:
@@ -336,7 +337,7 @@ async def test_turns_that_programs_begin_grant_no_further_choice() -> None:
         of = about(made, before=tuple(turns))
         assert of.current is not None
         job = (UserMessage(text="again", sender="schedule"),)
-        of = replace(of, current=replace(of.current, number=99, users=job))
+        of = replace(of, current=structs.replace(of.current, number=99, users=job))
         words.append((await judged(made, FETCH, of)).effect)
         step = read(fetch(link, f"c{number}"), "one bit more")
         turns.append(Turn(number=number + 2, users=job, steps=(step,)))

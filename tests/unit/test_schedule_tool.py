@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 from support.agents import MINIMAL, write_folder
 from support.policies import call, policy, step
 from support.policies import context as plain_context
@@ -422,7 +423,7 @@ async def test_a_job_can_last_as_long_as_a_process(tmp_path: Path) -> None:
         )
         other = await talk_.refused(
             {"action": "create", "every": "10m", "task": "x", "process": "p0123456789"},
-            key=replace(KEY, chat="other"),
+            key=structs.replace(KEY, chat="other"),
         )
 
         assert talk_.only().process == "p0123456789"
@@ -496,7 +497,7 @@ async def test_a_gateway_without_a_scheduler_says_so(tmp_path: Path) -> None:
 
 async def test_the_list_shows_this_conversation_alone(tmp_path: Path) -> None:
     """What others plan is theirs; what an owner wrote into a task is not for the people here."""
-    others = Made(by="tool", key=replace(KEY, chat="other"))
+    others = Made(by="tool", key=structs.replace(KEY, chat="other"))
     async with talking(tmp_path) as talk_:
         empty = await talk_.does({"action": "list"})
         mine = await talk_.creates(every="1h", task="Look at the oven.", label="Oven")
@@ -504,9 +505,9 @@ async def test_the_list_shows_this_conversation_alone(tmp_path: Path) -> None:
         session = replace(_job("told"), to=ToSession(session_id=plain_context().session_id))
         for job in (
             _job("standup"),
-            _job("other-topic", key=replace(KEY, topic="8")),
-            _job("other-agent", key=replace(KEY, agent="digest")),
-            _job("other-chat", made=others, key=replace(KEY, chat="other")),
+            _job("other-topic", key=structs.replace(KEY, topic="8")),
+            _job("other-agent", key=structs.replace(KEY, agent="digest")),
+            _job("other-chat", made=others, key=structs.replace(KEY, chat="other")),
             apart,
             session,
         ):
@@ -558,7 +559,7 @@ async def test_only_what_was_made_here_is_called_off(tmp_path: Path) -> None:
     """The owner's jobs are the owner's, and other people's are theirs."""
     async with talking(tmp_path) as talk_:
         mine = await talk_.creates(every="1h", message="x")
-        elsewhere = replace(KEY, chat="other")
+        elsewhere = structs.replace(KEY, chat="other")
         talk_.keep(JobView(job=_job("standup"), state="scheduled"))
         talk_.keep(
             JobView(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec import structs
 from support.conversations import simple_turn
 
 from everturn_actors.context.summaries import (
@@ -323,7 +324,7 @@ def test_what_the_model_cannot_know_is_added_to_its_summary() -> None:
 
 def test_the_digest_tells_how_each_message_began() -> None:
     """Without a model something has to be left of what was said."""
-    failed = replace(simple_turn(4, calls=()), outcome="failed", error="no model")
+    failed = structs.replace(simple_turn(4, calls=()), outcome="failed", error="no model")
     task = make_task(make_turn(3, "a\nb  c"), failed, previous=BEFORE)
 
     assert digest(task) == snapshot("""\
@@ -400,9 +401,13 @@ def test_the_file_holds_the_turns_whole_and_leads_to_the_one_before() -> None:
     """Where the log is discarded this is all that is left to read back."""
     offloaded = make_turn(3, "# not a heading\r## nor this", result="line 1\nline 2")
     step = offloaded.steps[0]
-    kept = replace(step.results[0], path="c3.txt")
-    offloaded = replace(offloaded, steps=(replace(step, results=(kept,)), offloaded.steps[1]))
-    task = make_task(offloaded, replace(simple_turn(4), outcome="cancelled"), previous=BEFORE)
+    kept = structs.replace(step.results[0], path="c3.txt")
+    offloaded = structs.replace(
+        offloaded, steps=(structs.replace(step, results=(kept,)), offloaded.steps[1])
+    )
+    task = make_task(
+        offloaded, structs.replace(simple_turn(4), outcome="cancelled"), previous=BEFORE
+    )
 
     assert covered_text(task).replace("\r", "\\r") == snapshot("""\
 # Turns 3 to 4

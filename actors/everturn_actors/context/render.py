@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
@@ -143,7 +145,7 @@ class Renderer:
         policy = prepared.policy
         stage = policy.overflow(policy.numbers, prepared.limits)
         projection, bodies = hidden_by(prepared, prepared.projection, [stage])
-        return (replace(bodies[0], stage=EMERGENCY), projection.stored) if bodies else None
+        return (structs.replace(bodies[0], stage=EMERGENCY), projection.stored) if bodies else None
 
     def older_turns(
         self,
@@ -226,7 +228,7 @@ class Renderer:
             messages = tuple(flatten(projection.blocks))
             units = projection_units(projection)
             gone = projection_messages(prepared.projection) - projection_messages(projection)
-            projection = replace(
+            projection = structs.replace(
                 projection, omitted_messages=prepared.projection.omitted_messages + gone
             )
             outside = outside_in(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from everturn_actors.events.body import EventBody
 from everturn_actors.model import Attachment, FileDigest, Resolution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalAsked:
+class ApprovalAsked(EventBody, frozen=True, kw_only=True):
     """A call of the open step waits for a person."""
 
     call_id: str
@@ -25,8 +23,7 @@ class ApprovalAsked:
     "Files of the workspace that the call names, as they stood: the word holds for no others."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalDecided:
+class ApprovalDecided(EventBody, frozen=True, kw_only=True):
     """What became of an approval that was asked for."""
 
     call_id: str
@@ -35,15 +32,13 @@ class ApprovalDecided:
     "Who decided; empty where nobody did."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallStarted:
+class CallStarted(EventBody, frozen=True, kw_only=True):
     """A tool is about to run: from here on its outcome is unknown until `CallFinished`."""
 
     call_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFinished:
+class CallFinished(EventBody, frozen=True, kw_only=True):
     """The result of one call of the open step."""
 
     call_id: str

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from everturn_actors.events.body import EventBody
 from everturn_actors.model import Mark, PreviewMark
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewSent:
+class PreviewSent(EventBody, frozen=True, kw_only=True):
     """A message that shows the text of a step as it comes is about to be sent, or was.
 
     Where the reply was complete before the platform had answered, it still takes its place.
@@ -21,8 +19,7 @@ class PreviewSent:
     mark: PreviewMark = "sent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryPlanned:
+class DeliveryPlanned(EventBody, frozen=True, kw_only=True):
     """What the people of a conversation are owed was laid out."""
 
     item: int
@@ -31,8 +28,7 @@ class DeliveryPlanned:
     "In the words of the channel, in the order in which they are sent; empty = nothing to send."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkMarked:
+class ChunkMarked(EventBody, frozen=True, kw_only=True):
     """One chunk is about to be sent, or it is known what became of it."""
 
     item: int

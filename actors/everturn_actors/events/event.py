@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
 
+from everturn_actors.codec import Value
 from everturn_actors.events.calls import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted
 from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
 from everturn_actors.events.messages import (
@@ -59,8 +59,7 @@ Body: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(Value, frozen=True, kw_only=True):
     """One line of the log."""
 
     seq: int

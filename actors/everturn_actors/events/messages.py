@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from everturn_actors.events.body import EventBody
 from everturn_actors.model import Attachment, ConversationKey, EndReason, Joins, SessionStatus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStarted:
+class SessionStarted(EventBody, frozen=True, kw_only=True):
     """The first event of every session."""
 
     session_id: str
@@ -21,8 +19,7 @@ class SessionStarted:
     "Who began it, and pays for it; empty = a chat channel, or whoever runs the gateway."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionShared:
+class SessionShared(EventBody, frozen=True, kw_only=True):
     """Somebody was given the session to see and to talk in, or it was taken back."""
 
     principal: str
@@ -33,8 +30,7 @@ class SessionShared:
     "Whether it is taken back."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(EventBody, frozen=True, kw_only=True):
     """A message was accepted; it waits for its turn."""
 
     text: str
@@ -54,8 +50,7 @@ class Received:
     "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SilentMessage:
+class SilentMessage(EventBody, frozen=True, kw_only=True):
     """A message that did not speak to the agent was kept."""
 
     text: str
@@ -71,8 +66,7 @@ class SilentMessage:
     "And of this one only if it begins so soon."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
+class Announced(EventBody, frozen=True, kw_only=True):
     """Something was said in the agent's name, without a turn; the next one is told of it."""
 
     text: str
@@ -87,8 +81,7 @@ class Announced:
     "Whether it is owed to the people of a channel."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class Edited(EventBody, frozen=True, kw_only=True):
     """Its writer changed a message that still waited."""
 
     received: int
@@ -96,8 +89,7 @@ class Edited:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discarded:
+class Discarded(EventBody, frozen=True, kw_only=True):
     """Messages that waited are not answered."""
 
     received: tuple[int, ...]
@@ -106,15 +98,13 @@ class Discarded:
     "In words."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatusChanged:
+class StatusChanged(EventBody, frozen=True, kw_only=True):
     """The session was paused, or goes on."""
 
     status: SessionStatus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnded:
+class SessionEnded(EventBody, frozen=True, kw_only=True):
     """The last event of a session."""
 
     reason: EndReason

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from everturn_actors.events.body import EventBody
 from everturn_actors.model import Replaced, SummarySource, Usage
 
 EMERGENCY = "halve"
@@ -17,8 +16,7 @@ Source: the seed document "Context boundaries" of PicoClaw.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextReduced:
+class ContextReduced(EventBody, frozen=True, kw_only=True):
     """Something is hidden from the model from here on; the log keeps it."""
 
     stage: str
@@ -43,8 +41,7 @@ class ContextReduced:
         return OVERFLOW_LINE if self.stage == EMERGENCY else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summarised:
+class Summarised(EventBody, frozen=True, kw_only=True):
     """A summary stands for all turns up to `last_turn` from here on; the log keeps them."""
 
     last_turn: int

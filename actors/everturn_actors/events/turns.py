@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from everturn_actors.events.body import EventBody
 from everturn_actors.model import Outcome, PromptFingerprint, ToolCall, Usage
 
 OUTAGE_LINE = (
@@ -12,8 +11,7 @@ OUTAGE_LINE = (
 "What people read, once a turn, when calls go on failing."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnStarted:
+class TurnStarted(EventBody, frozen=True, kw_only=True):
     """A turn began to answer the received messages it names."""
 
     turn: int
@@ -35,8 +33,7 @@ class TurnStarted:
     "Of the wish to ask again; the same key is the same wish."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepStarted:
+class StepStarted(EventBody, frozen=True, kw_only=True):
     """A model is about to be called."""
 
     turn: int
@@ -45,8 +42,7 @@ class StepStarted:
     model: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReplied:
+class ModelReplied(EventBody, frozen=True, kw_only=True):
     """The reply to the call of the open step, complete."""
 
     text: str
@@ -67,8 +63,7 @@ class ModelReplied:
     "Whether it showed none itself any more, but what the agent wrote while it was shown."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplyBroken:
+class ReplyBroken(EventBody, frozen=True, kw_only=True):
     """A reply to the call of the open step that cannot be used; the model is called again."""
 
     turn: int
@@ -81,8 +76,7 @@ class ReplyBroken:
     model: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCallFailed:
+class ModelCallFailed(EventBody, frozen=True, kw_only=True):
     """The call of the open step failed in a way that may pass; it is made again, and when."""
 
     turn: int
@@ -104,8 +98,7 @@ class ModelCallFailed:
         return OUTAGE_LINE if self.tells else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steered:
+class Steered(EventBody, frozen=True, kw_only=True):
     """Messages that came while the turn ran; the model reads them with its next call."""
 
     turn: int
@@ -113,8 +106,7 @@ class Steered:
     "The seqs of the `Received` events, oldest first."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnFinished:
+class TurnFinished(EventBody, frozen=True, kw_only=True):
     """The turn is over; nothing more will be said in it."""
 
     turn: int

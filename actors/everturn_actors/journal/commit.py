@@ -28,7 +28,7 @@ from everturn_actors.journal.loading import find_tail
 from everturn_actors.journal.log.codec import BadLineError
 from everturn_actors.journal.log.files import Tail
 from everturn_actors.journal.log.layout import SessionFiles
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
 
 logger = logging.getLogger(__name__)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
-from dataclasses import replace
 from typing import BinaryIO
+
+from msgspec.structs import replace
 
 from everturn_actors.errors import CorruptJournalError, FencedError
 from everturn_actors.gaps import Gap, with_gap, without

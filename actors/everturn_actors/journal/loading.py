@@ -32,8 +32,12 @@ from everturn_actors.journal.log.files import (
     read_tail,
 )
 from everturn_actors.journal.log.layout import SessionFiles
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
-from everturn_actors.journal.snapshot.reader import Header, decode_header, decode_state
+from everturn_actors.journal.snapshot.reader import (
+    BadSnapshotError,
+    Header,
+    decode_header,
+    decode_state,
+)
 from everturn_actors.ports import Loaded
 from everturn_actors.state.session_state import SessionState
 

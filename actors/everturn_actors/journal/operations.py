@@ -14,7 +14,7 @@ from everturn_actors.journal.loading import find_tail, read_record
 from everturn_actors.journal.log.codec import HEAD_BYTES, BadLineError, seq_of
 from everturn_actors.journal.log.files import Tail, read_events
 from everturn_actors.journal.log.layout import Layout, SessionFiles
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.model import Compaction
 from everturn_actors.state.session_state import SessionState
 

@@ -22,6 +22,7 @@ from everturn_actors.model.messages import (
     UserMessage,
 )
 from everturn_actors.model.outbox import Chunk, OutboxItem
+from everturn_actors.model.remembering import Remembering, remember
 from everturn_actors.model.turns import (
     Approval,
     FileDigest,
@@ -48,12 +49,10 @@ from everturn_actors.model.words import (
     Outcome,
     Overflow,
     PreviewMark,
-    Remembering,
     Resolution,
     SessionStatus,
     SummarySource,
     Usage,
-    remember,
 )
 
 __all__ = [

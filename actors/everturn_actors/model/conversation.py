@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage
+from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.turns import OpenTurn, Turn
-from everturn_actors.model.words import Disposition, Remembering, SummarySource, Usage
+from everturn_actors.model.words import Disposition, SummarySource, Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
+class Replaced(Value, frozen=True, kw_only=True):
     """What stands for one message from now on."""
 
     seq: int
@@ -24,8 +25,7 @@ class Replaced:
     "New arguments for the calls of a reply, in their order; empty = as they are."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(Value, frozen=True, kw_only=True):
     """What stands for the oldest messages of a session."""
 
     last_turn: int
@@ -41,13 +41,12 @@ class Summary:
     "The text from outside that stood in what it tells of, by source."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reductions:
+class Reductions(Value, frozen=True, kw_only=True):
     """What is hidden from the model for good, and what stands in its place."""
 
     cut_turn: int = 0
     "Finished turns with a lower number are not shown."
-    replaced: Mapping[int, Replaced] = field(default_factory=dict[int, Replaced])
+    replaced: Mapping[int, Replaced] = {}
     "By the seq of the message."
     dropped: frozenset[int] = frozenset()
     "Seqs of messages that are not shown though their turn is; always whole steps."
@@ -56,12 +55,11 @@ class Reductions:
     "What the summary does not tell and has to: what left in an emergency since it was made."
     failures: int = 0
     "Summaries in a row that no model could write."
-    retry_at: datetime | None = None
+    retry_at: Instant | None = None
     "No model is asked for a summary before this instant, UTC."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptFingerprint:
+class PromptFingerprint(Value, frozen=True, kw_only=True):
     """What is remembered of a request, to compare the next one with it."""
 
     prefix: str = ""
@@ -84,8 +82,8 @@ class Conversation:
     "Messages of this session that the message-count window let go."
     instructions: str = ""
     "Instructions the caller gave for this session alone."
-    reductions: Reductions = field(default_factory=Reductions)
-    fingerprint: PromptFingerprint = field(default_factory=PromptFingerprint)
+    reductions: Reductions = dataclasses.field(default_factory=Reductions)
+    fingerprint: PromptFingerprint = dataclasses.field(default_factory=PromptFingerprint)
     "The last request; empty since the last reduction, and before the first request."
     reported: Usage = Usage()
     "What the provider reported for it."
@@ -103,8 +101,7 @@ class Conversation:
         return sum(turn.size_messages for turn in self.turns) + running
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolDefinition(Remembering):
+class ToolDefinition(Remembering, frozen=True, kw_only=True):
     """A tool as the model sees it."""
 
     name: str
@@ -126,7 +123,7 @@ class ModelRequest:
     temperature: float | None = None
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     "How much it should think before it answers; None = as the provider does."
-    media: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
+    media: Mapping[str, bytes] = dataclasses.field(default_factory=dict[str, bytes], repr=False)
     """The bytes of the attachments that are shown, by `Attachment.name`.
 
     An attachment of a message whose bytes are not here is told in words: its name and type.

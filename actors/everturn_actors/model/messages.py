@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TypeAlias
 
-from everturn_actors.model.words import Joins, Remembering, Usage
+from everturn_actors.codec import Instant, Value
+from everturn_actors.model.remembering import Remembering
+from everturn_actors.model.words import Joins, Usage
 
 _KIB = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCall:
+class ToolCall(Value, frozen=True, kw_only=True, omit_defaults=False):
     """One call that a model asks for."""
 
     call_id: str
@@ -21,21 +20,19 @@ class ToolCall:
     "JSON text of an object, as the model wrote it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message(Remembering):
+class Message(Remembering, frozen=True, kw_only=True, tag_field="role"):
     """What all messages share."""
 
     seq: int = 0
     "The event this message came from; 0 for one that stands in no log."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingAmbient:
+class PendingAmbient(Value, frozen=True, kw_only=True):
     """What was said in a conversation beside its turns, until one is told of it."""
 
     seq: int
     text: str
-    until: datetime
+    until: Instant
     "UTC. No turn that begins later is told of it."
     sender: str = ""
     untrusted: bool = False
@@ -44,8 +41,7 @@ class PendingAmbient:
     "Whether it was said in the agent's name: an `Announcement`."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attachment:
+class Attachment(Value, frozen=True, kw_only=True):
     """A file that came with a message; its bytes are kept with the session."""
 
     name: str
@@ -70,8 +66,7 @@ class Attachment:
         return f"{self.file_name or self.name}, {self.media_type}, {told}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserMessage(Message):
+class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     """Text from a person or a program."""
 
     text: str
@@ -95,8 +90,7 @@ class UserMessage(Message):
         return "\n".join((*lines, *(f"[attached: {each.described}]" for each in self.attachments)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply(Message):
+class Reply(Message, frozen=True, kw_only=True, tag="assistant"):
     """One complete model reply."""
 
     text: str = ""
@@ -118,8 +112,7 @@ class Reply(Message):
     "Whether no such text was shown itself any more, but what the agent wrote while it was."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolResult(Message):
+class ToolResult(Message, frozen=True, kw_only=True, tag="tool"):
     """What one call gave."""
 
     call_id: str
@@ -136,8 +129,7 @@ class ToolResult(Message):
     "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice(Message):
+class Notice(Message, frozen=True, kw_only=True, tag="notice"):
     """A line of the gateway to the model, for example how much of the conversation is left out."""
 
     text: str

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
-
+from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import Attachment
 from everturn_actors.model.words import Mark, OutboxItemKind, Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class Chunk(Value, frozen=True, kw_only=True):
     """One message that a platform is to show."""
 
     payload: str
@@ -27,15 +24,14 @@ class Chunk:
         return self.mark in {"sent", "failed", "given_up", "closed"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxItem:
+class OutboxItem(Value, frozen=True, kw_only=True):
     """What the people of a conversation are owed, and how much of it reached them."""
 
     seq: int
     "The event that owes it; with the session, its name."
     turn: int
     kind: OutboxItemKind
-    owed_at: datetime | None = None
+    owed_at: Instant | None = None
     "UTC. Since when it is owed; undelivered: the oldest of what it tells of. None = not known."
     text: str = ""
     attachments: tuple[Attachment, ...] = ()

@@ -8,15 +8,14 @@ or rendered.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
 
+from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage, Reply, ToolResult, UserMessage
-from everturn_actors.model.words import Outcome, Remembering, Resolution, Usage
+from everturn_actors.model.remembering import Remembering
+from everturn_actors.model.words import Outcome, Resolution, Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Value, frozen=True, kw_only=True):
     """One model reply and a result for each of its calls, in the order of the calls."""
 
     reply: Reply
@@ -34,8 +33,7 @@ class Step:
         return (self.reply, *self.results)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steering:
+class Steering(Value, frozen=True, kw_only=True):
     """Messages that came while a turn ran, and that the model read before its next call."""
 
     after_steps: int
@@ -71,8 +69,7 @@ def _is_tainted(heard: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> bool
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turn(Remembering):
+class Turn(Remembering, frozen=True, kw_only=True):
     """User messages and the steps that answered them, finished."""
 
     number: int
@@ -124,8 +121,7 @@ class Turn(Remembering):
         return sum((step.reply.usage for step in self.steps), Usage())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileDigest:
+class FileDigest(Value, frozen=True, kw_only=True, omit_defaults=False):
     """What stood in a file of the workspace at one moment, so that a change of it is seen."""
 
     path: str
@@ -136,8 +132,7 @@ class FileDigest:
     "Whether anything stands there."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approval:
+class Approval(Value, frozen=True, kw_only=True):
     """A call that waits for a person's word, or has it."""
 
     call_id: str
@@ -146,7 +141,7 @@ class Approval:
 
     See `ids.arguments_hash`.
     """
-    expires_at: datetime
+    expires_at: Instant
     "UTC. Nobody can answer after it, and the call does not run."
     reason: str = ""
     "Why it is asked, in words."
@@ -173,30 +168,28 @@ class Approval:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenStep:
+class OpenStep(Value, frozen=True, kw_only=True):
     """The step a running turn is in: a reply is awaited, or some of its calls are."""
 
     reply: Reply | None = None
     started: tuple[str, ...] = ()
     "Ids of the calls that may have begun to run."
-    results: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    results: Mapping[str, ToolResult] = {}
     "Results so far, by call id."
-    approvals: Mapping[str, Approval] = field(default_factory=dict[str, Approval])
+    approvals: Mapping[str, Approval] = {}
     "By call id."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
+class Outage(Value, frozen=True, kw_only=True):
     """Calls of a model that failed one after the other, and when the next one is made. All UTC."""
 
     attempts: int
-    since: datetime
+    since: Instant
     "When the first of them failed."
-    failed_at: datetime
+    failed_at: Instant
     "When the newest did."
-    retry_at: datetime
-    give_up_at: datetime
+    retry_at: Instant
+    give_up_at: Instant
     "When the last try is made."
     error: str
     "Why the newest failed, in words."
@@ -208,13 +201,12 @@ class Outage:
         return f"out of reach since {since}; called again at {retry_at}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTurn:
+class OpenTurn(Value, frozen=True, kw_only=True):
     """A turn that is not finished yet."""
 
     number: int
     users: tuple[UserMessage, ...]
-    started_at: datetime
+    started_at: Instant
     "UTC, aware. What the prompt calls the present time, so that a restart renders the same bytes."
     steps: tuple[Step, ...] = ()
     step: OpenStep | None = None

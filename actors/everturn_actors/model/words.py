@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Final, Literal, TypeAlias
+
+from everturn_actors.codec import Value
 
 Outcome: TypeAlias = Literal["answered", "failed", "cancelled", "interrupted"]
 
@@ -61,9 +61,6 @@ PreviewMark: TypeAlias = Literal["sending", "sent", "unsent"]
 "What became of a preview; where nothing is known after `sending`, it may be there."
 
 
-T = TypeVar("T")
-
-
 SCHEDULE: Final = "schedule"
 "The sender of what scheduled jobs say and ask for."
 
@@ -82,8 +79,7 @@ OWNER_PREFIX: Final = "owner:"
 IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/gif", "image/webp"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationKey:
+class ConversationKey(Value, frozen=True, kw_only=True):
     """Names one conversation: who talks where, with which agent."""
 
     channel: str
@@ -92,8 +88,7 @@ class ConversationKey:
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(Value, frozen=True, kw_only=True):
     """Tokens as the provider reported them; zero where it did not."""
 
     input_tokens: int = 0
@@ -113,24 +108,3 @@ class Usage:
             cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
             cost_nanodollars=self.cost_nanodollars + other.cost_nanodollars,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remembering:
-    """A value that carries what was once derived from it."""
-
-    memo: dict[str, Any] = field(
-        default_factory=dict[str, Any], init=False, compare=False, repr=False
-    )
-    "Forms derived from this value alone (a token count, wire bytes), kept by `remember`."
-
-
-def remember(value: Remembering, form: str, derive: Callable[[], T]) -> T:
-    """Return `derive()`, computed once for this value and `form`.
-
-    The caller promises that the result follows from the value and `form` alone.
-    """
-    found = value.memo.get(form)
-    if found is None:
-        found = value.memo[form] = derive()
-    return cast("T", found)

@@ -11,6 +11,8 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeAlias, assert_never
 
+from msgspec import structs
+
 from everturn_actors.context.explain import Explained, Explanation, role_of
 from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
@@ -37,7 +39,7 @@ def report_record(report: ContextReport) -> Json:
         "regions": {region.name: region.tokens for region in report.regions},
         "by_disposition": dict(report.by_disposition),
         "summary": _fields(report.summary) if report.summary else None,
-        "reported": _fields(report.reported),
+        "reported": structs.asdict(report.reported),
         "retry_at": utc_text(report.retry_at) if report.retry_at else None,
         "next": list(report.next),
         "notes": list(report.notes),
@@ -68,7 +70,7 @@ def explanation_record(explanation: Explanation) -> Json:
     """Return an explanation as JSON values. Takes as long as the session is."""
     return {
         **_fields(explanation),
-        "reported": _fields(explanation.reported),
+        "reported": structs.asdict(explanation.reported),
         "messages": [_fields(message) for message in explanation.messages],
         "request": _request(explanation.request),
     }

@@ -1,4 +1,4 @@
-"""Events as plain dicts, for whoever writes them down or sends them: the journal, HTTP. Pure.
+"""Events as JSON, for whoever writes them down or sends them: the journal, HTTP. Pure.
 
 A record is `{"seq": 1, "at": "2026-11-21T22:49:56.123456Z", "type": "received", ...}`; fields that
 hold their default are left out.
@@ -6,11 +6,11 @@ hold their default are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from everturn_actors.codec import WAY_OUT, Codec, CodecError, dump, encode
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Body, Event
 
@@ -22,112 +22,14 @@ has it, names it and says what to do, which tells more than a number could; and 
 of them stands can still be read by the version before.
 """
 
-_WAY_OUT = "use the version that wrote it, or a later one"
-_T = TypeVar("_T")
-_Read: TypeAlias = Callable[[str, Any], object]
-"Makes a value of what stands in a record; the name is that of its place, for errors."
-_HEAD: dict[str, type] = {"seq": int, "at": str}
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-_TYPES: dict[str, type[Body]] = {_snake(cls.__name__): cls for cls in get_args(Body)}
-_NAMES = {cls: name for name, cls in _TYPES.items()}
-_FIELDS = {
-    cls: tuple((f.name, f.default if f.default is not MISSING else _TYPES) for f in fields(cls))
-    for cls in _TYPES.values()
-}
+_BODY = Codec[Body](Body)
+_HEAD = re.compile(rb'\{"seq":(0|[1-9][0-9]{0,17}),"at":"([0-9TZ:.+-]{1,40})",')
+_TAGGED = re.compile(rb'"type":"([a-z_]{1,100})"')
 
 
 def utc_text(instant: datetime) -> str:
     """Write an aware instant in UTC with microseconds: `2026-11-21T22:49:56.123456Z`."""
     return in_utc(instant).isoformat(timespec="microseconds")[:-6] + "Z"
-
-
-def type_name(body: Body) -> str:
-    """Return the name of an event's type, as it stands in a record: `received`."""
-    return _NAMES[type(body)]
-
-
-def to_record(event: Event) -> dict[str, Any]:
-    """Return `event` as a dict of JSON values."""
-    body = event.body
-    record: dict[str, Any] = {
-        "seq": event.seq,
-        "at": utc_text(event.at),
-        "type": _NAMES[type(body)],
-    }
-    for name, default in _FIELDS[type(body)]:
-        value = getattr(body, name)
-        if value != default:
-            record[name] = _plain(value)
-    return record
-
-
-def _plain(value: Any) -> Any:  # noqa: ANN401 - any field of any event
-    if isinstance(value, (str, int)):
-        return value
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    found = ((f, getattr(value, f.name)) for f in fields(value))
-    return {f.name: _plain(each) for f, each in found if each or each != f.default}
-
-
-def from_record(record: Mapping[str, Any]) -> Event:
-    """Return the event of a record; the inverse of `to_record`.
-
-    Raises:
-        UnknownFormatError: A type or field that this version does not know, or a value of the
-            wrong kind.
-    """
-    data = dict(record)
-    try:
-        seq, at, kind = data.pop("seq"), data.pop("at"), data.pop("type")
-        read = _READERS.get(kind) if isinstance(kind, str) else None
-        if read is None:
-            msg = (
-                f"event {seq} has the type {kind!r}, which this version (event format "
-                f"{FORMAT_VERSION}) does not know; {_WAY_OUT}"
-            )
-            raise UnknownFormatError(msg)
-        body = cast("Body", read("", data))
-        _check_kinds("", {"seq": seq, "at": at}, _HEAD)
-        return Event(seq=seq, at=_instant(at), body=body)
-    except KeyError as error:
-        raise _unreadable(record, f"it has no {error.args[0]}") from error
-    except (TypeError, ValueError) as error:
-        raise _unreadable(record, str(error)) from error
-
-
-def _unreadable(record: Mapping[str, Any], why: str) -> UnknownFormatError:
-    return UnknownFormatError(
-        f"event {record.get('seq')} cannot be read by event format {FORMAT_VERSION}: {why}"
-    )
-
-
-def _check_kinds(where: str, data: Mapping[str, object], kinds: Mapping[str, type]) -> None:
-    for name, value in data.items():
-        if type(value) is not kinds[name]:
-            raise _wrong_kind(_within(where, name), value, kinds[name])
-
-
-def _wrong_kind(name: str, value: object, kind: type) -> TypeError:
-    return TypeError(f"{name or 'it'} must be {kind.__name__}, not {type(value).__name__}")
-
-
-def _within(where: str, name: str) -> str:
-    """Return the name of a field as errors give it: `usage.input_tokens`."""
-    return f"{where}.{name}" if where else name
-
-
-def _item(where: str, index: int) -> str:
-    return f"{where}[{index}]"
-
-
-def _instant(text: str) -> datetime:
-    return in_utc(datetime.fromisoformat(text))
 
 
 def in_utc(instant: datetime) -> datetime:
@@ -148,101 +50,66 @@ def in_utc(instant: datetime) -> datetime:
         raise ValueError(msg) from error
 
 
-def _kind(hint: object) -> type:
-    """Return what a value of this type is in Python, once it is read."""
-    origin = get_origin(hint)
-    return cast("type", str if origin is Literal else origin or hint)
+def type_name(body: Body) -> str:
+    """Return the name of an event's type, as it stands in a record: `received`."""
+    return str(type(body).__struct_config__.tag)
 
 
-def _reader(hint: object) -> _Read | None:
-    """Return what reads a value of this type; None where it is taken as it stands."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return _one_of(arguments)
-    if origin is tuple:
-        return _tuple_of(arguments[0])
-    return _value_of(hint) if isinstance(hint, type) and is_dataclass(hint) else None
+def encode_event(event: Event) -> bytes:
+    """Return the record of `event` as JSON."""
+    at, body = utc_text(event.at).encode(), encode(event.body)
+    return b'{"seq":%d,"at":"%b",%b' % (event.seq, at, body[1:])
 
 
-def _one_of(allowed: tuple[str, ...]) -> _Read:
-    def read(name: str, value: object) -> object:
-        if value not in allowed:
-            msg = f"{name} is {value!r}, which is none of {', '.join(allowed)}"
-            raise ValueError(msg)
-        return value
-
-    return read
-
-
-def _tuple_of(hint: object) -> _Read:
-    read_item, kind = _reader(hint), _kind(hint)
-
-    def read(name: str, value: Any) -> object:  # noqa: ANN401 - whatever stands in the record
-        if type(value) is not list:
-            raise _wrong_kind(name, value, list)
-        items = enumerate(cast("list[object]", value))
-        if read_item is not None:
-            return tuple([read_item(_item(name, index), item) for index, item in items])
-        for index, item in items:
-            if type(item) is not kind:
-                raise _wrong_kind(_item(name, index), item, kind)
-        return tuple(cast("list[object]", value))
-
-    return read
-
-
-def _value_of(cls: type) -> _Read:
-    """Return what reads the fields of a value; those that are left out hold their default."""
-    own = {field.name for field in fields(cls) if field.init}
-    hints = {name: hint for name, hint in get_type_hints(cls).items() if name in own}
-    nested = [(name, reader) for name, hint in hints.items() if (reader := _reader(hint))]
-    kinds = {name: _kind(hint) for name, hint in hints.items()}
-
-    def read(name: str, value: Any) -> object:  # noqa: ANN401 - whatever stands in the record
-        if type(value) is not dict:
-            raise _wrong_kind(name, value, dict)
-        data = cast("dict[str, Any]", {**value} if nested else value)
-        for part, reader in nested:
-            if part in data:
-                data[part] = reader(_within(name, part), data[part])
-        try:
-            found = cls(**data)
-        except TypeError as error:
-            raise _misfit(cls, name, data) from error
-        _check_kinds(name, data, kinds)
-        return cast("object", found)
-
-    return read
-
-
-def _misfit(cls: type, where: str, data: Mapping[str, Any]) -> ValueError:
-    """Return the error of a record whose fields are not those of `cls`."""
-    known = {
-        f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(cls) if f.init
-    }
-    for name in data:
-        if name not in known:
-            why = f"{_within(where, name)} is a field that this version does not know; {_WAY_OUT}"
-            return ValueError(why)
-    missing = next(name for name, is_needed in known.items() if is_needed and name not in data)
-    return ValueError(f"it has no {_within(where, missing)}")
-
-
-_READERS = {name: _value_of(cls) for name, cls in _TYPES.items()}
-_VALUES: dict[type, _Read] = {}
-
-
-def read_value(cls: type[_T], data: object) -> _T:
-    """Return the value whose fields stand in `data`, a dict; those left out hold their default.
-
-    All are checked, those of values inside it as well: what the types of `cls` do not allow is
-    refused. Fields that are no JSON (times) are taken as they are, if they are of that kind.
+def decode_event(record: bytes) -> Event:
+    """Return the event of a record; the inverse of `encode_event`.
 
     Raises:
-        TypeError: It is no dict, or a field is of another kind.
-        ValueError: A field is missing, unknown, or none of those it may be.
+        UnknownFormatError: A type or field that this version does not know, or a value of the
+            wrong kind.
     """
-    read = _VALUES.get(cls)
-    if read is None:
-        read = _VALUES[cls] = _value_of(cls)
-    return cast("_T", read("", data))
+    head = _HEAD.match(record)
+    if head is None:
+        msg = f"its head is not that of event format {FORMAT_VERSION}; {WAY_OUT}"
+        raise UnknownFormatError(msg)
+    seq = int(head[1])
+    try:
+        at = in_utc(datetime.fromisoformat(head[2].decode()))
+        return Event(seq=seq, at=at, body=_BODY.decode(b"{" + record[head.end() :]))
+    except ValueError as error:
+        kind = _TAGGED.match(record, head.end())
+        raise _unreadable(seq, kind[1].decode() if kind else "", error) from error
+
+
+def to_record(event: Event) -> dict[str, object]:
+    """Return `event` as a dict of JSON values."""
+    return {"seq": event.seq, "at": utc_text(event.at), **dump(event.body)}
+
+
+def from_record(record: Mapping[str, object]) -> Event:
+    """Return the event of a record; the inverse of `to_record`.
+
+    Raises:
+        UnknownFormatError: As for `decode_event`.
+    """
+    body = dict(record)
+    seq, at = body.pop("seq", None), body.pop("at", None)
+    try:
+        if type(seq) is not int or not isinstance(at, str):
+            msg = "seq must be int, and at a time"
+            raise CodecError(msg)
+        instant = in_utc(datetime.fromisoformat(at))
+        return Event(seq=seq, at=instant, body=_BODY.load(body))
+    except ValueError as error:
+        raise _unreadable(seq, str(body.get("type", "")), error) from error
+
+
+def _unreadable(seq: object, kind: str, error: ValueError) -> UnknownFormatError:
+    if isinstance(error, CodecError) and error.path == "type":
+        return UnknownFormatError(
+            f"event {seq} has the type {kind!r}, which this version (event format "
+            f"{FORMAT_VERSION}) does not know; {WAY_OUT}"
+        )
+    return UnknownFormatError(
+        f"event {seq} cannot be read by event format {FORMAT_VERSION}: {error}"
+    )

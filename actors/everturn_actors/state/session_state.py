@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
 
+from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.context.estimation.window import DEFAULT_WINDOW_MESSAGES
 from everturn_actors.model import (
     Approval,
@@ -22,55 +21,64 @@ from everturn_actors.model import (
     UserMessage,
 )
 
+_NAMES = {
+    "session_id": "session",
+    "key": "conversation",
+    "created_at": "created",
+    "updated_at": "updated",
+}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionState:
-    """Everything a session knows. Two equal states render the same bytes."""
+
+class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
+    """Everything a session knows. Two equal states render the same bytes.
+
+    A snapshot holds its fields in this order.
+    """
 
     session_id: str
     key: ConversationKey
-    created_at: datetime
-    updated_at: datetime
-    last_seq: int
-    instructions: str = ""
     status: SessionStatus = "active"
     ended_reason: str = ""
-    window_messages: int = DEFAULT_WINDOW_MESSAGES
-    checkpoint_seq: int = 0
+    principal: str = ""
+    "Who began it; empty = a chat channel, or whoever runs the gateway."
+    shared_with: tuple[str, ...] = ()
+    "Who was given it besides, by name."
+    created_at: Instant
+    updated_at: Instant
+    last_seq: Count
+    checkpoint_seq: Count = 0
     "The event at which pending last became checkpointed."
+    window_messages: Count = DEFAULT_WINDOW_MESSAGES
+    turns: Count = 0
+    "Turns started since the session began."
+    logged_messages: Count = 0
+    "Messages of all turns since the session began, held or not."
+    usage: Usage = Usage()
+    "Tokens of all model calls of the session, those for summaries included."
+    instructions: str = ""
+    fingerprint: PromptFingerprint = PromptFingerprint()
+    "The last request; empty since the last reduction."
+    reported: Usage = Usage()
+    "What the provider reported for it."
+    cache_misses: Count = 0
+    "Requests that did not begin with the one before, though nothing had been reduced."
+    seen: Mapping[str, int] = {}
+    "Idempotency key -> the event of what came with it, oldest first."
+    waiting: tuple[UserMessage, ...] = ()
+    "Received, not yet in a turn, oldest first."
+    open_turn: OpenTurn | None = None
     checkpointed: tuple[Turn, ...] = ()
     "Finished turns that stand in the snapshot, oldest first."
     checkpointed_messages: int = 0
     pending: tuple[Turn, ...] = ()
     "Finished turns since the checkpoint, oldest first. Never cut."
     pending_messages: int = 0
-    open_turn: OpenTurn | None = None
-    waiting: tuple[UserMessage, ...] = ()
-    "Received, not yet in a turn, oldest first."
-    seen: Mapping[str, int] = field(default_factory=dict[str, int])
-    "Idempotency key -> the event of what came with it, oldest first."
-    turns: int = 0
-    "Turns started since the session began."
-    logged_messages: int = 0
-    "Messages of all turns since the session began, held or not."
-    usage: Usage = Usage()
-    "Tokens of all model calls of the session, those for summaries included."
-    reductions: Reductions = field(default_factory=Reductions)
+    reductions: Reductions = Reductions()
     "What is hidden from the model for good."
-    fingerprint: PromptFingerprint = PromptFingerprint()
-    "The last request; empty since the last reduction."
-    reported: Usage = Usage()
-    "What the provider reported for it."
-    cache_misses: int = 0
-    "Requests that did not begin with the one before, though nothing had been reduced."
     ambient: tuple[PendingAmbient, ...] = ()
     "What the next turn is told of besides, oldest first."
     outbox: tuple[OutboxItem, ...] = ()
     "What the people of the channel have not got yet, oldest first."
-    principal: str = ""
-    "Who began it; empty = a chat channel, or whoever runs the gateway."
-    shared_with: tuple[str, ...] = ()
-    "Who was given it besides, by name."
 
     @property
     def has_work(self) -> bool:

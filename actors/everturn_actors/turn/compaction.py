@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio import to_thread
+from msgspec import structs
 
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.render import Renderer
@@ -202,7 +203,7 @@ class Compactor:
                 extra={"session_id": self.session_id, "error": body.error, "tries": body.tries},
             )
         if agent.spec.session.compaction == "discard":
-            body = replace(body, path=f"summarised-{body.last_turn}.md")
+            body = structs.replace(body, path=f"summarised-{body.last_turn}.md")
         if self.present().status == "ended":
             return Compacted(done=False, text=WENT_ON)
         before, after = await self._predicted(body, agent)

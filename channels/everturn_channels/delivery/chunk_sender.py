@@ -7,6 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from msgspec import structs
+
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Body, ChunkMarked
@@ -58,7 +60,9 @@ class DeliveryJob:
     def mark(self, index: int, mark: Mark, *, platform_id: str = "", error: str = "") -> None:
         """Note what became of a chunk."""
         chunk = self.chunks[index]
-        self.chunks[index] = replace(chunk, mark=mark, tries=chunk.tries + (mark == "unknown"))
+        self.chunks[index] = structs.replace(
+            chunk, mark=mark, tries=chunk.tries + (mark == "unknown")
+        )
         self.told.append(
             ChunkMarked(
                 item=self.item.seq,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import aclosing
-from dataclasses import replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Final
 
 import anyio
+from msgspec.structs import replace
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.events import PreviewSent

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.delivery.port import DeliveryPort, Outgoing
 from everturn_actors.model import ConversationKey

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
+from msgspec import structs
+
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
 from everturn_actors.state.serialization import utc_text
@@ -209,7 +211,7 @@ def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
 def _summary(row: SessionSummary) -> dict[str, Any]:
     return {
         "session_id": row.session_id,
-        "key": asdict(row.key),
+        "key": structs.asdict(row.key),
         "status": row.status,
         "created_at": utc_text(row.created_at),
         "updated_at": utc_text(row.updated_at),

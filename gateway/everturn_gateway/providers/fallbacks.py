@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from msgspec import structs
+
 from everturn_actors.errors import (
     ContextOverflowError,
     ModelAuthError,
@@ -141,7 +143,9 @@ class Fallbacks:
                 failures.append((choice, error))
             else:
                 self._cooling.worked(choice.model)
-                return reply if choice is self._own else replace(reply, fallback=choice.label)
+                return (
+                    reply if choice is self._own else structs.replace(reply, fallback=choice.label)
+                )
         raise self._all_failed(failures) from failures[0][1]
 
     def _in_order(self) -> list[Choice]:

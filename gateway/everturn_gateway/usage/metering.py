@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from anyio import get_cancelled_exc_class
+from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply, Usage

@@ -19,7 +19,9 @@ seed's characters count.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import BYTES_PER_TOKEN, tools_json

@@ -31,8 +31,10 @@ Source: the seed design "Context Window Management".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import DEFAULT_RESERVE_TOKENS, Budget
 from everturn_actors.context.estimation.tokens import (

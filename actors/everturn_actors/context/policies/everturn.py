@@ -22,9 +22,12 @@ even without the margin is refused.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import DEFAULT_RESERVE_TOKENS, Budget
 from everturn_actors.context.estimation.estimates import (
@@ -333,5 +336,5 @@ POLICY = Policy(
     notice_in_prompt=True,
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),
     whole_characters=_result_tokens,
-    unrecalled=lambda numbers: replace(numbers, recall=False),
+    unrecalled=lambda numbers: dataclasses.replace(numbers, recall=False),
 )

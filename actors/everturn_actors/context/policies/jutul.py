@@ -22,8 +22,10 @@ Source: the seed document "Context handling" of jutul-agent, and the libraries t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import calls_json, tools_json

@@ -26,7 +26,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import size_bytes

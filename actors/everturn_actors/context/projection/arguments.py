@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from everturn_actors.context.projection.markers import is_shortened_argument
 from everturn_actors.model import ToolCall

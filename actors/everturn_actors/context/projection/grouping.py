@@ -7,7 +7,9 @@ grouping sets right what it can and tells each fault; whoever wants none raises 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from everturn_actors.context.projection.projection import Change, Projection
 from everturn_actors.context.projection.turns import Block

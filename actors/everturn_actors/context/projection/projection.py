@@ -7,8 +7,10 @@ counted from 1. A message with seq 0 was put in by the gateway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.estimates import Estimates, message_units
@@ -83,17 +85,16 @@ PROJECTION_MESSAGES = "messages"
 "Under which it remembers how many messages of the conversation it shows."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Projection(Remembering):
+class Projection(Remembering, frozen=True, kw_only=True):
     """A conversation on its way into a request."""
 
     blocks: tuple[Block, ...]
     "Oldest first."
     current: int
     "The block at which the running turn begins; the number of blocks where none runs."
-    media: Mapping[int, int] = field(default_factory=dict[int, int])
+    media: Mapping[int, int] = {}
     "Images and files of a message, by its seq; they stay with it whatever its text becomes."
-    changes: Mapping[int, Change] = field(default_factory=dict[int, Change])
+    changes: Mapping[int, Change] = {}
     "By seq; a message that is not in it is kept."
     omitted_messages: int = 0
     "Messages of the conversation that are not shown: what a notice to the model has to tell."

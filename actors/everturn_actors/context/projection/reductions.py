@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from everturn_actors.context.projection.projection import Change, Projection, Reduction
 from everturn_actors.context.projection.turns import Block, blocks, count_messages

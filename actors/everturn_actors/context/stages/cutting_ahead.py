@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, Estimates

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.estimates import (
     UNITS_PER_TOKEN,
@@ -189,7 +191,7 @@ def _shortened(
     text = keep_ends(
         message.text, keep, shape, lambda shown, whole: markers.shortened(shown, whole, message.seq)
     )
-    return replace(message, text=text) if text != message.text else None
+    return structs.replace(message, text=text) if text != message.text else None
 
 
 def drop_middle(room: Room, markers: Markers) -> Stage:
@@ -238,7 +240,7 @@ def _leave_out(
             blocks.append(block)
             missing = 0
     blocks += _told(missing, markers)
-    return replace(
+    return structs.replace(
         smaller,
         blocks=tuple(blocks),
         current=projection.current if projection.current < len(projection.blocks) else len(blocks),

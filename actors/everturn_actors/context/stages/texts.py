@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.projection.projection import (

@@ -12,8 +12,7 @@ from everturn_actors.journal.loading import decode_snapshot, read_optional
 from everturn_actors.journal.log.archive import ArchiveRecord
 from everturn_actors.journal.log.codec import BadLineError, decode, seed
 from everturn_actors.journal.log.layout import SessionFiles
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
-from everturn_actors.journal.snapshot.reader import decode_header
+from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_header
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Container
-from dataclasses import asdict
 from datetime import UTC, datetime
+
+from msgspec import structs
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import SessionStarted
@@ -18,7 +19,7 @@ from everturn_actors.journal.disk import remove, replace_file, sync_directory, w
 from everturn_actors.journal.loading import read_header, read_optional
 from everturn_actors.journal.log.codec import BadLineError, decode, dump_json, load_json, seed
 from everturn_actors.journal.log.layout import Layout, SessionFiles
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 
@@ -101,7 +102,7 @@ def bind(layout: Layout, key: ConversationKey, session_id: str) -> None:
         JournalWriteError: The old pointer still stands.
     """
     path = layout.pointer(key)
-    record = {"v": 1, "key": asdict(key), "session": session_id}
+    record = {"v": 1, "key": structs.asdict(key), "session": session_id}
     try:
         replace_file(path, dump_json(record) + b"\n")
     except OSError as error:
@@ -118,7 +119,7 @@ def bound(layout: Layout, key: ConversationKey) -> str:
         record = load_json(data)
     except ValueError:
         record = None
-    if isinstance(record, dict) and record.get("key") == asdict(key):
+    if isinstance(record, dict) and record.get("key") == structs.asdict(key):
         session_id = record.get("session")
         if isinstance(session_id, str) and is_session_id(session_id):
             return session_id

@@ -25,7 +25,7 @@ from everturn_actors.journal.index import entries as index
 from everturn_actors.journal.index.activity import ActivityTable, Row, TableError
 from everturn_actors.journal.log.codec import BadLineError
 from everturn_actors.journal.log.layout import Layout
-from everturn_actors.journal.snapshot.fields import BadSnapshotError
+from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 
 logger = logging.getLogger(__name__)

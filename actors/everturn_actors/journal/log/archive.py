@@ -6,11 +6,12 @@ Blocking where it reads the archive; nothing here writes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, cast, get_args
+from typing import BinaryIO
 
-from everturn_actors.gaps import Gap, GapCause, jumps, span_text, uncovered
+from everturn_actors.codec import Count, Value
+from everturn_actors.gaps import Gap, jumps, span_text, uncovered
 from everturn_actors.journal.log.codec import seed, whole_seq
 from everturn_actors.journal.log.layout import SessionFiles
 
@@ -18,19 +19,26 @@ _CHUNK_BYTES = 64 * 1024
 _SPANS_MAX = 5  # runs of missing events that a text names
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveRecord:
+class ArchiveRecord(Value, frozen=True, kw_only=True):
     """What a snapshot knows of the archive: written before the archive is, so it may run ahead.
 
     Where a crash came between the two, the log still holds what the archive lacks.
     """
 
-    last_seq: int = 0
+    last_seq: Count = 0
     "The last event that the archive holds; 0 = none."
-    size_bytes: int = 0
+    size_bytes: Count = 0
     "How large it is with that event."
     gaps: tuple[Gap, ...] = ()
     "Events that neither it nor the log holds, ascending."
+
+    def __post_init__(self) -> None:
+        last = 0
+        for gap in self.gaps:
+            if not last < gap.first <= gap.last:
+                msg = f"the gap from {gap.first} to {gap.last} stands out of order"
+                raise ValueError(msg)
+            last = gap.last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,44 +52,6 @@ class ArchiveEnds:
     "The same of the last line that has an end."
     size_bytes: int = 0
     "Of the lines that have an end."
-
-
-def record_line(record: ArchiveRecord) -> dict[str, Any]:
-    """Return a record as the mapping of the snapshot's header."""
-    gaps: list[dict[str, Any]] = []
-    for gap in record.gaps:
-        line: dict[str, Any] = {"first": gap.first, "last": gap.last, "cause": gap.cause}
-        if gap.is_reported:
-            line["reported"] = True
-        gaps.append(line)
-    return {"last_seq": record.last_seq, "size_bytes": record.size_bytes, "gaps": gaps}
-
-
-def record_of(value: object) -> ArchiveRecord:
-    """Return the record that a header's mapping holds.
-
-    Raises:
-        KeyError, TypeError, ValueError: It holds none.
-    """
-    line = _mapping(value)
-    gaps: list[Gap] = []
-    entries = line["gaps"]
-    if not isinstance(entries, list):
-        msg = "gaps must be a list"
-        raise TypeError(msg)
-    for entry in map(_mapping, cast("list[object]", entries)):
-        gap = Gap(
-            first=_number(entry["first"]),
-            last=_number(entry["last"]),
-            cause=_cause(entry["cause"]),
-            is_reported=entry.get("reported", False) is True,
-        )
-        if not (gaps[-1].last if gaps else 0) < gap.first <= gap.last:
-            msg = f"the gap from {gap.first} to {gap.last} stands out of order"
-            raise ValueError(msg)
-        gaps.append(gap)
-    last_seq, size_bytes = _number(line["last_seq"]), _number(line["size_bytes"])
-    return ArchiveRecord(last_seq=last_seq, size_bytes=size_bytes, gaps=tuple(gaps))
 
 
 def find_loss(files: SessionFiles, record: ArchiveRecord, ends: ArchiveEnds, need: int) -> str:
@@ -189,24 +159,3 @@ def end_of_lines(file: BinaryIO, size: int) -> int:
             return begin + found + 1
         end = begin
     return 0
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        msg = f"{value!r} is no mapping"
-        raise TypeError(msg)
-    return cast("Mapping[str, Any]", value)
-
-
-def _number(value: object) -> int:
-    if type(value) is not int or value < 0:
-        msg = f"{value!r} is no number from 0 on"
-        raise ValueError(msg)
-    return value
-
-
-def _cause(value: object) -> GapCause:
-    if value not in get_args(GapCause):
-        msg = f"{value!r} is none of {', '.join(get_args(GapCause))}"
-        raise ValueError(msg)
-    return cast("GapCause", value)

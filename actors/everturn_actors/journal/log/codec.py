@@ -21,14 +21,15 @@ import orjson
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event
-from everturn_actors.state.serialization import FORMAT_VERSION, from_record, to_record
+from everturn_actors.state.serialization import FORMAT_VERSION, decode_event, encode_event
 
 _CRC_FIELD = b',"crc":"'
 _CRC_BYTES = len(_CRC_FIELD) + 8 + len(b'"}')
 _HEAD = re.compile(rb'\{"v":([0-9]{1,9}),"seq":([0-9]{1,18}),')
 _DIGITS = 20  # a number of 64 bits has no more, its sign included
 HEAD_BYTES = 64  # hold the version and the number at the head of any line
-_OUR_HEAD = b'{"v":%d,"seq":' % FORMAT_VERSION
+_OUR_VERSION = b'{"v":%d,' % FORMAT_VERSION
+_OUR_HEAD = b'%b"seq":' % _OUR_VERSION
 
 
 class BadLineError(Exception):
@@ -57,7 +58,7 @@ def encode(session_id: str, events: Iterable[Event]) -> bytes:
     start = seed(session_id)
     lines: list[bytes] = []
     for event in events:
-        body = dump_json({"v": FORMAT_VERSION, **to_record(event)})[:-1]
+        body = b'{"v":%d,%b' % (FORMAT_VERSION, encode_event(event)[1:-1])
         lines.append(b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body, start)))
     return b"".join(lines)
 
@@ -73,18 +74,12 @@ def decode(line: bytes, start: int) -> Event:
         _refuse_other_version(line)
         raise BadLineError(_why_not_whole(line))
     try:
-        record = load_json(line)
-    except ValueError as error:
-        msg = f"its checksum is right, but it holds no JSON: {error}"
-        raise BadLineError(msg) from error
-    if not isinstance(record, dict):
-        msg = "it holds no JSON object"
-        raise BadLineError(msg)
-    del record["crc"]
-    version = record.pop("v", None)
-    if version != FORMAT_VERSION:
-        raise _other_version(version)
-    return from_record(record)
+        if not line.startswith(_OUR_VERSION):
+            raise _other_version(None)
+        return decode_event(b"{%b}" % line[len(_OUR_VERSION) : -_CRC_BYTES])
+    except UnknownFormatError:
+        _refuse_damaged(line)
+        raise
 
 
 def is_whole(line: bytes, start: int) -> bool:
@@ -156,6 +151,20 @@ def _why_not_whole(line: bytes) -> str:
     if not line.endswith(b'"}'):
         return "it is cut short or damaged"
     return "its checksum is wrong: it was changed, or belongs to another session"
+
+
+def _refuse_damaged(line: bytes) -> None:
+    """Raise where a line that is whole holds no record of this version."""
+    try:
+        record = load_json(line)
+    except ValueError as error:
+        msg = f"its checksum is right, but it holds no JSON: {error}"
+        raise BadLineError(msg) from error
+    if not isinstance(record, dict):
+        msg = "it holds no JSON object"
+        raise BadLineError(msg)
+    if record.get("v") != FORMAT_VERSION:
+        raise _other_version(record.get("v"))
 
 
 def _refuse_other_version(line: bytes) -> None:

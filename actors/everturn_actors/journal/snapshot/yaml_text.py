@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, cast
 
@@ -12,8 +13,8 @@ _Loader: TypeAlias = type[yaml.SafeLoader | yaml.CSafeLoader]
 # PyYAML may be built without libyaml; it is slower then, and reads the same.
 _LOADER: _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEPTH_MAX = 100  # what we write has four levels
+_PARTS = re.compile(r"[^.\[\]]+")
 _NESTS = "[{?:-"  # without so many of them nothing is so deep
-_LEAST, _MOST = -(2**63), 2**64 - 1  # what JSON is written with
 _CANNOT_BE_MADE = (ValueError, LookupError, AttributeError, ArithmeticError, TypeError)
 "What PyYAML lets through of scalars that look like a number or a time, and are none."
 
@@ -44,8 +45,6 @@ def parse_mapping(data: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         msg = "line 1: it holds no mapping of fields"
         raise BadYamlError(msg)
-    if _has_huge(cast("object", document)):
-        raise _huge(text)
     return {str(name): value for name, value in cast("dict[object, Any]", document).items()}
 
 
@@ -96,29 +95,6 @@ def _not_made(text: str) -> BadYamlError:
     return BadYamlError("line 1: a value of it cannot be read")
 
 
-def _has_huge(value: object) -> bool:
-    """Whether a number stands in a value that could be read, and not be written again."""
-    match value:
-        case int():
-            return not _LEAST <= value <= _MOST
-        case list():
-            return any(map(_has_huge, cast("list[object]", value)))
-        case dict():
-            return any(map(_has_huge, cast("dict[object, object]", value).values()))
-        case _:
-            return False
-
-
-def _huge(text: str) -> BadYamlError:
-    """Return the error of the first number that is too large."""
-    make = cast("Callable[[yaml.Node], object]", SafeConstructor().construct_object)
-    for node in _scalars(_compose(text)):
-        if node.tag.endswith(":int") and _has_huge(make(node)):
-            line = node.start_mark.line + 1
-            return BadYamlError(f"line {line}: {node.value[:40]!r} has more than 64 bits")
-    return BadYamlError("line 1: a number has more than 64 bits")
-
-
 def _scalars(node: yaml.Node | None) -> Iterator[yaml.ScalarNode]:
     match node:
         case yaml.ScalarNode():
@@ -153,17 +129,30 @@ def _parse_slowly(text: str) -> object:
         raise BadYamlError(msg) from error
 
 
-def line_of(data: bytes, name: str, index: int | None) -> int:
-    """Return the line of a field, or of an entry of a section; 1 where it cannot be found."""
+def line_of(data: bytes, path: str) -> int:
+    """Return the line of a field, `checkpointed[2].users`, or of what holds it; 1 = not found."""
     try:
-        root = _compose(data.decode())
+        node = _compose(data.decode())
     except (yaml.YAMLError, UnicodeDecodeError, BadYamlError):
         return 1
-    if isinstance(root, yaml.MappingNode):
-        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", root.value):
-            if key.value == name:
-                if index is not None and isinstance(value, yaml.SequenceNode):
-                    entries = cast("list[yaml.Node]", value.value)
-                    return entries[index].start_mark.line + 1
-                return key.start_mark.line + 1
-    return 1
+    line = 1
+    for part in _PARTS.findall(path):
+        found = _within(node, part)
+        if found is None:
+            break
+        line, node = found
+    return line
+
+
+def _within(node: yaml.Node | None, part: str) -> tuple[int, yaml.Node] | None:
+    """Return the line of a part of a node, and the part; None where it has no such part."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+            if key.value == part:
+                return key.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode) and part.isdecimal():
+        entries = cast("list[yaml.Node]", node.value)
+        if int(part) < len(entries):
+            entry = entries[int(part)]
+            return entry.start_mark.line + 1, entry
+    return None

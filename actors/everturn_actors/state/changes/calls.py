@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted, Event
 from everturn_actors.model import Approval, OpenStep, OpenTurn, Reply, Step, ToolCall, ToolResult

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from everturn_actors.events import Announced, Discarded, Edited, Event, Received, SilentMessage
 from everturn_actors.model import PendingAmbient, UserMessage

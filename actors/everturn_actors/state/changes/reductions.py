@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from everturn_actors.events import ContextReduced, Event, Summarised
 from everturn_actors.model import Reductions, Summary

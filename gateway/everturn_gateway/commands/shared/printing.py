@@ -10,6 +10,9 @@ import json
 import sys
 from collections.abc import Callable
 
+from msgspec import structs
+
+from everturn_actors.codec import Value
 from everturn_channels.names import clean
 
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0xD800, 0xE000))}
@@ -32,7 +35,17 @@ def print_json(
     Args:
         data: What to print.
         indent: None = all of it in one line.
-        default: Makes something printable of what JSON does not know.
+        default: Makes something printable of what JSON does not know; values of a
+            conversation it is never asked for.
     """
-    text = json.dumps(data, ensure_ascii=False, indent=indent, default=default)
+
+    def plain(value: object) -> object:
+        if isinstance(value, Value):
+            return structs.asdict(value)
+        if default is not None:
+            return default(value)
+        msg = f"{type(value).__name__} is nothing that JSON knows"
+        raise TypeError(msg)
+
+    text = json.dumps(data, ensure_ascii=False, indent=indent, default=plain)
     sys.stdout.write(f"{text.translate(_ESCAPED)}\n")

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final, assert_never, cast
 
 import orjson
+from msgspec.structs import replace
 
 from everturn_actors.model import (
     AnyMessage,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, assert_never
 
 import anyio
+from msgspec import structs
 from pydantic import Field
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
@@ -311,7 +312,7 @@ class SessionTool:
     # --- what is allowed ---
 
     def _may_read(self, key: ConversationKey, context: ToolContext) -> bool:
-        own = replace(key, agent="") == replace(context.key, agent="")
+        own = structs.replace(key, agent="") == structs.replace(context.key, agent="")
         return own or is_delegate_of(key, context.session_id) or _matches(key, self._read_from)
 
     def _may_send(self, key: ConversationKey, context: ToolContext) -> bool:

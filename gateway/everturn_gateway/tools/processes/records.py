@@ -15,8 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
-
+from everturn_actors.codec import Codec, CodecError, encode
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.tools.processes import supervisor_process
@@ -91,8 +90,8 @@ class ProcessRecord:
         return bool(self.outside)
 
 
-_RECORDS: Final = TypeAdapter(ProcessRecord)
-_ENDINGS: Final = TypeAdapter(Ending)
+_RECORDS: Final = Codec[ProcessRecord](ProcessRecord)
+_ENDINGS: Final = Codec[Ending](Ending)
 
 
 class BadRecordError(GatewayError):
@@ -121,7 +120,7 @@ def write_record(folder: Path, record: ProcessRecord) -> None:
     Raises:
         OSError: It could not be written; the old one stands.
     """
-    supervisor_process.replace_file(folder / RECORD, _RECORDS.dump_json(record))
+    supervisor_process.replace_file(folder / RECORD, encode(record))
 
 
 def read_record(folder: Path) -> ProcessRecord | None:
@@ -132,10 +131,10 @@ def read_record(folder: Path) -> ProcessRecord | None:
     """
     path = folder / RECORD
     try:
-        record = _RECORDS.validate_json(path.read_bytes())
+        record = _RECORDS.decode(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValidationError) as error:
+    except (OSError, CodecError) as error:
         msg = f"{path}: {error}"
         raise BadRecordError(msg) from error
     if record.format != _FORMAT or record.handle != folder.name:
@@ -147,10 +146,10 @@ def read_record(folder: Path) -> ProcessRecord | None:
 def read_ending(folder: Path) -> Ending | None:
     """Return how the process ended, None where that is not recorded."""
     try:
-        return _ENDINGS.validate_json((folder / supervisor_process.ENDING).read_bytes())
+        return _ENDINGS.decode((folder / supervisor_process.ENDING).read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValidationError):
+    except (OSError, CodecError):
         return Ending(status="lost", note="the record of its end cannot be read")
 
 
@@ -160,7 +159,7 @@ def write_ending(folder: Path, ending: Ending) -> None:
     Raises:
         OSError: It could not be written.
     """
-    supervisor_process.replace_file(folder / supervisor_process.ENDING, _ENDINGS.dump_json(ending))
+    supervisor_process.replace_file(folder / supervisor_process.ENDING, encode(ending))
 
 
 def give_up(folder: Path) -> bool:

@@ -1,0 +1,157 @@
+"""Values to JSON and back: the one codec for all that is written down or sent. Pure.
+
+What a codec reads and writes is said by a type alone: a `Value`, or a union of those that are told
+apart by a tag. Fields that hold their default are left out. Whatever the
+type does not allow is refused with the path of the field.
+
+A new field needs a default: what was written before it is read as before, and a version that does
+not know it stops at the first value that holds it, by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Annotated, Generic, TypeAlias, TypeVar, cast
+
+import msgspec
+
+T = TypeVar("T")
+
+WAY_OUT = "use the version that wrote it, or a later one"
+_PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
+_FIELD = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
+_KIND = re.compile(r"Expected `(.*)`, got `(.*)`")
+_ENCODER = msgspec.json.Encoder()
+_NO_WORD = re.compile(r"Invalid (?:enum )?value (.*)", re.DOTALL)
+_HALF = re.compile("[\ud800-\udfff]")
+_UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+
+Instant: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+"A moment with its time zone."
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"A number of things, or the number of one; what every reader of JSON can hold."
+
+
+class Value(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    gc=False,
+):
+    """A value that never changes; `msgspec.structs.replace` makes another one of it.
+
+    It is made, compared, written and read in C (docs/decisions/0036-one-codec-over-structs.md). The
+    garbage collector passes over it: what it is made of was there before it, so that none can ever
+    hold itself.
+    """
+
+
+class CodecError(ValueError):
+    """What was read is not what its type allows; the text names the field.
+
+    Attributes:
+        path: Of the field: `usage.input_tokens`, `steps[2].reply`; empty = all of it.
+        is_json: Whether it is JSON at all.
+    """
+
+    def __init__(self, why: str, path: str = "", *, is_json: bool = True) -> None:
+        self.path, self.is_json = path, is_json
+        super().__init__(why)
+
+
+def encode(value: object) -> bytes:
+    """Return `value` as compact JSON.
+
+    Text with halves of characters (a model may send them), which UTF-8 cannot hold, is written
+    with JSON's escapes.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        plain: object = msgspec.to_builtins(value)
+        text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        return _HALF.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def dump(value: object) -> dict[str, object]:
+    """Return a struct as a dict of JSON values: what its JSON holds."""
+    try:
+        return cast("dict[str, object]", msgspec.json.decode(_ENCODER.encode(value)))
+    except UnicodeEncodeError:
+        return cast("dict[str, object]", json.loads(encode(value)))
+
+
+class Codec(Generic[T]):
+    """Reads values of one type. Safe to use in any thread."""
+
+    def __init__(self, kind: object) -> None:
+        """Prepare it for `kind`: `Codec[Reply](Reply)`, `Codec[Body](Body)` for a union."""
+        self._kind = kind
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
+
+    def decode(self, data: bytes) -> T:
+        """Return the value that JSON holds.
+
+        Raises:
+            CodecError: It is no JSON, or none of this type.
+        """
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError as error:
+            raise _explained(str(error)) from error
+        except _UNREADABLE as error:
+            if b"\\u" in data:  # perhaps half a character, which only the slow way reads
+                return self.load(load_slowly(data))
+            raise _no_json(error) from error
+
+    def load(self, found: object) -> T:
+        """Return the value that dicts, lists and plain values hold, as JSON or YAML gives them.
+
+        Raises:
+            CodecError: It is none of this type.
+        """
+        try:
+            return cast("T", msgspec.convert(found, type=self._kind, str_keys=True))
+        except msgspec.ValidationError as error:
+            raise _explained(str(error)) from error
+
+
+def load_slowly(data: bytes) -> object:
+    """Read JSON that holds escaped halves of characters.
+
+    Raises:
+        CodecError: It is no JSON.
+    """
+    try:
+        return cast("object", json.loads(data))
+    except (ValueError, RecursionError) as error:
+        raise _no_json(error) from error
+
+
+def _no_json(error: Exception) -> CodecError:
+    return CodecError(f"it is no JSON: {error}", is_json=False)
+
+
+def _explained(told: str) -> CodecError:
+    """Return the error of what msgspec tells, with the name of the field in front."""
+    found = _PLACE.search(told)
+    path = found[1] if found else ""
+    why = told[: found.start()] if found else told
+    if at_field := _FIELD.fullmatch(why):
+        path = f"{path}.{at_field[2]}" if path else at_field[2]
+        if at_field[1] == "missing required":
+            return CodecError(f"it has no {path}", path)
+        msg = f"{path} is a field that this version does not know; {WAY_OUT}"
+        return CodecError(msg, path)
+    if of_word := _NO_WORD.fullmatch(why):
+        why = f"is {of_word[1]}, which is none of those it may be"
+        return CodecError(f"{path or 'it'} {why}", path)
+    if of_kind := _KIND.fullmatch(why):
+        why = f"must be {of_kind[1]}, not {of_kind[2]}"
+        return CodecError(f"{path or 'it'} {why}", path)
+    return CodecError(f"{path}: {why}" if path else why, path)
