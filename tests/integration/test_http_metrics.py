@@ -27,6 +27,7 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import At, Job, JobState, JobView, Run, SendMessage
+from everturn_gateway.telemetry.exposition import metric_of
 from everturn_gateway.telemetry.gauges import Sources, gauges
 from everturn_gateway.telemetry.instruments import Instruments
 from everturn_gateway.telemetry.requests import RequestCounts
@@ -105,8 +106,7 @@ async def test_every_metric_is_documented_and_every_documented_one_is_there(
             assert {label for label, _ in labels} - {"le"} == set(page[base][1]), name
     for make in gateway.telemetry.instruments.snapshot():
         family = make()
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        assert tuple(family._labelnames) == page[name][1], name  # type: ignore[attr-defined]
+        assert tuple(family.labels) == page[family.name][1], family.name
     assert all(family.documentation for family in seen.families.values())
     assert {"process_resident_memory_bytes", "process_open_fds"} <= seen.families.keys()
     assert not [name for name, _ in seen.samples if name.endswith("_created")]
@@ -206,7 +206,10 @@ async def now(parts: Parts) -> dict[str, list[tuple[dict[str, str], float]]]:
     requests = RequestCounts(Instruments())
     requests.in_flight, requests.followers = 6, range(8)
     found = await gauges(sources, requests=requests)
-    return {each.name: [(s.labels, s.value) for s in each.samples] for each in found}
+    return {
+        metric_of(each).name: [(s.labels, s.value) for s in metric_of(each).samples]
+        for each in found
+    }
 
 
 async def test_the_load_is_read_at_the_scrape() -> None:

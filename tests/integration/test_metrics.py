@@ -8,6 +8,7 @@ import logging
 import anyio
 import pytest
 from msgspec.structs import replace
+from prometheus_client import Metric
 from support.metered import Failing, measured, scrape
 from support.scripted_adapter import ScriptedAdapter
 from support.tool_doubles import Deed, Rules, by_name
@@ -44,12 +45,19 @@ from everturn_actors.testing import START, ManualClock, ScriptedProvider, callin
 from everturn_channels.errors import NotSentError
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.telemetry import Telemetry, open_telemetry
+from everturn_gateway.telemetry.exposition import metric_of
 from everturn_gateway.telemetry.instruments import OTHER, SERIES_MAX
 from everturn_gateway.telemetry.models import kind_of
 from everturn_gateway.telemetry.telemetry import wants_openmetrics
 from everturn_gateway.usage import UsageLimitError
 
 READ = ToolCapabilities(kind="cli", read_only=True)
+
+
+def counted(telemetry: Telemetry) -> dict[str, Metric]:
+    """Return what was counted, by name."""
+    made = (metric_of(make()) for make in telemetry.instruments.snapshot())
+    return {each.name: each for each in made}
 
 
 async def test_a_turn_with_a_tool_call_is_counted_once_in_every_place() -> None:
@@ -279,7 +287,9 @@ def test_what_becomes_of_the_context_is_counted_by_stage() -> None:
     )
     events = [Event(seq=n, at=START, body=body) for n, body in enumerate(bodies, 2)]
     telemetry.durable(state, state, events)
-    families = {each.name: each for make in telemetry.instruments.snapshot() for each in [make()]}
+    families = {
+        each.name: each for make in telemetry.instruments.snapshot() for each in [metric_of(make())]
+    }
 
     def values(name: str) -> list[float]:
         return [sample.value for sample in families[name].samples]
@@ -296,7 +306,9 @@ def test_a_metric_has_a_bounded_number_of_series() -> None:
     for number in range(SERIES_MAX + 10):
         telemetry.instruments.steps.add(f"agent-{number}")
         telemetry.instruments.model_call_seconds.add(1.0, f"model-{number}")
-    made = {each.name: each for make in telemetry.instruments.snapshot() for each in [make()]}
+    made = {
+        each.name: each for make in telemetry.instruments.snapshot() for each in [metric_of(make())]
+    }
     steps = made["everturn_steps"].samples
     counts = [s for s in made["everturn_model_call_seconds"].samples if s.name.endswith("_count")]
 
@@ -311,7 +323,7 @@ def test_buckets_hold_what_is_no_larger_than_their_bound() -> None:
     spread = telemetry.instruments.commit_jobs
     for value in (1, 2, 2, 3, 1000):
         spread.add(value)
-    samples = spread.snapshot()().samples
+    samples = metric_of(spread.snapshot()()).samples
     buckets = {s.labels["le"]: s.value for s in samples if s.name.endswith("_bucket")}
 
     assert (buckets["1.0"], buckets["2.0"], buckets["4.0"]) == (1, 3, 4)
@@ -339,7 +351,9 @@ def test_group_commits_are_measured() -> None:
     """Jobs that share a batch show how much the disk is the limit."""
     telemetry = Telemetry()
     telemetry.batch(CommitStats(jobs=3, size_bytes=1200, duration_s=0.004))
-    made = {each.name: each for make in telemetry.instruments.snapshot() for each in [make()]}
+    made = {
+        each.name: each for make in telemetry.instruments.snapshot() for each in [metric_of(make())]
+    }
 
     assert made["everturn_journal_written_bytes"].samples[0].value == 1200
     assert made["everturn_journal_commit_jobs"].samples[-1].value == 3

@@ -9,12 +9,6 @@ from datetime import datetime
 from typing import Final, Protocol
 
 import anyio.lowlevel
-from prometheus_client import Metric
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-)
 
 from everturn_actors.ports import Clock
 from everturn_actors.service import RuntimeStats
@@ -26,6 +20,7 @@ from everturn_gateway.providers.limits import QueueLoad
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView
+from everturn_gateway.telemetry.families import Family, gauge
 from everturn_gateway.telemetry.instruments import SERIES_MAX
 from everturn_gateway.telemetry.requests import RequestCounts
 
@@ -74,11 +69,11 @@ class Sources:
     supervisor: Supervisor
 
 
-async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, ...]:
+async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Family, ...]:
     """Return how things stand; keeps the event loop for a few milliseconds at most."""
     now = sources.clock.now()
     return (
-        _info("everturn_build", "Which version runs.", {"version": sources.version}),
+        Family("info", "everturn_build", "Which version runs.", info={"version": sources.version}),
         *_work(sources, await sources.activity.load(), requests),
         *_models(sources.model_queues()),
         *_hints(sources.known_models()),
@@ -88,74 +83,84 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Metric, 
     )
 
 
-def _work(sources: Sources, load: RuntimeStats, requests: RequestCounts) -> Iterator[Metric]:
-    yield _gauge("everturn_sessions_active", "Sessions in memory.", load.active)
-    yield _gauge(
+def _work(sources: Sources, load: RuntimeStats, requests: RequestCounts) -> Iterator[Family]:
+    yield gauge("everturn_sessions_active", "Sessions in memory.", load.active)
+    yield gauge(
         "everturn_sessions_max_active",
         "Sessions in memory beyond which those without work rest early.",
         load.max_active,
     )
-    yield _gauge("everturn_turns_running", "Open turns that are worked on.", load.running)
-    yield _gauge("everturn_messages_waiting", "Messages that wait for a turn.", load.waiting)
-    yield _gauge(
+    yield gauge("everturn_turns_running", "Open turns that are worked on.", load.running)
+    yield gauge("everturn_messages_waiting", "Messages that wait for a turn.", load.waiting)
+    yield gauge(
         "everturn_commands_waiting", "Commands in the mailboxes of sessions.", load.commands
     )
-    yield _gauge(
+    yield gauge(
         "everturn_approvals_open",
         "Calls that wait for a person, in active sessions.",
         load.approvals,
     )
-    yield _gauge(
+    yield gauge(
         "everturn_deliveries_owed",
         "Replies, files and questions that did not reach their people yet.",
         load.outbox,
     )
-    yield _gauge(
+    yield gauge(
         "everturn_sessions_quarantined",
         "Sessions that failed again and again, and wait to be cancelled, reset or deleted.",
         load.quarantined,
     )
-    yield _gauge(
+    yield gauge(
         "everturn_journal_queue_jobs",
         "Appends and marks that wait for the disk.",
         sources.journal_waiting(),
     )
-    yield _gauge(
+    yield gauge(
         "everturn_http_requests_in_flight",
         "Requests that are not answered to their end.",
         requests.in_flight,
     )
-    yield _gauge(
+    yield gauge(
         "everturn_http_followers", "Connections that follow a session.", len(requests.followers)
     )
-    yield _gauge("everturn_agents", "Agents that are loaded.", len(sources.library.names()))
-    yield _gauge(
+    yield gauge("everturn_agents", "Agents that are loaded.", len(sources.library.names()))
+    yield gauge(
         "everturn_agent_faults", "What is wrong with agents.", len(sources.library.faults())
     )
 
 
-def _models(queues: Sequence[QueueLoad]) -> Iterator[Metric]:
-    running = GaugeMetricFamily(
-        "everturn_model_calls_running", "Calls of models that are under way.", labels=("queue",)
+def _models(queues: Sequence[QueueLoad]) -> Iterator[Family]:
+    running = Family(
+        "gauge",
+        "everturn_model_calls_running",
+        "Calls of models that are under way.",
+        labels=("queue",),
     )
-    waiting = GaugeMetricFamily(
-        "everturn_model_calls_waiting", "Calls that wait for a free place.", labels=("queue",)
+    waiting = Family(
+        "gauge",
+        "everturn_model_calls_waiting",
+        "Calls that wait for a free place.",
+        labels=("queue",),
     )
-    limit = GaugeMetricFamily(
-        "everturn_model_calls_limit", "How many calls may be under way.", labels=("queue",)
+    limit = Family(
+        "gauge", "everturn_model_calls_limit", "How many calls may be under way.", labels=("queue",)
     )
     for queue in queues:
-        running.add_metric((queue.name,), queue.running)
-        waiting.add_metric((queue.name,), queue.waiting)
-        limit.add_metric((queue.name,), queue.limit)
+        running.add((queue.name,), queue.running)
+        waiting.add((queue.name,), queue.waiting)
+        limit.add((queue.name,), queue.limit)
     yield from (running, waiting, limit)
 
 
-def _tasks(supervisor: Supervisor) -> Iterator[Metric]:
-    up = GaugeMetricFamily(
-        "everturn_task_up", "1 = every long task of this part runs, or is done.", labels=("task",)
+def _tasks(supervisor: Supervisor) -> Iterator[Family]:
+    up = Family(
+        "gauge",
+        "everturn_task_up",
+        "1 = every long task of this part runs, or is done.",
+        labels=("task",),
     )
-    restarts = CounterMetricFamily(
+    restarts = Family(
+        "counter",
         "everturn_task_restarts",
         "Times that a long task failed and was started again.",
         labels=("task",),
@@ -164,81 +169,91 @@ def _tasks(supervisor: Supervisor) -> Iterator[Metric]:
     parts = sorted({part_of(each.name) for each in children} | counted.keys())
     down = {part_of(each.name) for each in children if each.is_down}
     for part in parts:
-        up.add_metric((part,), float(part not in down))
-        restarts.add_metric((part,), counted.get(part, 0))
+        up.add((part,), float(part not in down))
+        restarts.add((part,), counted.get(part, 0))
     yield from (up, restarts)
 
 
-def _hints(models: Sequence[KnownModel]) -> Iterator[Metric]:
-    limit = GaugeMetricFamily(
+def _hints(models: Sequence[KnownModel]) -> Iterator[Family]:
+    limit = Family(
+        "gauge",
         "everturn_model_learnt_limit_tokens",
         "Limits that models named when they refused a request, while they are believed.",
         labels=("model",),
     )
-    no_tools = GaugeMetricFamily(
+    no_tools = Family(
+        "gauge",
         "everturn_model_tools_refused",
         "1 = the model refused tools, and is offered none for a while.",
         labels=("model",),
     )
     for model in models[:SERIES_MAX]:
         if model.statistics.limit_tokens is not None:
-            limit.add_metric((model.label,), model.statistics.limit_tokens)
+            limit.add((model.label,), model.statistics.limit_tokens)
         if not model.statistics.calls_tools:
-            no_tools.add_metric((model.label,), 1)
+            no_tools.add((model.label,), 1)
     yield from (limit, no_tools)
 
 
-def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Metric]:
+def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Family]:
     of_channel = ("channel", "platform")
-    up = GaugeMetricFamily(
-        "everturn_channel_up", "1 = connected, and heard from lately.", labels=of_channel
+    up = Family(
+        "gauge", "everturn_channel_up", "1 = connected, and heard from lately.", labels=of_channel
     )
-    age = GaugeMetricFamily(
+    age = Family(
+        "gauge",
         "everturn_channel_receive_age_seconds",
         "Since the platform was last heard from; missing until it was.",
         labels=of_channel,
     )
-    received = CounterMetricFamily(
-        "everturn_channel_events", "Messages, commands and clicks that came.", labels=of_channel
+    received = Family(
+        "counter",
+        "everturn_channel_events",
+        "Messages, commands and clicks that came.",
+        labels=of_channel,
     )
-    skipped = CounterMetricFamily(
+    skipped = Family(
+        "counter",
         "everturn_channel_skipped",
         "Messages that were not read: too old or too many.",
         labels=of_channel,
     )
-    given_up = CounterMetricFamily(
+    given_up = Family(
+        "counter",
         "everturn_channel_given_up",
         "Messages that could not be delivered for too long.",
         labels=of_channel,
     )
-    retries = GaugeMetricFamily(
-        "everturn_channel_retries", "Tries since it was last connected.", labels=of_channel
+    retries = Family(
+        "gauge", "everturn_channel_retries", "Tries since it was last connected.", labels=of_channel
     )
-    unreadable = CounterMetricFamily(
+    unreadable = Family(
+        "counter",
         "everturn_channel_unreadable",
         "Events that could not be read and were passed over.",
         labels=of_channel,
     )
-    blocked = GaugeMetricFamily(
+    blocked = Family(
+        "gauge",
         "everturn_channel_blocked_chats",
         "Chats in which nothing can be taken for half a minute or longer.",
         labels=of_channel,
     )
     for status in statuses:
         labels = (status.name, status.platform)
-        up.add_metric(labels, float(status.is_healthy))
+        up.add(labels, float(status.is_healthy))
         if status.last_received_at is not None:
-            age.add_metric(labels, max((now - status.last_received_at).total_seconds(), 0.0))
-        received.add_metric(labels, status.received)
-        skipped.add_metric(labels, status.skipped)
-        given_up.add_metric(labels, status.given_up)
-        retries.add_metric(labels, status.retries)
-        unreadable.add_metric(labels, status.unreadable)
-        blocked.add_metric(labels, status.blocked_count)
+            age.add(labels, max((now - status.last_received_at).total_seconds(), 0.0))
+        received.add(labels, status.received)
+        skipped.add(labels, status.skipped)
+        given_up.add(labels, status.given_up)
+        retries.add(labels, status.retries)
+        unreadable.add(labels, status.unreadable)
+        blocked.add(labels, status.blocked_count)
     yield from (up, age, received, skipped, given_up, retries, unreadable, blocked)
 
 
-async def _schedules(client: SchedulerClient, now: datetime) -> tuple[Metric, ...]:
+async def _schedules(client: SchedulerClient, now: datetime) -> tuple[Family, ...]:
     states = Counter[str](dict.fromkeys(STATES, 0))
     failing, late_s = 0, 0.0
     for number, job_id in enumerate(client.ids(), 1):
@@ -252,22 +267,23 @@ async def _schedules(client: SchedulerClient, now: datetime) -> tuple[Metric, ..
         failing += _is_failing(view)
         if view.state == "scheduled" and view.next_at is not None:
             late_s = max(late_s, (now - view.next_at).total_seconds())
-    jobs = GaugeMetricFamily(
+    jobs = Family(
+        "gauge",
         "everturn_schedule_jobs",
         "Scheduled jobs, by state: scheduled, running, paused, waiting (cannot run now), done.",
         labels=("state",),
     )
     for state, count in sorted(states.items()):
-        jobs.add_metric((state,), count)
+        jobs.add((state,), count)
     return (
         jobs,
-        _gauge("everturn_schedule_jobs_failing", "Jobs whose newest run failed.", failing),
-        _gauge(
+        gauge("everturn_schedule_jobs_failing", "Jobs whose newest run failed.", failing),
+        gauge(
             "everturn_schedule_faults",
             "Definitions that are faulty, and do not run.",
             len(client.faults()),
         ),
-        _gauge(
+        gauge(
             "everturn_schedule_late_seconds",
             "How late the latest run is that is due and did not begin.",
             late_s,
@@ -279,11 +295,3 @@ def _is_failing(view: JobView) -> bool:
     tried = (run for run in reversed(view.job_state.recent) if run.outcome != "missed")
     newest = next(tried, None)
     return newest is not None and newest.outcome == "failed"
-
-
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(name, text, value=value)
-
-
-def _info(name: str, text: str, value: dict[str, str]) -> Metric:
-    return InfoMetricFamily(name, text, value=value)

@@ -11,11 +11,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial
-from itertools import accumulate
 from typing import Final
 
-from prometheus_client import Metric
-from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily
+from everturn_gateway.telemetry.families import AnyFamily, Family, HistogramFamily
 
 SERIES_MAX: Final = 300  # of one metric; agents, models and tools come and go while it runs
 OTHER: Final = "other"
@@ -47,15 +45,12 @@ class Count:
             labels = _bounded(labels, values)
             values[labels] = values.get(labels, 0.0) + amount
 
-    def snapshot(self) -> Callable[[], Metric]:
+    def snapshot(self) -> Callable[[], AnyFamily]:
         """Return what makes the family of now, which another thread may do."""
         return partial(self._family, self._values.copy())
 
-    def _family(self, values: Mapping[tuple[str, ...], float]) -> Metric:
-        family = CounterMetricFamily(self._name, self._text, labels=self._labels)
-        for labels, value in values.items():
-            family.add_metric(labels, value)
-        return family
+    def _family(self, values: Mapping[tuple[str, ...], float]) -> Family:
+        return Family("counter", self._name, self._text, self._labels, list(values.items()))
 
 
 class Spread:
@@ -84,17 +79,10 @@ class Spread:
         counts[bisect_left(self._bounds, value)] += 1
         counts[-1] += value
 
-    def snapshot(self) -> Callable[[], Metric]:
+    def snapshot(self) -> Callable[[], AnyFamily]:
         """Return what makes the family of now, which another thread may do."""
-        return partial(self._family, {key: counts[:] for key, counts in self._values.items()})
-
-    def _family(self, values: Mapping[tuple[str, ...], Sequence[float]]) -> Metric:
-        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
-        bounds = [*map(str, self._bounds), "+Inf"]
-        for labels, counts in values.items():
-            buckets = list(zip(bounds, accumulate(counts[:-1]), strict=True))
-            family.add_metric(labels, buckets, sum_value=counts[-1])
-        return family
+        counts = {key: counts[:] for key, counts in self._values.items()}
+        return partial(HistogramFamily, self._name, self._text, self._labels, self._bounds, counts)
 
 
 def _bounded(labels: tuple[str, ...], known: Sized) -> tuple[str, ...]:
@@ -110,7 +98,7 @@ class Instruments:
         self._models_and_tools()
         self._machinery()
 
-    def snapshot(self) -> tuple[Callable[[], Metric], ...]:
+    def snapshot(self) -> tuple[Callable[[], AnyFamily], ...]:
         """Return what makes all families of now, which another thread may do."""
         return tuple(each.snapshot() for each in vars(self).values())
 

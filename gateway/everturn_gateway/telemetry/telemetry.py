@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -13,9 +13,6 @@ from typing import Final
 
 import anyio
 from anyio import to_thread
-from prometheus_client import Metric, ProcessCollector
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from everturn_actors.events import Event, TurnFinished
 from everturn_actors.ports import Agent, CommitStats, SessionStore
@@ -23,6 +20,7 @@ from everturn_actors.state.session_state import SessionState
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry, working_on
 from everturn_gateway.telemetry.events import EventTally
+from everturn_gateway.telemetry.families import AnyFamily
 from everturn_gateway.telemetry.gauges import Sources, gauges
 from everturn_gateway.telemetry.instruments import Instruments
 from everturn_gateway.telemetry.lag import watch_lag
@@ -62,7 +60,6 @@ class Telemetry:
         "The turn that is worked on, by session."
         self._sources: Sources | None = None
         self._scraping = anyio.Lock()
-        self._process: ProcessCollector | None = None
 
     # --- what the composition root puts around the ports ---
 
@@ -130,22 +127,11 @@ class Telemetry:
     async def exposition(self, accept: str) -> Exposition:
         """Return all metrics as text: of OpenMetrics where `accept` names it, else Prometheus'."""
         async with self._scraping:
-            now: tuple[Metric, ...] = ()
+            now: tuple[AnyFamily, ...] = ()
             if self._sources is not None:
                 now = await gauges(self._sources, requests=self.requests)
             counted = self.instruments.snapshot()
-            return await to_thread.run_sync(partial(self._render, now, counted, accept))
-
-    def _render(
-        self, now: Sequence[Metric], counted: Sequence[Callable[[], Metric]], accept: str
-    ) -> Exposition:
-        if self._process is None:  # it reads files
-            self._process = ProcessCollector(registry=None)
-        process = self._process.collect()
-        everything = _Everything((*now, *(make() for make in counted), *process))
-        # The library's own reading of the header fails for versions that are none.
-        encode, content_type = choose_encoder(OPENMETRICS if wants_openmetrics(accept) else "")
-        return Exposition(body=encode(everything), content_type=content_type)
+            return await to_thread.run_sync(partial(_rendered, now, counted, accept))
 
 
 class _Answering:
@@ -184,15 +170,17 @@ class _Answering:
         self._opened.__exit__(kind, error, traceback)
 
 
-class _Everything(Collector):
-    """Families that are there already."""
+def _rendered(
+    now: Sequence[AnyFamily], counted: Sequence[Callable[[], AnyFamily]], accept: str
+) -> Exposition:
+    from everturn_gateway.telemetry.exposition import (  # noqa: PLC0415 - nobody needs the library before a scrape
+        exposition,
+    )
 
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        """Return them."""
-        return self._families
+    # The library's own reading of the header fails for versions that are none.
+    wanted = OPENMETRICS if wants_openmetrics(accept) else ""
+    body, content_type = exposition((*now, *(make() for make in counted)), wanted)
+    return Exposition(body=body, content_type=content_type)
 
 
 def wants_openmetrics(accept: str) -> bool:
