@@ -119,6 +119,9 @@ class Codec(Generic[T]):
             return cast("T", msgspec.convert(found, type=self._kind, str_keys=True))
         except msgspec.ValidationError as error:
             raise _explained(str(error)) from error
+        except UnicodeEncodeError as error:  # of msgspec's own, in its text about a wrong value
+            msg = "half a character stands where only certain words may"
+            raise CodecError(msg) from error
 
 
 def load_slowly(data: bytes) -> object:

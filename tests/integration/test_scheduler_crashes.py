@@ -15,6 +15,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec import structs
 from support.crashing import Moment
 from support.lives import WAIT_S, Lives
 from support.schedule_left import Left, left_by
@@ -54,8 +55,10 @@ def without_cut_off(left: Left) -> Left:
     for job_id, job_state in left.job_states.items():
         if job_state.cancelled:
             assert all(known[run.outcome or ""] == run.error for run in job_state.recent)
-            recent = tuple(replace(run, outcome=None, error="", turn=0) for run in job_state.recent)
-            job_states[job_id] = replace(job_state, recent=recent)
+            recent = tuple(
+                structs.replace(run, outcome=None, error="", turn=0) for run in job_state.recent
+            )
+            job_states[job_id] = structs.replace(job_state, recent=recent)
     return replace(left, job_states=job_states)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.histories import delivered_log, histories, outage_log, rich_log
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log, started
+from everturn_actors.checksums import is_whole
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event, Received
 from everturn_actors.journal.log.codec import (
@@ -18,7 +19,6 @@ from everturn_actors.journal.log.codec import (
     check_numbers,
     decode,
     encode,
-    is_whole,
     owner_of,
     seed,
     seq_of,
@@ -76,7 +76,7 @@ def test_a_line_of_another_session_is_refused_and_its_owner_named() -> None:
 
     assert not is_whole(line, SEED)
     assert owner_of(line) == OTHER_ID
-    with pytest.raises(BadLineError, match="belongs to another session"):
+    with pytest.raises(BadLineError, match="belongs to another log"):
         decode(line, SEED)
 
 

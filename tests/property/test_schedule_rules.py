@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from msgspec import structs
 from support.examples import examples
 from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
@@ -293,7 +294,7 @@ def test_a_plan_is_what_counting_says(
     job_state = armed(anchor, cursor=now - timedelta(seconds=passed_s))
     scheduled_times = list(coming(job, anchor, now + DAY, anchor))
     past = tuple(done(scheduled_times[n]) for n in sorted(begun) if n < len(scheduled_times))
-    job_state = replace(job_state, recent=past[1:], open=past[:1], ran=len(past))
+    job_state = structs.replace(job_state, recent=past[1:], open=past[:1], ran=len(past))
 
     assert rules.plan(job, job_state, now=now, most=most) == expected_plan(
         job, job_state, now, most

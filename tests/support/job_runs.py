@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
+
 from everturn_gateway.scheduler.jobs import Cron, Job, JobState, Run, SendMessage, When
 from everturn_gateway.scheduler.rules import rules
 
@@ -31,7 +33,7 @@ def a_cron(expression: str, zone: str = "UTC", **how: Any) -> Job:  # noqa: ANN4
 
 def armed(since: datetime = ARMED, **how: Any) -> JobState:  # noqa: ANN401 - fields
     """Return the standing of a job that was armed, and of which nothing is settled since."""
-    return replace(JobState(schedule="as it is", anchor=since, cursor=since), **how)
+    return structs.replace(JobState(schedule="as it is", anchor=since, cursor=since), **how)
 
 
 def coming(
@@ -46,7 +48,9 @@ def coming(
 
 def done(scheduled_at: datetime, **how: Any) -> Run:  # noqa: ANN401 - fields
     """Return a run that ran."""
-    return replace(Run(scheduled_at=scheduled_at, started_at=scheduled_at, outcome="sent"), **how)
+    return structs.replace(
+        Run(scheduled_at=scheduled_at, started_at=scheduled_at, outcome="sent"), **how
+    )
 
 
 def settle(job_state: JobState, planned: rules.Plan) -> JobState:
@@ -55,7 +59,7 @@ def settle(job_state: JobState, planned: rules.Plan) -> JobState:
     if planned.missed is not None:
         settled.append(planned.missed.last)
     assert job_state.cursor is not None
-    return replace(
+    return structs.replace(
         job_state,
         cursor=max([job_state.cursor, *settled]),
         ran=job_state.ran + len(planned.run),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
 import pytest
+from msgspec import structs
 from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
 
 from everturn_gateway.scheduler.jobs import (
@@ -567,7 +568,7 @@ def test_a_clock_that_is_behind_the_cursor_runs_nothing() -> None:
     assert rules.plan(job, job_state, now=utc("2026-05-04T07:40")) == rules.Plan(
         next_at=utc("2026-05-04T08:05")
     )
-    assert rules.rebased(job, replace(job_state, anchor=utc("2026-05-01")), BEHIND) is None
+    assert rules.rebased(job, structs.replace(job_state, anchor=utc("2026-05-01")), BEHIND) is None
 
 
 BEHIND = utc("2026-05-04T06:59:20")

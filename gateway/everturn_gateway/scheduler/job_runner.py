@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final, Protocol, assert_never
 
 import anyio
+from msgspec import structs
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -182,7 +183,7 @@ class JobRunner:
         if not run.seq:
             await accepted(submission.session_id, submission.seq)
             # As it is read back after a kill: the same thing is said in the same words.
-            run = replace(run, session_id=submission.session_id, seq=submission.seq)
+            run = structs.replace(run, session_id=submission.session_id, seq=submission.seq)
         result = await submission.result()
         if result.outcome == "cancelled":
             return Ended(outcome="cancelled", turn=result.turn, error=result.error)

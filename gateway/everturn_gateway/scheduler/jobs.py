@@ -7,6 +7,7 @@ from datetime import datetime, time
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.model import ConversationKey
 
 Misfire: TypeAlias = Literal["run_once", "skip", "run_all"]
@@ -193,56 +194,53 @@ class Job:
         return self.label or self.job_id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Value, frozen=True, kw_only=True):
     """One run of a job that was begun, or passed over; (job, instant) is its name."""
 
-    scheduled_at: datetime
+    scheduled_at: Instant
     "When it was due, UTC."
-    started_at: datetime
-    attempt: int = 1
+    started_at: Instant
+    attempt: Count = 1
     "The newest try, counted from 1."
     by_hand: bool = False
     "Somebody asked for it; it is none of the job's own instants."
     session_id: str = ""
     "Where the newest try runs; empty = nowhere yet, or no session takes part."
-    seq: int = 0
+    seq: Count = 0
     "The event there that began it; 0 = none yet."
     outcome: RunOutcome | None = None
     "None: it is under way."
-    turn: int = 0
+    turn: Count = 0
     "The turn that did the task; 0 = none."
     error: str = ""
     "Why it failed, was called off or missed."
-    finished_at: datetime | None = None
-    missed: int = 0
+    finished_at: Instant | None = None
+    missed: Count = 0
     "missed: how many runs this stands for; `scheduled_at` is the newest of them."
-    first_missed: datetime | None = None
+    first_missed: Instant | None = None
     "missed: the oldest of them."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
+class Span(Value, frozen=True, kw_only=True):
     """A stretch of time, and the runs that are due in it."""
 
-    begins: datetime
+    begins: Instant
     "UTC; it is no part of the span."
-    ends: datetime
+    ends: Instant
     "UTC; it is part of it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
+class JobState(Value, frozen=True, kw_only=True):
     """What is known of the past of a job; everything else about it is its definition."""
 
     schedule: str = ""
     "Names the times that the rest is about (`rules.schedule_name`); empty = never armed."
-    anchor: datetime | None = None
+    anchor: Instant | None = None
     """UTC. When it was armed with these times, or earlier where the clock was found to be behind
     that: no run is older; `Every` counts from it."""
-    armed: datetime | None = None
+    armed: Instant | None = None
     "UTC. When it was armed, as the clock said then: by one that has come there none is older."
-    cursor: datetime | None = None
+    cursor: Instant | None = None
     "UTC. Runs up to here are settled or begun."
     skipped: tuple[Span, ...] = ()
     """Those up to `cursor` that were missed, oldest first; bounded. Where the clock is set back
@@ -251,7 +249,7 @@ class JobState:
     "Those that were left out last without being missed: it was paused, or they are older than it."
     settled: tuple[Span, ...] = ()
     "Those beyond `cursor` that are settled too, oldest first: they ran by a clock that was ahead."
-    ran: int = 0
+    ran: Count = 0
     "Runs that ran since then, those by hand left out."
     open: tuple[Run, ...] = ()
     "Begun and not finished, oldest first."

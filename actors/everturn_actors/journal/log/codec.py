@@ -19,12 +19,11 @@ from typing import Any, cast
 
 import orjson
 
+from everturn_actors.checksums import is_whole, sealed, unsealed, why_not_whole
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import Event
 from everturn_actors.state.serialization import FORMAT_VERSION, decode_event, encode_event
 
-_CRC_FIELD = b',"crc":"'
-_CRC_BYTES = len(_CRC_FIELD) + 8 + len(b'"}')
 _HEAD = re.compile(rb'\{"v":([0-9]{1,9}),"seq":([0-9]{1,18}),')
 _DIGITS = 20  # a number of 64 bits has no more, its sign included
 HEAD_BYTES = 64  # hold the version and the number at the head of any line
@@ -58,8 +57,8 @@ def encode(session_id: str, events: Iterable[Event]) -> bytes:
     start = seed(session_id)
     lines: list[bytes] = []
     for event in events:
-        body = b'{"v":%d,%b' % (FORMAT_VERSION, encode_event(event)[1:-1])
-        lines.append(b'%b,"crc":"%08x"}\n' % (body, zlib.crc32(body, start)))
+        record = b'{"v":%d,%b' % (FORMAT_VERSION, encode_event(event)[1:])
+        lines.append(sealed(record, start))
     return b"".join(lines)
 
 
@@ -72,20 +71,14 @@ def decode(line: bytes, start: int) -> Event:
     """
     if not is_whole(line, start):
         _refuse_other_version(line)
-        raise BadLineError(_why_not_whole(line))
+        raise BadLineError(why_not_whole(line))
     try:
         if not line.startswith(_OUR_VERSION):
             raise _other_version(None)
-        return decode_event(b"{%b}" % line[len(_OUR_VERSION) : -_CRC_BYTES])
+        return decode_event(b"{" + unsealed(line)[len(_OUR_VERSION) :])
     except UnknownFormatError:
         _refuse_damaged(line)
         raise
-
-
-def is_whole(line: bytes, start: int) -> bool:
-    """Return whether the checksum of a line (without its newline) is right."""
-    body = line[:-_CRC_BYTES]
-    return line[len(body) :] == b'%b%08x"}' % (_CRC_FIELD, zlib.crc32(body, start))
 
 
 def seq_of(line: bytes) -> int | None:
@@ -145,12 +138,6 @@ def _number(digits: str) -> int | float:
         return float(digits)
     number = int(digits)
     return number if -(2**63) <= number < 2**64 else float(number)
-
-
-def _why_not_whole(line: bytes) -> str:
-    if not line.endswith(b'"}'):
-        return "it is cut short or damaged"
-    return "its checksum is wrong: it was changed, or belongs to another session"
 
 
 def _refuse_damaged(line: bytes) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
+from msgspec.structs import replace
+
+from everturn_actors.codec import Count, Instant, Value
 from everturn_gateway.scheduler.jobs import JobState, Run, RunOutcome, Span
 from everturn_gateway.scheduler.rules.spans import joined, merged, without
 from everturn_gateway.scheduler.rules.wall_clock import TICK
@@ -18,98 +21,83 @@ RECENT: Final = 50  # runs that are finished; what came before them is forgotten
 # --- records -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Armed:
+class _Line(Value, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
+    at: Instant
+    "When it was written down, UTC; of `Kept`, when the last of the lines before was."
+
+
+class Armed(_Line, frozen=True, kw_only=True):
     """The times of the job are new: what was before does not count for them."""
 
-    at: datetime
-    "When this was written down, UTC; so in all of them."
     schedule: str
     "Names the times."
-    since: datetime
+    since: Instant
     "No run is older."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Began:
+class Began(_Line, frozen=True, kw_only=True):
     """A run is about to be tried."""
 
-    at: datetime
-    scheduled_at: datetime
-    attempt: int = 1
+    scheduled_at: Instant
+    attempt: Count = 1
     by_hand: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(_Line, frozen=True, kw_only=True):
     """The task of an open run is in a session, durably."""
 
-    at: datetime
-    scheduled_at: datetime
+    scheduled_at: Instant
     session_id: str
-    seq: int
+    seq: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(_Line, frozen=True, kw_only=True):
     """An open run came to its end."""
 
-    at: datetime
-    scheduled_at: datetime
+    scheduled_at: Instant
     outcome: RunOutcome
-    turn: int = 0
+    turn: Count = 0
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfire:
+class Misfire(_Line, frozen=True, kw_only=True):
     """Runs were passed over."""
 
-    at: datetime
-    first: datetime
+    first: Instant
     "The oldest of them."
-    scheduled_at: datetime
+    scheduled_at: Instant
     "The newest of them."
-    count: int
+    count: Count
     error: str = ""
     "Why."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paused:
+class Paused(_Line, frozen=True, kw_only=True):
     """Somebody paused the job."""
 
-    at: datetime
     in_file: bool = False
     "By its definition."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
+class Resumed(_Line, frozen=True, kw_only=True):
     """Somebody let it go on, with what comes due from now on."""
 
-    at: datetime
     in_file: bool = False
     "By its definition."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cancelled:
+class Cancelled(_Line, frozen=True, kw_only=True):
     """The job was called off, or is gone."""
 
-    at: datetime
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebased:
+class Rebased(_Line, frozen=True, kw_only=True):
     """The clock was set back: runs are settled up to another instant than before.
 
     Those that were said to be missed beyond that instant were not: the clock had been ahead.
     """
 
-    at: datetime
-    cursor: datetime
-    anchor: datetime | None = None
+    cursor: Instant
+    anchor: Instant | None = None
     "Where the clock stands before the moment since which there is the job: since when it is now."
 
 
@@ -119,12 +107,9 @@ Record: TypeAlias = (
 "What happened to a job."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class Kept(_Line, frozen=True, kw_only=True):
     """What a shortened log begins with: all that the lines before said."""
 
-    at: datetime
-    "That of the last one of them."
     job_state: JobState
 
 
