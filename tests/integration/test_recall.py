@@ -57,7 +57,7 @@ from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
 from everturn_gateway.specs import open_library
-from everturn_gateway.tools import RecallContext
+from everturn_gateway.tools.recall import RecallContext
 from everturn_gateway.tools.recall import tool as recall_tool
 from everturn_gateway.tools.recall.log import CHUNK_EVENTS
 

@@ -27,8 +27,8 @@ from support.web_server import (
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ToolOutput
+from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.tools.web import (
-    ToolSettingsError,
     WebFetch,
     converting,
     fetch_tool,

@@ -22,9 +22,9 @@ from support.web_server import (
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import ToolOutput
+from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.tools.web import (
     SearchSettings,
-    ToolSettingsError,
     WebSearch,
     search_tool,
     searching,

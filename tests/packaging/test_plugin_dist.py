@@ -26,7 +26,7 @@ spec:
   model: {provider: echo, name: echo-1}
   access: {dm: {policy: open}}
   session: {context: {policy: newest, window_turns: 5}}
-  tools: [{type: plugin, name: dice, settings: {sides: 20}}]
+  tools: [{type: plugin, name: dice, sides: 20}]
 """
 CONFIG = """\
 server: {port: 0}
@@ -177,7 +177,7 @@ def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
     good = list(Draft202012Validator(schema).iter_errors(document))
     file.write_text(file.read_text().replace("20", "one").replace("5}", "0, cut_too: 1}"))
     told = run(workspace, "agent", "validate", "helper").stderr
-    document["spec"]["tools"][0]["settings"]["sides"] = 1
+    document["spec"]["tools"][0]["sides"] = 1
     bad = [error.json_path for error in Draft202012Validator(schema).iter_errors(document)]
     file.write_text(AGENT.replace("name: dice", "name: cards"))
     unknown = run(workspace, "agent", "validate", "helper").stderr
@@ -188,7 +188,7 @@ def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
     assert made.returncode == 0, made.stderr
     assert good == []
     assert bad
-    assert "spec.tools[0].settings.sides" in told
+    assert "spec.tools[0].sides: must be a whole number" in told
     assert "spec.session.context.window_turns: must be at least 1" in told
     assert "cut_too: is no number of policy newest, which has: window_turns" in told
     assert "'cards' is not installed; there are: dice" in unknown

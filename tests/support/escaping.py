@@ -21,6 +21,7 @@ import anyio
 import yaml
 from anyio import to_thread
 from support.commands import BWRAP
+from support.tool_configs import config_of
 
 from everturn_actors.events import (
     ApprovalAsked,
@@ -47,7 +48,6 @@ from everturn_actors.service import ServiceSettings, TurnService, open_service
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
-from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
@@ -289,7 +289,7 @@ class World:
                 await anyio.run_process(line, cwd=self.files, env=environ)
             case Sent():
                 name, data = step.name, step.text.encode()
-                await keep_in_inbox(self._environment(), ToolConfig(files=True), name, data)
+                await keep_in_inbox(self._environment(), config_of("files"), name, data)
             case Restart():
                 await self._end()
                 await self._begin()

@@ -110,3 +110,18 @@ def shown(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
     return "" if value is None else str(value)
+
+
+def test_every_built_in_tool_stands_there_with_its_settings() -> None:
+    """What is there and not told is not used."""
+    rows = re.findall(r"^\| `type: builtin`, (`name: .*?) \| (.*?) ?\|$", README, re.MULTILINE)
+    told = [(set(re.findall(r"`(?:name: )?(\w+)`", names)), fields) for names, fields in rows]
+    tools = installed().tools
+    named = [each for each in tools.all() if tools.is_own(each.name) and not each.given_by]
+
+    assert sorted(map(sorted, (names for names, _ in told))) == sorted(
+        sorted(plugin.names) for plugin in named
+    )
+    for plugin in named:
+        fields = next(fields for names, fields in told if plugin.name in names)
+        assert [name for name in plugin.settings.model_fields if f"`{name}`" not in fields] == []

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from everturn_gateway.specs.confining import read_confinement
-from everturn_gateway.specs.sections.tools import BashToolSection
 from everturn_gateway.tools.shell import Confinement, Limits
+from everturn_gateway.tools.shell.settings import ConfinedSection, read_confinement
 
 
 def _read(base: Path, **fields: Any) -> tuple[Confinement, list[str]]:  # noqa: ANN401 - what YAML gives
-    section = BashToolSection(type="builtin", name="bash", **fields)
-    (base / "agents" / "helper").mkdir(parents=True, exist_ok=True)
-    return read_confinement(section, folder=base / "agents" / "helper", state=base / ".everturn")
+    home = base / "agents" / "helper"
+    home.mkdir(parents=True, exist_ok=True)
+    read = read_confinement(ConfinedSection(**fields), folder=home, state=base / ".everturn")
+    return read.confinement, [text for _, text in read.faults]
 
 
 def test_paths_are_absolute_of_the_home_or_of_the_agents_folder(tmp_path: Path) -> None:

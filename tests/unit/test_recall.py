@@ -32,8 +32,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
-from everturn_gateway.tools import RecallContext, is_recall_offered, tools_for
-from everturn_gateway.tools.recall import messages
+from everturn_gateway.tools.recall import RecallContext, messages
 from everturn_gateway.tools.recall.asking import (
     Ask,
     AskCall,
@@ -53,7 +52,11 @@ from everturn_gateway.tools.recall.pages import (
     character_start,
     page_of,
 )
-from everturn_gateway.tools.recall.selection import recall_page_characters
+from everturn_gateway.tools.recall.selection import (
+    is_recall_offered,
+    recall_page_characters,
+    tools_for,
+)
 from everturn_gateway.tools.recall.words import find, snippet, words_of
 
 AT = datetime(2026, 11, 21, 22, 49, tzinfo=UTC)

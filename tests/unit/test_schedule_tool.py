@@ -38,13 +38,14 @@ from everturn_gateway.scheduler.jobs import (
     ToSession,
 )
 from everturn_gateway.specs import load_agent
-from everturn_gateway.tools.config import ScheduleConfig
+from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy import Policy, PolicyGate, guarded
 from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
 from everturn_gateway.tools.scheduling import ScheduleTool
+from everturn_gateway.tools.scheduling.plugin import ScheduleSection
 from everturn_gateway.tools.scheduling.texts import listing
 
 KEY = ConversationKey(channel="telegram", chat="-1001", topic="7", agent="test")
@@ -680,7 +681,13 @@ def test_older_names_give_the_same_tool(tmp_path: Path, name: str) -> None:
     file = load_agent(folder, environ={})
 
     assert file.inactive == ()
-    assert file.tool_config.schedule == ScheduleConfig(max_jobs=20, min_interval_s=60)
+    assert planned(file.tool_config) == ScheduleSection(max_jobs=20, min_interval_seconds=60)
+
+
+def planned(config: ToolConfig) -> object:
+    """Return the numbers of the one tool of an agent."""
+    (use,) = config.uses
+    return use.plan.settings
 
 
 def test_all_names_together_are_one_tool_with_the_numbers_that_are_written(tmp_path: Path) -> None:
@@ -693,6 +700,6 @@ def test_all_names_together_are_one_tool_with_the_numbers_that_are_written(tmp_p
     tools = "".join(f"    - {each}\n" for each in entries)
     folder = write_folder(tmp_path / "test", f"{MINIMAL.format(name='test')}  tools:\n{tools}")
 
-    assert load_agent(folder, environ={}).tool_config.schedule == ScheduleConfig(
-        max_jobs=5, min_interval_s=900
+    assert planned(load_agent(folder, environ={}).tool_config) == ScheduleSection(
+        max_jobs=5, min_interval_seconds=900
     )

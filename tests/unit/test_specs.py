@@ -449,9 +449,9 @@ spec:
             " silent or block, not 'ignore'"
         ),
         (
-            "agent.yaml:21: spec.tools[0]: name must be one of bash, delegate, files,"
-            " reload_tools, send_file, background_process, schedule, cancel_schedule,"
-            " list_schedules, schedule_task, session, web, web_fetch, web_search, not 'bsh'"
+            "agent.yaml:21: spec.tools[0].name: must be one of background_process, bash,"
+            " cancel_schedule, delegate, files, list_schedules, reload_tools, schedule,"
+            " schedule_task, send_file, session, web, web_fetch, web_search, not 'bsh'"
         ),
         "agent.yaml:22: spec.tools[1]: needs either a command or a url",
         "agent.yaml:23: spec.memory.backend: must be filesystem, not 'redis'",

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import anyio
 import pytest
 
+from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.tools.web.addresses import (
     Reach,
-    ToolSettingsError,
     literal,
     reach_of,
     read_allowed,

@@ -49,7 +49,7 @@ from everturn_gateway.model_statistics import StoredModelStatistics, look_up
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import TOKENS_KEY, USED_KEY
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.config import policy_notes
+from everturn_gateway.tools.config import policy_notes, reaches_out
 
 _FREE_WARN_BYTES = 1024**3
 _TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
@@ -296,17 +296,7 @@ def _strangers_may(agent: AgentFile) -> str:
     """
     tools, rules = agent.tool_config, agent.access
     is_open = "open" in {rules.dm.policy, rules.groups.policy}
-    reaching = (
-        tools.bash,
-        tools.processes,
-        tools.web,
-        tools.schedule,
-        tools.mcp,
-        tools.cli,
-        tools.plugins,
-        tools.found,
-    )
-    if not is_open or not any(reaching):
+    if not is_open or not reaches_out(tools):
         return ""
     if tools.policy.mode == "dangerous":
         return "its calls run without a question (mode: dangerous)"

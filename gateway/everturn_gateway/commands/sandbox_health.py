@@ -6,7 +6,6 @@ import functools
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +13,12 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.config import ToolConfig, may_write
+from everturn_gateway.tools.config import confinements, may_write
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.tools.marks import MarkedWorkspaces, keeps_marks
-from everturn_gateway.tools.shell import Confinement, sandbox_fault, unseen_places
+from everturn_gateway.tools.shell import sandbox_fault, unseen_places
+from everturn_gateway.tools.shell.settings import OutOfReach
 
 _METADATA: Final = ("169.254.169.254", 80)
 "Where a machine in a cloud asks for its own keys: at Amazon, Google, Microsoft and most others."
@@ -35,7 +35,7 @@ def sandbox_notes(config: Config, agent: AgentFile) -> Iterator[str]:
         yield f"its commands cannot run: {fault}"
     if note := _marks_note(config, agent):
         yield note
-    confined = [each for each in _confinements(agent.tool_config) if each.sandbox == "bwrap"]
+    confined = [each for each in confinements(agent.tool_config) if each.sandbox == "bwrap"]
     if any(each.network for each in confined):
         if not config.server.api_token:
             yield (
@@ -79,12 +79,6 @@ def _listed(places: dict[Path, None]) -> str:
     return ", ".join(map(str, places))
 
 
-def _confinements(config: ToolConfig) -> list[Confinement]:
-    """Return how far each tool of an agent reaches that runs commands."""
-    confined = [each.confinement for each in (config.bash, config.processes) if each is not None]
-    return [*confined, *(each.confinement for each in config.cli)]
-
-
 def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
     environ = process_environ()
@@ -99,12 +93,10 @@ def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
         link=ServiceLink(),
         marks=MarkedWorkspaces(config.workspace).of(files),
     )
-    is_open = not config.server.api_token
+    beyond = OutOfReach(hidden=config.private_files, has_open_api=not config.server.api_token)
     faults = (
-        sandbox_fault(
-            environ, replace(each, hidden=config.private_files, has_open_api=is_open), site
-        )
-        for each in _confinements(agent.tool_config)
+        sandbox_fault(environ, beyond.confined(each), site)
+        for each in confinements(agent.tool_config)
     )
     return next((fault for fault in faults if fault), None)
 

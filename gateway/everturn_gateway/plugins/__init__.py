@@ -22,7 +22,15 @@ from everturn_gateway.plugins.registry import (
     installed,
 )
 from everturn_gateway.plugins.stores import OpenedStore, StorePlugin, StoreSection, StoreSetup
-from everturn_gateway.plugins.tools import PluginToolSection, ToolPlugin, ToolSetup
+from everturn_gateway.plugins.tools import (
+    PluginToolSection,
+    ToolEntry,
+    ToolPlan,
+    ToolPlugin,
+    ToolRequest,
+    ToolSettingsError,
+    ToolSetup,
+)
 
 __all__ = [
     "INTERFACE",
@@ -44,7 +52,11 @@ __all__ = [
     "StorePlugin",
     "StoreSection",
     "StoreSetup",
+    "ToolEntry",
+    "ToolPlan",
     "ToolPlugin",
+    "ToolRequest",
+    "ToolSettingsError",
     "ToolSetup",
     "find_plugins",
     "installed",

@@ -76,6 +76,11 @@ class Plugin:
     A line that begins with `problem: ` needs its owner. Called in a thread.
     """
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its entry points may be called."""
+        return (self.name,)
+
     def missing(self) -> str:
         """Return the first of `libraries` that is not installed; empty where all are.
 

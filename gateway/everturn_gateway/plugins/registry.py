@@ -109,7 +109,8 @@ class Group(Generic[PluginT]):
 
     def all(self) -> tuple[PluginT, ...]:
         """Return all that can be used, by name. Imports their modules: not for the event loop."""
-        return tuple(plugin for name in self.names if (plugin := self.get(name)) is not None)
+        found = ((name, self.get(name)) for name in self.names)
+        return tuple(plugin for name, plugin in found if plugin and plugin.name == name)
 
     def fault(self, name: str) -> PluginFault | None:
         """Return why a plug-in of this name is left out, as far as that is known by now."""
@@ -146,7 +147,7 @@ class Group(Generic[PluginT]):
                 f" {INTERFACE}; install a release of {found.package} that goes with it"
             )
             raise ValueError(msg)
-        if value.name != found.point.name:
+        if found.point.name not in value.names:
             msg = f"it calls itself {value.name!r}, and its entry point {found.point.name!r}"
             raise ValueError(msg)
         if not found.is_own:  # ours are built with the file that they are a part of

@@ -26,15 +26,17 @@ from everturn_gateway.specs.jobs import ReadJobs, read_jobs
 from everturn_gateway.specs.prompts import read_prompt
 from everturn_gateway.specs.reach import workspace_faults
 from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
-from everturn_gateway.specs.tooling import Planned, read_plan, read_policy
+from everturn_gateway.specs.tooling import (
+    AgentPlace,
+    Planned,
+    read_plan,
+    read_policy,
+    read_uses,
+    recall_uses,
+)
 from everturn_gateway.specs.values import agent_spec, summarizer
 from everturn_gateway.tools.config import ToolConfig
-from everturn_gateway.tools.memory import memory_directive
-from everturn_gateway.tools.recall.selection import (
-    is_recall_offered,
-    recall_page_characters,
-    tools_for,
-)
+from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.skills import skills_index
 from everturn_gateway.usage import DailyLimit
 from everturn_gateway.yaml_files import Document, check, dotted, read_document
@@ -167,12 +169,14 @@ def _read(given: _Given) -> _Parts:
     shared = None if state is None else state / "directives"
     prompt, prompt_faults = read_prompt(document, folder, shared=shared)
     policy, policy_faults = read_policy(folder, state=state, environ=given.environ)
-    context = read_context(document)
+    place = AgentPlace(folder=folder, state=state, environ=given.environ)
+    context, uses = read_context(document), read_uses(document, place)
     faults += (*context.faults, *prompt_faults, *policy_faults)
     if values is None:
+        faults += uses.faults
         raise ConfigError(faults=_in_order(faults, document))
     spec = values.spec
-    planned = read_plan(document, spec, folder, state=state, policy=policy, environ=given.environ)
+    planned = read_plan(document, spec, uses, place, policy)
     timed = read_jobs(
         document,
         spec.schedules,
@@ -207,8 +211,8 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
     can_call = plugin is None or plugin.calls_tools
     prompt = _told_of_tools(parts.prompt, planned.config) if can_call else parts.prompt
     spec = agent_spec(values, prompt, parts.policy, given.sessions)
-    page = recall_page_characters(spec) if is_recall_offered(spec) else 0
-    config = replace(planned.config if can_call else ToolConfig(), recall_page_characters=page)
+    config = planned.config if can_call else ToolConfig()
+    config = replace(config, uses=(*recall_uses(spec), *config.uses))
     try:
         tools = tuple(tool.definition for tool in tools_for(spec).values())
         check_feasible(make_budget(spec, system_prompt(spec.prompt), tools))
@@ -253,13 +257,12 @@ def _written_at(file: Path) -> datetime | None:
 
 
 def _told_of_tools(prompt: PromptSpec, config: ToolConfig) -> PromptSpec:
-    """Return the prompt with what has to be known of memory and skills."""
-    directives = prompt.directives
-    if config.memory:
-        directives = (*directives, memory_directive())
+    """Return the prompt with what has to be known of tools and skills."""
+    told = (use.plugin.directive() for use in config.uses)
+    directives = (*prompt.directives, *(text for text in told if text))
     return replace(prompt, directives=directives, skills=skills_index(config.skills))
 
 
 def _inactive_tools(spec: SpecSection) -> Iterator[str]:
-    if spec.tools or spec.memory:
+    if spec.tools or spec.memory is not None:
         yield f"spec.tools, spec.memory (models of provider {spec.model.provider} call no tools)"

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
 from everturn_gateway.plugins import Plugin, PolicyPlugin, installed
 from everturn_gateway.specs.context import IDLE_NUMBERS
 from everturn_gateway.specs.sections.context import DEFAULT_POLICY, ContextSection
-from everturn_gateway.specs.sections.document import AgentDocument
+from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
 from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, SummarizerSection
-from everturn_gateway.yaml_files.checking import Section
-from everturn_gateway.yaml_files.descriptions import describe_fields
+from everturn_gateway.specs.sections.tools import NamedToolSection
+from everturn_gateway.yaml_files.descriptions import described_schema
 
 # Any value may come from the environment.
 _VARIABLE: dict[str, object] = {"type": "string", "pattern": r"\$\{"}
@@ -28,18 +28,14 @@ def agent_schema() -> dict[str, Any]:
 
     Imports all plug-ins: not for the event loop.
     """
-    made = AgentDocument.model_json_schema(by_alias=True)
+    made = described_schema(AgentDocument)
     definitions = made["$defs"]
-    describe_fields(made, AgentDocument)
-    for section in _sections(Section):
-        if section.__name__ in definitions:
-            describe_fields(definitions[section.__name__], section)
     names = ", ".join(installed().providers.names)
     for section in (FallbackSection, ModelSection, SummarizerSection):
         provider = definitions[section.__name__]["properties"]["provider"]
         provider["description"] = f"One of {names}."
     _add_policies(definitions)
-    _add_tools(definitions["PluginToolEntry"])
+    _add_tools(definitions)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Everturn agent",
@@ -47,11 +43,31 @@ def agent_schema() -> dict[str, Any]:
     }
 
 
-def _add_tools(entry: dict[str, Any]) -> None:
-    for plugin in installed().tools.all():
-        made = plugin.settings.model_json_schema()
-        then = {"properties": {"settings": made}}
-        entry.setdefault("allOf", []).append({"if": _names("name", plugin.name), "then": then})
+def _add_tools(definitions: dict[str, Any]) -> None:
+    """Say which tools there are, and what each of them reads beside its name."""
+    tools = installed().tools
+    entry = definitions[NamedToolSection.__name__]
+    del entry["additionalProperties"]
+    common = dict.fromkeys(entry["properties"], True)
+    own: list[str] = []
+    for plugin in tools.all():
+        made = _settings(plugin, definitions)
+        if plugin.given_by == "spec.memory":
+            definitions[SpecSection.__name__]["properties"]["memory"] = made
+        if plugin.given_by:
+            continue
+        is_own = tools.is_own(plugin.name)
+        own += plugin.names if is_own else ()
+        when = {
+            "properties": {
+                "type": {"const": "builtin" if is_own else "plugin"},
+                "name": {"anyOf": [{"const": name} for name in plugin.names]},
+            }
+        }
+        _where(entry, when, common, made["properties"], required=made.get("required", ()))
+    builtin = {"properties": {"type": {"const": "builtin"}}}
+    then = {"properties": {"name": {"enum": own}}}
+    entry["allOf"].append({"if": builtin, "then": then})
 
 
 def _add_policies(definitions: dict[str, Any]) -> None:
@@ -81,14 +97,8 @@ def _numbers(plugin: PolicyPlugin, definitions: dict[str, Any]) -> dict[str, Any
 def _settings(plugin: Plugin, definitions: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a plug-in's settings; what it refers to is put beside all others."""
     prefix = f"{plugin.name}."
-    template = f"#/$defs/{prefix}{{model}}"
-    made = plugin.settings.model_json_schema(by_alias=True, ref_template=template)
-    inner = {f"{prefix}{name}": schema for name, schema in made.pop("$defs", {}).items()}
-    for section in _sections(Section):
-        if (name := f"{prefix}{section.__name__}") in inner:
-            describe_fields(inner[name], section)
-    definitions |= inner
-    describe_fields(made, plugin.settings)
+    made = described_schema(plugin.settings, ref_template=f"#/$defs/{prefix}{{model}}")
+    definitions |= {f"{prefix}{name}": schema for name, schema in made.pop("$defs", {}).items()}
     return made
 
 
@@ -96,18 +106,18 @@ def _names(field: str, name: str) -> dict[str, Any]:
     return {"properties": {field: {"const": name}}, "required": [field]}
 
 
-def _where(definition: dict[str, Any], when: dict[str, Any], *fields: dict[str, Any]) -> None:
+def _where(
+    definition: dict[str, Any],
+    when: dict[str, Any],
+    *fields: dict[str, Any],
+    required: Sequence[str] = (),
+) -> None:
     """Let a section have these fields and no others, where `when` holds."""
     known = {name: schema for each in fields for name, schema in each.items()}
-    then = {"properties": known, "additionalProperties": False}
+    then: dict[str, Any] = {"properties": known, "additionalProperties": False}
+    if required:
+        then["required"] = list(required)
     definition.setdefault("allOf", []).append({"if": when, "then": then})
-
-
-def _sections(section: type[Section]) -> Iterator[type[Section]]:
-    """Yield all kinds of sections."""
-    for each in section.__subclasses__():
-        yield each
-        yield from _sections(each)
 
 
 def schema_text() -> str:

@@ -10,9 +10,9 @@ from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.ports import Agent
 from everturn_gateway.errors import ConfigError
+from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
 from everturn_gateway.tools.factory import ToolFactory
-from everturn_gateway.tools.web import ToolSettingsError
 
 TOOLS_FIELD = "spec.tools"
 

@@ -5,46 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
-from pydantic import ValidationError
-
+from everturn_actors.context.rendered import RECALL_TOOL
+from everturn_actors.spec import AgentSpec
 from everturn_gateway.errors import ConfigError, Fault
-from everturn_gateway.plugins import installed
-from everturn_gateway.specs.confining import read_confinement
+from everturn_gateway.plugins import (
+    ToolEntry,
+    ToolPlan,
+    ToolPlugin,
+    ToolRequest,
+    installed,
+)
+from everturn_gateway.specs.plugin_settings import read_settings
 from everturn_gateway.specs.sections.document import SpecSection
-from everturn_gateway.specs.sections.tools import (
-    BashToolSection,
-    BeforeToolSection,
-    CliToolSection,
-    ConfinedSection,
-    DelegateToolSection,
-    FilesToolSection,
-    HooksSection,
-    McpToolSection,
-    PlainToolSection,
-    PluginToolEntry,
-    ProcessToolSection,
-    ScheduleToolSection,
-    SearchProvider,
-    SearchSection,
-    SessionToolSection,
-    ToolSection,
-    WebToolSection,
-)
+from everturn_gateway.specs.sections.hooks import BeforeToolSection, HooksSection
+from everturn_gateway.specs.sections.tools import CliToolSection, McpToolSection
 from everturn_gateway.tools.cli import CliToolError, declared, discover
-from everturn_gateway.tools.config import (
-    BashConfig,
-    CliConfig,
-    DelegateConfig,
-    Hooks,
-    PluginToolConfig,
-    ProcessConfig,
-    ScheduleConfig,
-    SessionConfig,
-    ToolConfig,
-    WebConfig,
-)
+from everturn_gateway.tools.config import CliConfig, Hooks, ToolConfig, ToolUse
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.policy import (
     AfterTool,
@@ -54,17 +32,14 @@ from everturn_gateway.tools.policy import (
     SkipDuplicate,
     load_policy,
 )
-from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.recall.plugin import plan_recall
+from everturn_gateway.tools.recall.selection import is_recall_offered, recall_page_characters
+from everturn_gateway.tools.shell.settings import read_confinement
 from everturn_gateway.tools.skills import load_skills
-from everturn_gateway.tools.web import SearchSettings, ToolSettingsError
-from everturn_gateway.tools.web.addresses import read_allowed
-from everturn_gateway.yaml_files import Document
+from everturn_gateway.yaml_files import Document, FieldPath, Section
 
 _TOOLS: Final = ("spec", "tools")
-_SEARCH_KEYS: Final[tuple[tuple[SearchProvider, str], ...]] = (
-    ("brave", "BRAVE_API_KEY"),
-    ("tavily", "TAVILY_API_KEY"),
-)
+_MEMORY: Final = ("spec", "memory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,44 +52,67 @@ class Planned:
     warnings: tuple[Fault, ...] = ()
     "Of tools and skills that are left out; the agent works without them."
     inactive: tuple[str, ...] = ()
-    "What is named and has no effect yet."
+    "What is named and has no effect, and why."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentPlace:
+    """Where an agent stands, and what it is read with."""
+
+    folder: Path
+    "The agent's."
+    state: Path | None
+    "The gateway's workspace; None = there is none."
+    environ: Mapping[str, str] = field(repr=False)
+
+
+def read_uses(document: Document, place: AgentPlace) -> Planned:
+    """Read which tools of plug-ins an agent is given; of all else that it has, nothing.
+
+    Imports the plug-ins, and resolves paths: not for the event loop.
+    """
+    reader = _Reader(document, place)
+    if document.at(_MEMORY) is not None and (memory := installed().tools.get("memory")):
+        reader.enter(memory, "memory", document.section(_MEMORY), _MEMORY)
+    for number in range(len(document.items(_TOOLS))):
+        at = (*_TOOLS, number)
+        entry = document.section(at)
+        kind, name = entry.get("type"), entry.get("name")
+        # What else stands there is told by whoever checks the whole file, or read by `read_plan`.
+        if kind in {"builtin", "plugin"} and isinstance(name, str):
+            plugin = reader.find(name, at, is_own=kind == "builtin")
+            if plugin is not None:
+                settings = {each: entry[each] for each in entry if each not in {"type", "name"}}
+                reader.enter(plugin, name, settings, at)
+    return reader.planned()
 
 
 def read_plan(
-    document: Document,
-    spec: SpecSection,
-    folder: Path,
-    *,
-    state: Path | None,
-    policy: Policy,
-    environ: Mapping[str, str],
+    document: Document, spec: SpecSection, planned: Planned, place: AgentPlace, policy: Policy
 ) -> Planned:
-    """Read which tools the agent in `folder` is given.
+    """Read all that the agent in a folder works with.
 
     Reads files: not for the event loop.
 
     Args:
         document: Its `agent.yaml`, for the places of faults.
         spec: The values in it.
-        folder: The agent's folder.
-        state: The gateway's workspace; None = there is none.
-        policy: What rules them.
-        environ: The environment variables: a key in them chooses who searches the web.
+        planned: What `read_uses` found.
+        place: Where it stands.
+        policy: What rules its tools.
     """
-    reader = _Reader(document, folder, state, environ)
+    owners = _Owners(document, place)
     for number, section in enumerate(spec.tools):
-        reader.read(section, number)
+        owners.read(section, number)
+    folder = place.folder
     skills, skill_faults = load_skills(folder / spec.skills_dir)
-    found = discover(folder) if state is None else discover(folder, state)
-    named = {each.program.name for each in reader.cli}
-    others = tuple(each for each in found.programs if each.name not in named)
+    found = discover(folder) if place.state is None else discover(folder, place.state)
+    named = {each.program.name for each in owners.cli}
     config = replace(
-        reader.config,
-        memory=spec.memory is not None,
-        cli=tuple(reader.cli),
-        plugins=tuple(reader.plugins),
-        found=others,
-        mcp=tuple(reader.mcp),
+        planned.config,
+        cli=tuple(owners.cli),
+        found=tuple(each for each in found.programs if each.name not in named),
+        mcp=tuple(owners.mcp),
         skills=skills,
         skills_folder=folder / spec.skills_dir,
         policy=policy,
@@ -122,9 +120,9 @@ def read_plan(
     )
     return Planned(
         config=config,
-        faults=(*reader.faults, *_hook_faults(document, spec.hooks)),
-        warnings=(*reader.warnings, *skill_faults, *found.faults),
-        inactive=tuple(reader.inactive),
+        faults=(*planned.faults, *owners.faults, *_hook_faults(document, spec.hooks)),
+        warnings=(*planned.warnings, *owners.warnings, *skill_faults, *found.faults),
+        inactive=planned.inactive,
     )
 
 
@@ -141,144 +139,160 @@ def read_policy(
         return Policy(), error.faults
 
 
-@dataclass(slots=True)
+def recall_uses(spec: AgentSpec) -> tuple[ToolUse, ...]:
+    """Return the use of `recall_context`, where an agent is offered it."""
+    plugin = installed().tools.get(RECALL_TOOL) if is_recall_offered(spec) else None
+    if plugin is None:
+        return ()
+    return (ToolUse(plugin=plugin, plan=plan_recall(recall_page_characters(spec))),)
+
+
 class _Reader:
-    """Reads `spec.tools`, one entry after the other."""
+    """Reads entries that name plug-ins, one after the other."""
 
-    document: Document
-    folder: Path
-    state: Path | None
-    environ: Mapping[str, str]
-    config: ToolConfig = field(default_factory=ToolConfig)
-    "What was read so far."
-    cli: list[CliConfig] = field(default_factory=list[CliConfig])
-    mcp: list[McpServerSettings] = field(default_factory=list[McpServerSettings])
-    plugins: list[PluginToolConfig] = field(default_factory=list[PluginToolConfig])
-    faults: list[Fault] = field(default_factory=list[Fault])
-    warnings: list[Fault] = field(default_factory=list[Fault])
-    inactive: list[str] = field(default_factory=list[str])
-    _names: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    def __init__(self, document: Document, place: AgentPlace) -> None:
+        self._document, self._place = document, place
+        self._entries: dict[str, list[ToolEntry]] = {}
+        self._first: dict[str, tuple[ToolPlugin, FieldPath]] = {}
+        self._named: set[tuple[bool, str]] = set()
+        self._faults: list[Fault] = []
 
-    def read(self, section: ToolSection, number: int) -> None:
-        kind = (section.type, section.name)
-        if kind in self._names:
-            self._complain(number, f"{section.type} {section.name} is there twice")
-            return
-        self._names.add(kind)
+    def find(self, name: str, at: FieldPath, *, is_own: bool) -> ToolPlugin | None:
+        """Return the plug-in that an entry names; None where it is none, which is a fault then."""
+        tools = installed().tools
+        if (is_own, name) in self._named:
+            self._complain(at, f"{'builtin' if is_own else 'plugin'} {name} is there twice")
+            return None
+        self._named.add((is_own, name))
+        plugin = tools.get(name) if tools.is_own(name) is is_own else None
+        if plugin is not None and not plugin.given_by:
+            return plugin
+        self._complain((*at, "name"), _why_not(name, plugin, is_own=is_own))
+        return None
+
+    def enter(
+        self, plugin: ToolPlugin, name: str, data: Mapping[str, object], at: FieldPath
+    ) -> None:
+        """Read the settings of an entry."""
+        settings, faults = read_settings(
+            self._document, data, plugin.settings, at=at, ask=plugin.faults
+        )
+        self._faults += faults
+        if settings is not None:
+            self._first.setdefault(plugin.name, (plugin, at))
+            entry = ToolEntry(name=name, settings=settings)
+            self._entries.setdefault(plugin.name, []).append(entry)
+
+    def planned(self) -> Planned:
+        """Return what all entries give together."""
+        uses: list[ToolUse] = []
+        warnings: list[Fault] = []
+        inactive: list[str] = []
+        for name, (plugin, at) in self._first.items():
+            entries = tuple(self._entries[name])
+            plan = self._plan(plugin, entries, at)
+            if plan is None:
+                continue
+            uses.append(ToolUse(plugin=plugin, entries=entries, plan=plan))
+            self._faults += [self._fault((*at, *path), text) for path, text in plan.faults]
+            warnings += [self._fault((*at, *path), text) for path, text in plan.warnings]
+            inactive += plan.inactive
+        return Planned(
+            config=ToolConfig(uses=tuple(uses)),
+            faults=tuple(self._faults),
+            warnings=tuple(warnings),
+            inactive=tuple(inactive),
+        )
+
+    def _plan(
+        self, plugin: ToolPlugin, entries: tuple[ToolEntry, ...], at: FieldPath
+    ) -> ToolPlan | None:
+        place = self._place
+        request = ToolRequest(
+            entries=entries, home=place.folder, state=place.state, environ=place.environ
+        )
+        # A boundary: the code of others costs the agents that name it.
+        try:
+            return plugin.plan(request)
+        except Exception as error:  # noqa: BLE001 - see above
+            self._complain(at, f"its plug-in failed: {type(error).__name__}: {error}")
+            return None
+
+    def _complain(self, at: FieldPath, message: str) -> None:
+        self._faults.append(self._fault(at, message))
+
+    def _fault(self, at: FieldPath, message: str) -> Fault:
+        return self._document.fault(at, message)
+
+
+def _why_not(name: str, plugin: ToolPlugin | None, *, is_own: bool) -> str:
+    """Return why an entry cannot have a name."""
+    tools = installed().tools
+    if plugin is not None:
+        return f"{name} is given by {plugin.given_by}"
+    if not is_own and (fault := tools.fault(name)):
+        return str(fault)
+    there = (each for each in tools.names if tools.is_own(each) is is_own)
+    usable = (each for each in there if (found := tools.get(each)) and not found.given_by)
+    known = ", ".join(usable) or "none"
+    if is_own:
+        return f"must be one of {known}, not {name!r}"
+    return f"{name!r} is not installed; there are: {known}"
+
+
+class _Owners:
+    """Reads the tools that are the owner's own: programs, and servers."""
+
+    def __init__(self, document: Document, place: AgentPlace) -> None:
+        self._document, self._place = document, place
+        self._names: set[tuple[str, str]] = set()
+        self.cli: list[CliConfig] = []
+        self.mcp: list[McpServerSettings] = []
+        self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+
+    def read(self, section: Section, number: int) -> None:
+        """Read an entry; those of plug-ins are passed over."""
         match section:
-            case BashToolSection():
-                confinement = self._confinement(section, number)
-                bash = BashConfig(confinement=confinement, timeout_s=section.timeout_seconds)
-                self.config = replace(self.config, bash=bash)
-            case ProcessToolSection():
-                confinement = self._confinement(section, number)
-                processes = ProcessConfig(
-                    confinement=confinement, max_processes=section.max_processes
-                )
-                self.config = replace(self.config, processes=processes)
-            case FilesToolSection(read_only=read_only):
-                self.config = replace(self.config, files=True, files_read_only=read_only)
-            case WebToolSection():
-                self._web(section, number)
-            case SessionToolSection(send_to=send_to, read_from=read_from):
-                session = SessionConfig(send_to=send_to, read_from=read_from)
-                self.config = replace(self.config, session=session)
-            case DelegateToolSection(agents=agents, max_depth=max_depth):
-                delegate = DelegateConfig(agents=agents, max_depth=max_depth)
-                self.config = replace(self.config, delegate=delegate)
-            case PlainToolSection(name="reload_tools"):
-                self.config = replace(self.config, reload=True)
-            case PlainToolSection():
-                self.config = replace(self.config, send_file=True)
-            case ScheduleToolSection():
-                self._schedule(section)
             case CliToolSection():
                 self._program(section, number)
             case McpToolSection():
-                self._server(section)
-            case PluginToolEntry():
-                self._plugin(section, number)
+                self._server(section, number)
             case _:
-                assert_never(section)
+                pass
 
-    def _confinement(self, section: ConfinedSection, number: int) -> Confinement:
-        """Return how far a tool reaches; a program of the owner's may run as the gateway does."""
-        is_owners = isinstance(section, CliToolSection) and section.run_as is None
-        if section.run_as is not None and section.sandbox != "plain":
-            self._complain(number, "run_as needs sandbox: plain; in the sandbox nobody else is")
-        if section.sandbox == "plain" and section.run_as is None and not is_owners:
-            message = (
-                "sandbox: plain runs nothing without run_as, another user than the gateway's own:"
-                " that one can read its tokens and write this agent's policy"
-            )
-            self.warnings.append(self.document.fault((*_TOOLS, number, "sandbox"), message))
-        confinement, faults = read_confinement(section, folder=self.folder, state=self.state)
-        for fault in faults:
-            self._complain(number, fault)
-        is_unconfined = section.sandbox == "plain" and is_owners
-        return replace(confinement, sandbox="none") if is_unconfined else confinement
-
-    def _schedule(self, section: ScheduleToolSection) -> None:
-        """Give the tool; of several names for it, each number that is written counts, the last."""
-        numbers = {"max_jobs": section.max_jobs, "min_interval_s": section.min_interval_seconds}
-        written = {name.replace("_seconds", "_s") for name in section.model_fields_set}
-        before = self.config.schedule
-        config = (
-            ScheduleConfig(**numbers)
-            if before is None
-            else replace(before, **{name: numbers[name] for name in numbers if name in written})
-        )
-        self.config = replace(self.config, schedule=config)
-
-    def _web(self, section: WebToolSection, number: int) -> None:
-        config = self.config.web or WebConfig()
-        search = config.search
-        if section.name != "web_fetch":
-            search = self._search(section.search) or search
-            if search is None:
-                needs = "needs search: a provider to ask, or a key of one in the environment"
-                self.inactive.append(f"spec.tools: web_search ({needs})")
-        web = WebConfig(
-            fetch=config.fetch or section.name != "web_search",
-            search=search,
-            allow_private=(*config.allow_private, *section.allow_private),
-        )
-        try:
-            read_allowed(web.allow_private)
-        except ToolSettingsError as error:
-            self._complain(number, str(error))
-        self.config = replace(self.config, web=web)
-
-    def _search(self, section: SearchSection | None) -> SearchSettings | None:
-        """Return who searches: as it is set, or whose key is there."""
-        if section is not None:
-            return SearchSettings(
-                provider=section.provider,
-                base_url=section.base_url or "",
-                api_key=section.api_key or "",
-            )
-        for provider, variable in _SEARCH_KEYS:
-            if self.environ.get(variable):
-                return SearchSettings(provider=provider)
-        return None
+    def _is_new(self, kind: str, name: str, number: int) -> bool:
+        if (kind, name) in self._names:
+            fault = self._document.fault((*_TOOLS, number), f"{kind} {name} is there twice")
+            self.faults.append(fault)
+            return False
+        self._names.add((kind, name))
+        return True
 
     def _program(self, section: CliToolSection, number: int) -> None:
+        if not self._is_new("cli", section.name, number):
+            return
+        at, place = (*_TOOLS, number), self._place
         try:
             program = declared(
-                self.folder,
+                place.folder,
                 name=section.name,
                 command=section.command,
                 description=section.description,
                 readme=section.readme,
             )
         except CliToolError as error:
-            self._complain(number, str(error))
+            self.faults.append(self._document.fault(at, str(error)))
             return
-        confinement = self._confinement(section, number)
-        config = CliConfig(program=program, confinement=confinement, environ=section.env)
+        read = read_confinement(section, folder=place.folder, state=place.state, is_owners=True)
+        self.faults += [self._document.fault((*at, *path), text) for path, text in read.faults]
+        self.warnings += [self._document.fault((*at, *path), text) for path, text in read.warnings]
+        config = CliConfig(program=program, confinement=read.confinement, environ=section.env)
         self.cli.append(config)
 
-    def _server(self, section: McpToolSection) -> None:
+    def _server(self, section: McpToolSection, number: int) -> None:
+        if not self._is_new("mcp", section.name, number):
+            return
         self.mcp.append(
             McpServerSettings(
                 name=section.name,
@@ -292,34 +306,6 @@ class _Reader:
                 timeout_s=section.timeout_seconds,
             )
         )
-
-    def _plugin(self, section: PluginToolEntry, number: int) -> None:
-        tools = installed().tools
-        plugin = tools.get(section.name)
-        if plugin is None:
-            known = ", ".join(tools.names) or "none"
-            fault = tools.fault(section.name)
-            told = str(fault) if fault else f"{section.name!r} is not installed; there are: {known}"
-            self._complain(number, told)
-            return
-        # A boundary: models of others may raise whatever they like.
-        try:
-            settings = plugin.settings.model_validate(section.settings)
-            told_faults = tuple(plugin.faults(settings))
-        except ValidationError as error:
-            for each in error.errors(include_url=False, include_input=False):
-                path = (*_TOOLS, number, "settings", *each["loc"])
-                self.faults.append(self.document.fault(path, each["msg"]))
-            return
-        except Exception as error:  # noqa: BLE001 - see above
-            self._complain(number, f"its plug-in failed: {type(error).__name__}: {error}")
-            return
-        for told in told_faults:
-            self._complain(number, told)
-        self.plugins.append(PluginToolConfig(plugin=plugin, settings=settings))
-
-    def _complain(self, number: int, message: str) -> None:
-        self.faults.append(self.document.fault((*_TOOLS, number), message))
 
 
 def _hooks(section: HooksSection) -> Hooks:

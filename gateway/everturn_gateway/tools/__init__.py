@@ -1,8 +1,5 @@
-"""The tools that come with the gateway, and which agent is offered which."""
+"""The tools of agents, and what stands before them.
 
-from __future__ import annotations
-
-from everturn_gateway.tools.recall import RecallContext
-from everturn_gateway.tools.recall.selection import is_recall_offered, tools_for
-
-__all__ = ["RecallContext", "is_recall_offered", "tools_for"]
+Those that come with Everturn are plug-ins: each stands in a folder of its own, described by the
+value in its `plugin.py`.
+"""

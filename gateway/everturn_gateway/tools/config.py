@@ -2,86 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from everturn_actors.ports import Tool
-from everturn_gateway.plugins import PluginToolSection, ToolPlugin
+from everturn_gateway.plugins import ToolEntry, ToolPlan, ToolPlugin, installed
 from everturn_gateway.tools.cli import CliProgram
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.policy import AfterTool, Guard, Policy, notes_on
 from everturn_gateway.tools.shell import Confinement
 from everturn_gateway.tools.shell.placing import is_sealed
+from everturn_gateway.tools.shell.settings import ConfinedConfig
 from everturn_gateway.tools.skills import Skill
-from everturn_gateway.tools.web import SearchSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BashConfig:
-    """`bash`."""
-
-    confinement: Confinement
-    timeout_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessConfig:
-    """`background_process`."""
-
-    confinement: Confinement
-    max_processes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebConfig:
-    """`web_fetch` and `web_search`."""
-
-    fetch: bool = False
-    search: SearchSettings | None = None
-    allow_private: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConfig:
-    """`session`."""
-
-    send_to: tuple[str, ...] = ()
-    read_from: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleConfig:
-    """`schedule`."""
-
-    max_jobs: int
-    min_interval_s: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DelegateConfig:
-    """`delegate`."""
-
-    agents: tuple[str, ...]
-    max_depth: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CliConfig:
+class CliConfig(ConfinedConfig):
     """One tool that is a program of the owner's."""
 
     program: CliProgram
-    confinement: Confinement
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     "What its owner gives it beside what every command gets."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PluginToolConfig:
-    """The tools of one plug-in."""
+class ToolUse:
+    """The tools of one plug-in, as an agent is given them."""
 
     plugin: ToolPlugin
-    settings: PluginToolSection = field(repr=False)
+    entries: tuple[ToolEntry, ...] = ()
+    "What the agent's file says of it."
+    plan: ToolPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,24 +46,11 @@ class Hooks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolConfig:
-    """All of them, and what rules them. What is None or empty, the agent does not have."""
+    """All of them, and what rules them."""
 
-    recall_page_characters: int = 0
-    "`recall_context`: how much it answers at once; 0 = it is not offered."
-    files: bool = False
-    files_read_only: bool = False
-    bash: BashConfig | None = None
-    processes: ProcessConfig | None = None
-    web: WebConfig | None = None
-    session: SessionConfig | None = None
-    schedule: ScheduleConfig | None = None
-    delegate: DelegateConfig | None = None
-    send_file: bool = False
-    memory: bool = False
-    reload: bool = False
+    uses: tuple[ToolUse, ...] = ()
+    "Those of plug-ins, Everturn's own among them."
     cli: tuple[CliConfig, ...] = ()
-    plugins: tuple[PluginToolConfig, ...] = ()
-    "Those that `agent.yaml` names."
     found: tuple[CliProgram, ...] = ()
     "Programs in `tools` folders; none of them has the name of a tool of `cli`."
     mcp: tuple[McpServerSettings, ...] = ()
@@ -126,28 +65,20 @@ class ToolConfig:
 
 def tool_names(config: ToolConfig) -> tuple[str, ...]:
     """Return what an agent is given, as people call it; of an MCP server only its name is known."""
-    named = {
-        "recall_context": config.recall_page_characters > 0,
-        "memory": config.memory,
-        "files": config.files,
-        "bash": config.bash is not None,
-        "background_process": config.processes is not None,
-        "web_fetch": config.web is not None and config.web.fetch,
-        "web_search": config.web is not None and config.web.search is not None,
-        "session": config.session is not None,
-        "schedule": config.schedule is not None,
-        "delegate": config.delegate is not None,
-        "send_file": config.send_file,
-        "reload_tools": config.reload,
-    }
     return (
-        *(name for name, is_there in named.items() if is_there),
+        *(name for each in config.uses for name in _names(each)),
         *(each.program.name for each in config.cli),
-        *(f"plugin:{each.plugin.name}" for each in config.plugins),
         *(each.name for each in config.found),
         *(each.definition.name for each in config.own),
         *(f"mcp:{each.name}" for each in config.mcp),
     )
+
+
+def _names(use: ToolUse) -> tuple[str, ...]:
+    if use.plan.names:
+        return use.plan.names
+    name = use.plugin.name
+    return (name if installed().tools.is_own(name) else f"plugin:{name}",)
 
 
 def policy_notes(config: ToolConfig) -> tuple[str, ...]:
@@ -155,13 +86,34 @@ def policy_notes(config: ToolConfig) -> tuple[str, ...]:
 
     Nothing where the agent runs no commands: patterns for all agents may speak of those.
     """
-    confined = [each.confinement for each in (config.bash, config.processes) if each is not None]
+    confined = tuple(_confinements(config.uses))
     if not confined:
         return ()
     return tuple(notes_on(config.policy, runs_code=any(map(is_sealed, confined))))
 
 
+def confinements(config: ToolConfig) -> tuple[Confinement, ...]:
+    """Return how far each tool of an agent reaches that runs commands."""
+    return (*_confinements(config.uses), *(each.confinement for each in config.cli))
+
+
+def _confinements(uses: Sequence[ToolUse]) -> Iterator[Confinement]:
+    for each in uses:
+        if isinstance(each.plan.settings, ConfinedConfig):
+            yield each.plan.settings.confinement
+
+
+def may_read(config: ToolConfig) -> bool:
+    """Return whether the agent has a tool that reads files of its workspace."""
+    return any(each.plan.reads_workspace for each in config.uses)
+
+
 def may_write(config: ToolConfig) -> bool:
     """Return whether the agent has a tool that writes files of its workspace."""
-    writes = config.files and not config.files_read_only
-    return writes or config.bash is not None or config.processes is not None
+    return any(each.plan.writes_workspace for each in config.uses)
+
+
+def reaches_out(config: ToolConfig) -> bool:
+    """Return whether a call can have an effect beyond the agent's own files and conversations."""
+    others = (config.mcp, config.cli, config.found)
+    return any(others) or any(each.plan.reaches_out for each in config.uses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -15,15 +15,12 @@ from anyio import to_thread
 from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.plugins import ToolSetup
+from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
-from everturn_gateway.tools.config import PluginToolConfig, ToolConfig
-from everturn_gateway.tools.conversations import Delegate, SessionTool
+from everturn_gateway.tools.config import ToolConfig, ToolUse, confinements
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
-from everturn_gateway.tools.files import file_tools, send_file_tool
 from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.mcp import McpServers, open_mcp
-from everturn_gateway.tools.memory import memory_tools
 from everturn_gateway.tools.policy import (
     AllowedWords,
     CallWatch,
@@ -35,15 +32,13 @@ from everturn_gateway.tools.policy import (
     guarded,
     open_notifier,
 )
-from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
-from everturn_gateway.tools.recall import RecallContext
-from everturn_gateway.tools.reloading import ReloadTools
-from everturn_gateway.tools.scheduling import ScheduleTool
-from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.processes import ProcessTable, open_processes
+from everturn_gateway.tools.reloading import Reloading
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.shell.trees import end_left
 from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
 from everturn_gateway.tools.toolbox import Found, Toolbox
-from everturn_gateway.tools.web import ToolSettingsError, web_tools
 
 logger = logging.getLogger(__name__)
 
@@ -66,39 +61,40 @@ class ToolSet:
     gate: Gate
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedTools:
+    """What the tools of all agents share."""
+
+    state: Path
+    "The gateway's workspace."
+    environ: Mapping[str, str] = field(repr=False)
+    secrets: SecretRegistry = field(repr=False)
+    clock: Clock
+    link: ServiceLink
+    "Where the service is connected, before the first turn."
+    processes: ProcessTable
+    servers: McpServers
+    notifier: Notifier
+    marks: MarkedWorkspaces
+    beyond: OutOfReach
+    watch: CallWatch | None
+    "Is told of every call of a tool that runs."
+
+
 class ToolFactory:
     """Equips agents. Made by `open_tool_factory`."""
 
-    def __init__(
-        self,
-        *,
-        state: Path,
-        environ: Mapping[str, str],
-        secrets: SecretRegistry,
-        clock: Clock,
-        link: ServiceLink,
-        processes: ProcessTable,
-        servers: McpServers,
-        notifier: Notifier,
-        hidden: tuple[Path, ...] = (),
-        marks: MarkedWorkspaces,
-        has_open_api: bool = False,
-        watch: CallWatch | None = None,
-    ) -> None:
-        self.link = link
-        "Where the service is connected, before the first turn."
-        self.processes = processes
-        self._state, self._environ, self._secrets = state, environ, secrets
-        self._clock, self._servers, self._notifier = clock, servers, notifier
-        self._hidden, self._has_open_api = hidden, has_open_api
-        self._watch, self._marks = watch, marks
+    def __init__(self, shared: SharedTools) -> None:
+        self.shared = shared
+        self.link = shared.link
+        self.processes = shared.processes
         self._held: dict[Path, HeldFiles] = {}
         self._words: dict[str, AllowedWords] = {}
 
     @property
     def state(self) -> Path:
         """The gateway's workspace."""
-        return self._state
+        return self.shared.state
 
     def make_tools(
         self,
@@ -126,7 +122,7 @@ class ToolFactory:
         environment = self.environment(agent=agent, home=home, files=files)
         maker = _ToolMaker(self, config, environment)
         own = maker.make(config.found, config.skills)
-        connect = partial(self._servers.toolbox, environment, config.mcp, taken=tuple(own))
+        connect = partial(self.shared.servers.toolbox, environment, config.mcp, taken=tuple(own))
         maker.toolbox = Toolbox(
             own,
             look=maker.look,
@@ -148,115 +144,34 @@ class ToolFactory:
     def _words_of(self, agent: str) -> AllowedWords:
         """Return how the tools of an agent were allowed, the same for all its versions."""
         if agent not in self._words:
-            self._words[agent] = AllowedWords(self._state / MCP_FOLDER / f"{agent}.json")
+            self._words[agent] = AllowedWords(self.state / MCP_FOLDER / f"{agent}.json")
         return self._words[agent]
 
     def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
         """Return where the tools of an agent work; the arguments are those of `make_tools`."""
-        workspace = (files or self._state / FILES_FOLDER / agent).absolute()
+        shared = self.shared
+        workspace = (files or shared.state / FILES_FOLDER / agent).absolute()
         return ToolEnvironment(
             agent=agent,
             home=home.absolute(),
             files=workspace,
-            state=self._state.absolute(),
-            environ=self._environ,
-            secrets=self._secrets,
-            link=self.link,
-            marks=self._marks.of(workspace),
+            state=shared.state.absolute(),
+            environ=shared.environ,
+            secrets=shared.secrets,
+            link=shared.link,
+            marks=shared.marks.of(workspace),
         )
-
-    def fixed(
-        self, config: ToolConfig, environment: ToolEnvironment, judged: JudgedWrites
-    ) -> Iterator[Tool]:
-        """Yield the built-in tools of a plan; `judged` is what its gate notes of files."""
-        if config.recall_page_characters:
-            yield RecallContext(page_characters=config.recall_page_characters)
-        if config.memory:
-            yield from memory_tools(environment, clock=self._clock)
-        if config.files:
-            yield from file_tools(environment, read_only=config.files_read_only, judged=judged)
-        if config.send_file:
-            yield send_file_tool(environment)
-        environment.marks.look_at(_written_beside(config))
-        if config.bash is not None:
-            confinement = self.confined(config.bash.confinement)
-            yield BashTool(environment, confinement, timeout_s=config.bash.timeout_s)
-        if config.processes is not None:
-            confinement = self.confined(config.processes.confinement)
-            most = config.processes.max_processes
-            yield BackgroundProcess(environment, self.processes, confinement, most)
-        if config.web is not None:
-            web = config.web
-            yield from web_tools(
-                environment, fetch=web.fetch, search=web.search, allow_private=web.allow_private
-            )
-        if config.session is not None:
-            yield SessionTool(
-                environment, send_to=config.session.send_to, read_from=config.session.read_from
-            )
-        if config.schedule is not None:
-            yield ScheduleTool(
-                environment,
-                self._clock,
-                self.processes,
-                max_jobs=config.schedule.max_jobs,
-                min_interval_s=config.schedule.min_interval_s,
-            )
-        if config.delegate is not None:
-            yield Delegate(
-                environment, agents=config.delegate.agents, max_depth=config.delegate.max_depth
-            )
-
-        for each in config.plugins:
-            yield from self._of_plugin(each, environment)
-
-    def _of_plugin(
-        self, config: PluginToolConfig, environment: ToolEnvironment
-    ) -> tuple[Tool, ...]:
-        """Return the tools of a plug-in.
-
-        Raises:
-            ToolSettingsError: It cannot make them; says why.
-        """
-        setup = ToolSetup(
-            settings=config.settings,
-            agent=environment.agent,
-            home=environment.home,
-            files=environment.files,
-            clock=self._clock,
-            environ=self._environ,
-            add_secret=self._secrets.add,
-            service=lambda: environment.link.service,
-        )
-        for secret in config.plugin.secrets(config.settings):
-            self._secrets.add(secret)
-        try:
-            return tuple(config.plugin.make(setup))
-        except ToolSettingsError:
-            raise
-        except ModuleNotFoundError as error:
-            way = config.plugin.extra or error.name
-            msg = f"{config.plugin.name} needs {error.name}: pip install '{way}'"
-            raise ToolSettingsError(msg) from error
-        except Exception as error:
-            # A boundary: the code of others costs the agents that name it.
-            msg = f"the plug-in {config.plugin.name} failed: {type(error).__name__}: {error}"
-            raise ToolSettingsError(msg) from error
-
-    def confined(self, confinement: Confinement) -> Confinement:
-        """Return a confinement in which the gateway's own secrets cannot be read."""
-        return replace(confinement, hidden=self._hidden, has_open_api=self._has_open_api)
 
     def guarded(self, tool: Tool, config: ToolConfig, environment: ToolEnvironment) -> Tool:
         """Return a tool behind the rules of its agent."""
         return guarded(
             tool,
             agent=environment.agent,
-            secrets=self._secrets,
+            secrets=self.shared.secrets,
             after=config.hooks.after,
             policy=config.policy,
-            notifier=self._notifier,
-            watch=self._watch,
+            notifier=self.shared.notifier,
+            watch=self.shared.watch,
             held=self.held(environment),
         )
 
@@ -266,7 +181,7 @@ class ToolFactory:
 
     def retire(self, agent: str) -> None:
         """Let go of what belongs to an agent that is gone."""
-        self._servers.retire(agent)
+        self.shared.servers.retire(agent)
 
 
 class _ToolMaker:
@@ -279,22 +194,28 @@ class _ToolMaker:
         self._skills = config.skills
         self._hidden: tuple[str, ...] = ()
         self.judged = JudgedWrites(shop.held(environment))
+        parts = (
+            environment,
+            self.judged,
+            shop.processes,
+            shop.shared.beyond,
+            Reloading(reload=self._reload),
+        )
+        self._parts: Mapping[type, object] = {type(each): each for each in parts}
 
     def make(self, found: Sequence[CliProgram], skills: tuple[Skill, ...]) -> dict[str, Tool]:
         """Return all tools but those of MCP servers; of two with one name, the first."""
-        shop, config, environment = self._shop, self._config, self._environment
-        self._skills = skills
-        tools: list[Tool] = [*shop.fixed(config, environment, self.judged), *skill_tools(skills)]
+        config, environment = self._config, self._environment
+        confined, self._skills = self._shop.shared.beyond.confined, skills
+        environment.marks.look_at(_written_beside(config))
+        tools: list[Tool] = [tool for use in config.uses for tool in self._of_plugin(use)]
+        tools += skill_tools(skills)
         tools += [
-            CliTool(
-                environment, each.program, shop.confined(each.confinement), environ=each.environ
-            )
+            CliTool(environment, each.program, confined(each.confinement), environ=each.environ)
             for each in config.cli
         ]
         tools += [CliTool(environment, each, _OWNERS) for each in found]
         tools += config.own
-        if config.reload:
-            tools.append(ReloadTools(self._reload))
         made: dict[str, Tool] = {}
         hidden: list[str] = []
         for tool in tools:
@@ -306,6 +227,40 @@ class _ToolMaker:
                 made[name] = self.guard(tool)
         self._hidden = tuple(hidden)
         return made
+
+    def _of_plugin(self, use: ToolUse) -> tuple[Tool, ...]:
+        """Return the tools of a plug-in.
+
+        Raises:
+            ToolSettingsError: It cannot make them; says why.
+        """
+        plugin, environment, shared = use.plugin, self._environment, self._shop.shared
+        is_own = installed().tools.is_own(plugin.name)
+        setup = ToolSetup(
+            settings=use.plan.settings,
+            agent=environment.agent,
+            home=environment.home,
+            files=environment.files,
+            clock=shared.clock,
+            environ=shared.environ,
+            add_secret=shared.secrets.add,
+            service=lambda: environment.link.service,
+            parts=self._parts if is_own else {},
+        )
+        # A boundary: the code of others costs the agents that name it.
+        try:
+            for entry in use.entries:
+                for secret in plugin.secrets(entry.settings):
+                    shared.secrets.add(secret)
+            return tuple(plugin.make(setup))
+        except ToolSettingsError:
+            raise
+        except ModuleNotFoundError as error:
+            msg = f"{plugin.name} needs {error.name}: pip install '{plugin.extra or error.name}'"
+            raise ToolSettingsError(msg) from error
+        except Exception as error:
+            msg = f"the plug-in {plugin.name} failed: {type(error).__name__}: {error}"
+            raise ToolSettingsError(msg) from error
 
     def hidden(self) -> tuple[str, ...]:
         """Return which of its own tools others of them hide, one line each."""
@@ -334,8 +289,7 @@ class _ToolMaker:
 
 def _written_beside(config: ToolConfig) -> Iterator[Path]:
     """Yield the folders beside the workspace that commands of an agent may write."""
-    confined = [each.confinement for each in (config.bash, config.processes) if each is not None]
-    for each in (*confined, *(each.confinement for each in config.cli)):
+    for each in confinements(config):
         yield from (place.expanduser().absolute() for place in each.writable)
 
 
@@ -389,7 +343,7 @@ async def open_tool_factory(
         open_mcp(clock=clock) as servers,
         open_notifier(clock, secrets, supervisor=supervisor) as notifier,
     ):
-        yield ToolFactory(
+        shared = SharedTools(
             state=state,
             environ=environ,
             secrets=secrets,
@@ -398,8 +352,8 @@ async def open_tool_factory(
             processes=processes,
             servers=servers,
             notifier=notifier,
-            hidden=hidden,
             marks=marks,
-            has_open_api=has_open_api,
+            beyond=OutOfReach(hidden=hidden, has_open_api=has_open_api),
             watch=watch,
         )
+        yield ToolFactory(shared)

@@ -6,7 +6,7 @@ from functools import partial
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import one_source
-from everturn_gateway.tools.config import ToolConfig
+from everturn_gateway.tools.config import ToolConfig, may_read
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files.tools import workspace_of
 from everturn_gateway.tools.marks import INBOX
@@ -36,7 +36,7 @@ async def keep_in_inbox(
     Raises:
         OSError: It could not be written, or its name is none.
     """
-    in_workspace = config.files or config.bash is not None or config.processes is not None
+    in_workspace = may_read(config)
     if not in_workspace and not config.cli and not config.found:
         return None
     if "/" in name or name in {"", ".", ".."}:

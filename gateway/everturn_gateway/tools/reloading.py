@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext
+from everturn_gateway.plugins import ToolPlan, ToolPlugin
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 
 NAME: Final = "reload_tools"
 _DEADLINE_S: Final = 60.0  # a few folders are read; a disk that hangs is not waited for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reloading:
+    """How the tools of one agent are looked for again."""
+
+    reload: Callable[[], Awaitable[str]]
+    "Says in words what came and went, and what is wrong."
 
 
 class _Arguments(Arguments):
@@ -50,3 +60,13 @@ class ReloadTools:
         """
         read_arguments(call, _Arguments)
         return await self._reload()
+
+
+RELOAD_TOOLS: Final = ToolPlugin(
+    name=NAME,
+    interface=1,
+    summary="makes what was written into the agent's folder usable at once",
+    docs="docs/builtin-tools.md",
+    plan=lambda request: ToolPlan(settings=request.entries[-1].settings, reaches_out=False),
+    make=lambda setup: (ReloadTools(setup.part(Reloading).reload),),
+)

@@ -14,11 +14,19 @@ from itertools import pairwise
 from typing import Any, cast, get_args
 
 from pydantic import BaseModel
+from pydantic.json_schema import DEFAULT_REF_TEMPLATE
 
 
-def described_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a model, with descriptions of its fields and of those within."""
-    schema = model.model_json_schema()
+def described_schema(
+    model: type[BaseModel], *, ref_template: str = DEFAULT_REF_TEMPLATE
+) -> dict[str, Any]:
+    """Return the JSON Schema of a model, with descriptions of its fields and of those within.
+
+    Args:
+        model: The model.
+        ref_template: How the models within are referred to, where `{model}` is their name.
+    """
+    schema = model.model_json_schema(ref_template=ref_template)
     definitions: dict[str, dict[str, Any]] = schema.get("$defs", {})
     for kind in {model, *_models_in(model)}:
         if (found := schema if kind is model else definitions.get(kind.__name__)) is not None:

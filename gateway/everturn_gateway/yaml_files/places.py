@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
@@ -90,6 +90,11 @@ class Document:
         """Return the fields at a path; none where no section stands there."""
         here = self.at(path)
         return cast("dict[str, object]", here) if isinstance(here, dict) else {}
+
+    def items(self, path: FieldPath) -> Sequence[object]:
+        """Return the entries of a list at a path; none where no list stands there."""
+        here = self.at(path)
+        return cast("list[object]", here) if isinstance(here, list) else ()
 
     def fault(self, path: FieldPath, message: str) -> Fault:
         """Return a fault that points to a field."""

@@ -61,8 +61,7 @@ class Dice:
         return f"the die shows {len(str(arguments.get('wish', ''))) % self._sides + 1}"
 
 
-def _make(setup: ToolSetup) -> tuple[Tool, ...]:
-    assert isinstance(setup.settings, DiceSection)
+def _make(setup: ToolSetup[DiceSection]) -> tuple[Tool, ...]:
     return (Dice(setup.settings.sides),)
 
 

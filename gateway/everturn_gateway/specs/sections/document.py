@@ -11,8 +11,9 @@ from everturn_actors.spec import OnDisconnect
 from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
 from everturn_gateway.specs.sections.access import AccessSection
 from everturn_gateway.specs.sections.context import ContextSection
+from everturn_gateway.specs.sections.hooks import HooksSection
 from everturn_gateway.specs.sections.model import ModelSection
-from everturn_gateway.specs.sections.tools import HooksSection, ToolSection
+from everturn_gateway.specs.sections.tools import ToolSection
 from everturn_gateway.yaml_files import Section
 from everturn_gateway.yaml_files.fields import AgentName, Count, Seconds
 
@@ -46,12 +47,6 @@ class SessionSection(Section):
     context: ContextSection = ContextSection()
 
 
-class MemorySection(Section):
-    """What the agent remembers beyond a session."""
-
-    backend: Literal["filesystem"] = "filesystem"
-
-
 class UsageSection(Section):
     """What the agent may use up in a day, all its conversations together; by UTC."""
 
@@ -71,7 +66,8 @@ class SpecSection(Section):
     "Its playbook: a path, or the text. By default INSTRUCTIONS.md, if it is there."
     session: SessionSection = SessionSection()
     access: AccessSection = AccessSection()
-    memory: MemorySection | None = None
+    memory: dict[str, object] | None = None
+    "What it remembers beyond a session; the built-in tool memory reads it."
     tools: tuple[ToolSection, ...] = ()
     skills_dir: str = "./skills/"
     hooks: HooksSection = HooksSection()

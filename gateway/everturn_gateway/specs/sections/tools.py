@@ -1,16 +1,14 @@
-"""`spec.tools` and `spec.hooks`."""
+"""`spec.tools`: what every entry has to be, whichever tools it names."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from everturn_gateway.tools.shell.settings import ConfinedSection, SandboxKind
 from everturn_gateway.yaml_files import Section
-from everturn_gateway.yaml_files.fields import Address, AgentName, Count, Seconds, Text
-
-SandboxKind: TypeAlias = Literal["bwrap", "plain"]
-SearchProvider: TypeAlias = Literal["brave", "searxng", "tavily"]
+from everturn_gateway.yaml_files.fields import Address, Seconds, Text
 
 
 def _server_name(value: str) -> str:
@@ -31,124 +29,15 @@ def _server_name(value: str) -> str:
 ServerName = Annotated[str, AfterValidator(_server_name), Field(json_schema_extra={"minLength": 1})]
 
 
-class PlainToolSection(Section):
-    """A tool that comes with the gateway, and takes no settings."""
+class NamedToolSection(Section):
+    """Tools that are found by their name; `specs.tooling` reads the settings beside it."""
 
-    type: Literal["builtin"]
-    name: Literal["reload_tools", "send_file"]
+    model_config = ConfigDict(extra="allow")
 
-
-class LimitsSection(Section):
-    """What one command in the sandbox may take of the machine, with all that it starts."""
-
-    max_tasks: Count = 1024
-    "Processes and threads at once; a command that starts more is ended."
-    max_memory_mib: Count | None = None
-    "Memory that it holds; a command that takes more is ended. By default half of the machine's."
-    max_file_mib: Count = 8192
-    "Of one file that it writes."
-
-
-class ConfinedSection(Section):
-    """How far the commands of a tool reach."""
-
-    sandbox: SandboxKind = "bwrap"
-    "bwrap: they see their workspace and programs; plain: they run as the user `run_as`."
-    run_as: Text | None = None
-    "plain: the user of its commands, by name, number or UID:GID; not the gateway's own."
-    network: bool = False
-    "Whether commands in the sandbox reach the network."
-    readable: tuple[Text, ...] = ()
-    "What they see beside that in the sandbox: files and folders; relative to the agent's folder."
-    writable: tuple[Text, ...] = ()
-    "The same, for what they may change as well."
-    limits: LimitsSection = LimitsSection()
-
-
-class BashToolSection(ConfinedSection):
-    """Runs commands in the agent's workspace."""
-
-    type: Literal["builtin"]
-    name: Literal["bash"]
-    timeout_seconds: Seconds = 120
-    "Deadline of one command, unless the call asks for less."
-
-
-class ProcessToolSection(ConfinedSection):
-    """Runs commands that go on while the conversation does."""
-
-    type: Literal["builtin"]
-    name: Literal["background_process"]
-    max_processes: Count = 8
-    "Running at the same time, for this agent."
-
-
-class FilesToolSection(Section):
-    """read_file, write_file, edit_file, list_files and search_files in the agent's workspace."""
-
-    type: Literal["builtin"]
-    name: Literal["files"]
-    read_only: bool = False
-    "Whether write_file and edit_file are left out."
-
-
-class SearchSection(Section):
-    """Who searches the web."""
-
-    provider: SearchProvider
-    base_url: Address | None = None
-    "Of the provider's API; searxng has no address of its own."
-    api_key: str | None = None
-    "By default the environment's BRAVE_API_KEY or TAVILY_API_KEY."
-
-
-class WebToolSection(Section):
-    """web_fetch, and web_search where a provider is set."""
-
-    type: Literal["builtin"]
-    name: Literal["web", "web_fetch", "web_search"]
-    search: SearchSection | None = None
-    allow_private: tuple[str, ...] = ()
-    "Hosts and networks beyond the public Internet that may be fetched: wiki.lan, 10.1.0.0/16."
-
-
-class SessionToolSection(Section):
-    """Lists and reads the agent's conversations, and writes to others where that is allowed."""
-
-    type: Literal["builtin"]
-    name: Literal["session"]
-    send_to: tuple[str, ...] = ()
-    "Conversations as channel:chat, a trailing * matches the rest; by default none."
-    read_from: tuple[str, ...] = ()
-    "Conversations that it may read, in the same form; by default its own alone."
-
-
-class ScheduleToolSection(Section):
-    """Sends messages and does tasks at their time, in the conversation that asked for them."""
-
-    type: Literal["builtin"]
-    name: Literal[
-        "schedule",
-        # What older agents call it; each gives the one tool.
-        "cancel_schedule",
-        "list_schedules",
-        "schedule_task",
-    ]
-    max_jobs: Count = 20
-    "That are to come at the same time, all conversations of this agent together."
-    min_interval_seconds: Count = 60
-    "The shortest time between two runs of a job."
-
-
-class DelegateToolSection(Section):
-    """Lets another agent, or this one afresh, work on a task and return its conclusion."""
-
-    type: Literal["builtin"]
-    name: Literal["delegate"]
-    agents: tuple[AgentName, ...] = ()
-    "Who may be asked; by default the agent itself alone."
-    max_depth: Count = 2
-    "How deep delegates may delegate."
+    type: Literal["builtin", "plugin"]
+    "builtin: of Everturn; plugin: of a package that is installed beside it."
+    name: Text
+    "`everturn doctor` lists what other packages bring."
 
 
 class CliToolSection(ConfinedSection):
@@ -195,59 +84,6 @@ class McpToolSection(Section):
         return self
 
 
-class PluginToolEntry(Section):
-    """Tools of a package that is installed beside Everturn."""
-
-    type: Literal["plugin"]
-    name: Text
-    "Of the plug-in; `everturn doctor` lists those that are installed."
-    settings: dict[str, Any] = Field(default_factory=dict)
-    "As the plug-in describes them."
-
-
-BuiltinToolSection: TypeAlias = Annotated[
-    BashToolSection
-    | DelegateToolSection
-    | FilesToolSection
-    | PlainToolSection
-    | ProcessToolSection
-    | ScheduleToolSection
-    | SessionToolSection
-    | WebToolSection,
-    Field(discriminator="name"),
-]
 ToolSection: TypeAlias = Annotated[
-    BuiltinToolSection | CliToolSection | McpToolSection | PluginToolEntry,
-    Field(discriminator="type"),
+    NamedToolSection | CliToolSection | McpToolSection, Field(discriminator="type")
 ]
-
-
-class BeforeToolSection(Section):
-    """A guard that can refuse a call."""
-
-    match: Text
-    "tool, or tool:action; * matches the rest."
-    type: Literal["depends_on", "skip_duplicate"]
-    prior: str | None = None
-    "depends_on: the tool:action that must have run before."
-    match_arg: str | None = None
-    "depends_on: the argument that must be the same in both."
-    match_args: tuple[str, ...] = ()
-    "skip_duplicate: the arguments that make two calls the same."
-
-
-class AfterToolSection(Section):
-    """A note to the model after a call."""
-
-    match: Text
-    "tool, or tool:action; * matches the rest."
-    message: Text
-    unless: dict[str, object] = Field(default_factory=dict)
-    "No note where one of these arguments has this value."
-
-
-class HooksSection(Section):
-    """Guards that refuse, notes that steer."""
-
-    before_tool: tuple[BeforeToolSection, ...] = ()
-    after_tool: tuple[AfterToolSection, ...] = ()

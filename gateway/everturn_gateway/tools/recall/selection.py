@@ -1,4 +1,4 @@
-"""Which built-in tools an agent is offered."""
+"""Which agents are offered `recall_context`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from everturn_actors.ports import Tool
 from everturn_actors.spec import AgentSpec
 from everturn_gateway.plugins import installed
 from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
+from everturn_gateway.tools.recall.messages import NAME
 
 _WINDOW_SHARE: Final = 8  # a page takes at most this part of the window
 _PAGE_CHARACTERS_MIN: Final = 200
@@ -40,8 +41,7 @@ def recall_page_characters(spec: AgentSpec) -> int:
 
 
 def tools_for(spec: AgentSpec) -> dict[str, Tool]:
-    """Return the built-in tools of an agent, by name."""
-    tools: list[Tool] = []
-    if is_recall_offered(spec):
-        tools.append(RecallContext(page_characters=recall_page_characters(spec)))
-    return {tool.definition.name: tool for tool in tools}
+    """Return the tools of an agent that has no others, by name."""
+    if not is_recall_offered(spec):
+        return {}
+    return {NAME: RecallContext(page_characters=recall_page_characters(spec))}

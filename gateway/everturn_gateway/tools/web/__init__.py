@@ -5,7 +5,7 @@ from __future__ import annotations
 from everturn_actors.ports import Tool
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.quoting import PAGE_TOKENS
-from everturn_gateway.tools.web.addresses import ToolSettingsError, read_allowed
+from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.fetch_tool import NAME as FETCH
 from everturn_gateway.tools.web.fetch_tool import WebFetch
 from everturn_gateway.tools.web.reaching import Reaching, Resolve, resolve
@@ -17,7 +17,6 @@ __all__ = [
     "FETCH",
     "SEARCH",
     "SearchSettings",
-    "ToolSettingsError",
     "WebFetch",
     "WebSearch",
     "web_tools",

@@ -12,7 +12,7 @@ from ipaddress import (
 )
 from typing import Final, Literal, TypeAlias
 
-from everturn_gateway.errors import GatewayError
+from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.private_hosts import ODD_NUMBER, read_private_host
 
 IpAddress: TypeAlias = IPv4Address | IPv6Address
@@ -60,10 +60,6 @@ _UNICAST: Final = IPv6Network("2000::/3")  # all that is assigned to hosts so fa
 _NAT64: Final = IPv6Network("64:ff9b::/96")  # the last 32 bits are an IPv4 address (RFC 6052)
 _NAMED: Final[frozenset[Reach]] = frozenset(("public", "loopback", "private"))
 "Where a host that the owner allows by name may be; cloud metadata is not among it."
-
-
-class ToolSettingsError(GatewayError):
-    """The settings of a tool make no sense."""
 
 
 def reach_of(ip: IpAddress) -> Reach:

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 from urllib.parse import urlsplit
 
-from everturn_gateway.tools.web.addresses import ToolSettingsError
+from everturn_gateway.plugins import ToolSettingsError
 
 SearchProvider: TypeAlias = Literal["brave", "searxng", "tavily"]
 

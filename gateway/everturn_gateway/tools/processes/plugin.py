@@ -1,0 +1,62 @@
+"""The plug-in `background_process`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from everturn_actors.ports import Tool
+from everturn_gateway.plugins import ToolPlan, ToolPlugin, ToolRequest, ToolSetup
+from everturn_gateway.tools.environment import ToolEnvironment
+from everturn_gateway.tools.processes.table import ProcessTable
+from everturn_gateway.tools.processes.tool import BackgroundProcess
+from everturn_gateway.tools.shell.settings import (
+    ConfinedConfig,
+    ConfinedSection,
+    OutOfReach,
+    read_confinement,
+)
+from everturn_gateway.yaml_files.fields import Count
+
+
+class ProcessSection(ConfinedSection):
+    """Runs commands that go on while the conversation does."""
+
+    max_processes: Count = 8
+    "Running at the same time, for this agent."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessConfig(ConfinedConfig):
+    """`background_process`."""
+
+    max_processes: int
+
+
+def _plan(request: ToolRequest) -> ToolPlan:
+    section = request.settings(ProcessSection)
+    read = read_confinement(section, folder=request.home, state=request.state)
+    return ToolPlan(
+        settings=ProcessConfig(confinement=read.confinement, max_processes=section.max_processes),
+        reads_workspace=True,
+        writes_workspace=True,
+        faults=read.faults,
+        warnings=read.warnings,
+    )
+
+
+def _make(setup: ToolSetup[ProcessConfig]) -> tuple[Tool, ...]:
+    confinement = setup.part(OutOfReach).confined(setup.settings.confinement)
+    environment, table = setup.part(ToolEnvironment), setup.part(ProcessTable)
+    return (BackgroundProcess(environment, table, confinement, setup.settings.max_processes),)
+
+
+BACKGROUND_PROCESS: Final = ToolPlugin(
+    name="background_process",
+    interface=1,
+    summary="runs commands that go on while the conversation does",
+    docs="docs/shell-and-processes.md",
+    settings=ProcessSection,
+    plan=_plan,
+    make=_make,
+)
