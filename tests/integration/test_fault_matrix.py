@@ -305,36 +305,41 @@ async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
     """Whoever waits is told one reason, everybody else is answered, and nothing is lost."""
     await anyio.to_thread.run_sync(write_folder, tmp_path)
     adapters: dict[str, FeedingAdapter] = {}
-    for kind, error in KINDS.items():
-        fault = Fault(error)
-        with fault.at(part.owner, part.method, part.belongs):
-            async with open_world(tmp_path, adapters) as world:
+    fault = Fault()
+    with fault.at(part.owner, part.method, part.belongs):
+        async with open_world(tmp_path, adapters) as world:
+            for kind, error in KINDS.items():
                 await world.prepare(kind)
-                fault.armed = True
-                said = await outcome(part.poke(world))
-                assert said, (kind, "nobody was answered")
-                answer = await outcome(world.say("other", f"other during {kind}"))
-                assert "outcome='answered'" in answer or (part.is_for_all and answer), answer
-                with anyio.fail_after(30):
-                    await world.write("two", f"other two {kind}")
-                    assert await world.status("/livez") == 200, kind
-                    assert await world.status("/readyz") in {200, 503}, kind
-                    if not part.is_for_all:
-                        await world.until_read("two", f"re other two {kind}")
-                with anyio.fail_after(WAIT_S):
-                    await until(fault.was_met)
-                fault.armed = False
-                assert (await world.say("victim", f"after {kind}")).outcome == "answered", kind
-                await world.write("one", f"after one {kind}")
-                await world.until_read("one", f"re after one {kind}")
-                await world.until_kept("one")
-                await world.until_answered()
-                if not part.is_mended_by_start:
-                    await world.until_told()
+                fault.arm(error)
+                await fail_once(world, part, kind, fault)
     async with open_world(tmp_path, adapters) as world:
         await world.until_told()
         await world.until_answered()
         assert (await world.say("victim", "after a restart")).outcome == "answered"
+
+
+async def fail_once(world: World, part: Part, kind: str, fault: Fault) -> None:
+    """Let a part fail in one way, and look at everybody, while it does and afterwards."""
+    said = await outcome(part.poke(world))
+    assert said, (kind, "nobody was answered")
+    answer = await outcome(world.say("other", f"other during {kind}"))
+    assert "outcome='answered'" in answer or (part.is_for_all and answer), answer
+    with anyio.fail_after(WAIT_S):
+        await world.write("two", f"other two {kind}")
+        assert await world.status("/livez") == 200, kind
+        assert await world.status("/readyz") in {200, 503}, kind
+        if not part.is_for_all:
+            await world.until_read("two", f"re other two {kind}")
+    with anyio.fail_after(WAIT_S):
+        await until(fault.was_met)
+    fault.disarm()
+    assert (await world.say("victim", f"after {kind}")).outcome == "answered", kind
+    await world.write("one", f"after one {kind}")
+    await world.until_read("one", f"re after one {kind}")
+    await world.until_kept("one")
+    await world.until_answered()
+    if not part.is_mended_by_start:
+        await world.until_told()
 
 
 FROM_THE_START = [
@@ -359,8 +364,8 @@ async def test_a_part_that_fails_from_the_start_takes_nothing_down(
             await world.prepare(kind)
             victim = world.victim
             await world.leave_open(f"open at {kind}")
-        fault = Fault(error)
-        fault.armed = True
+        fault = Fault()
+        fault.arm(error)
         with fault.at(part.owner, part.method, part.belongs):
             async with open_world(tmp_path, adapters) as world:
                 world.victim = victim
@@ -371,7 +376,7 @@ async def test_a_part_that_fails_from_the_start_takes_nothing_down(
                 assert await world.status("/livez") == 200, kind
                 with anyio.fail_after(WAIT_S):
                     await until(fault.was_met)
-                fault.armed = False
+                fault.disarm()
                 assert (await world.say("victim", f"after {kind}")).outcome == "answered", kind
                 await world.until_answered()
 

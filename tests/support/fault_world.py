@@ -48,7 +48,7 @@ from everturn_gateway.tools.mcp import connection
 from everturn_gateway.tools.mcp.listing import Listing, RemoteDefinition
 from everturn_gateway.tools.mcp.results import Answer
 
-WAIT_S = 12  # for what takes milliseconds, or a few pauses
+WAIT_S = 30  # for what takes milliseconds, or a few pauses
 NUMBERS = count(1)
 ABLE = capabilities(chunk_units=4000, typing_s=4)
 RATE = 50  # seconds of the gateway's clock in one second
@@ -371,21 +371,27 @@ async def open_world(
 class Fault:
     """A part that fails whenever it is called for what the fault belongs to."""
 
-    def __init__(self, error: Callable[[], BaseException]) -> None:
-        self._error = error
-        self.met = 0
-        "How often it failed."
-        self.armed = False
+    def __init__(self) -> None:
+        self._error: Callable[[], BaseException] | None = None
+        self._met = 0
+
+    def arm(self, error: Callable[[], BaseException]) -> None:
+        """Let it fail from now on, in this way."""
+        self._error, self._met = error, 0
+
+    def disarm(self) -> None:
+        """Let it work again."""
+        self._error = None
 
     def was_met(self) -> bool:
-        """Whether it failed at all."""
-        return self.met > 0
+        """Whether it failed since it was armed."""
+        return self._met > 0
 
     @contextmanager
     def at(
         self, owner: object, name: str, belongs: Callable[[tuple[Any, ...]], bool]
     ) -> Generator[None]:
-        """Let a method fail for a block, while `armed`.
+        """Let a method fail in a block, while it is armed.
 
         Args:
             owner: The class.
@@ -395,8 +401,8 @@ class Fault:
         function: Callable[..., Any] = inspect.getattr_static(owner, name)
 
         def fail(arguments: tuple[Any, ...]) -> None:
-            if self.armed and belongs(arguments):
-                self.met += 1
+            if self._error is not None and belongs(arguments):
+                self._met += 1
                 raise self._error()
 
         async def call_later(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
