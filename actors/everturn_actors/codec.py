@@ -22,9 +22,8 @@ T = TypeVar("T")
 WAY_OUT = "use the version that wrote it, or a later one"
 _PLACE = re.compile(r" - at `(?:key in )?\$\.?(.*)`$", re.DOTALL)
 _FIELD = re.compile(r"Object (contains unknown|missing required) field `(.*)`", re.DOTALL)
-_KIND = re.compile(r"Expected `(.*)`, got `(.*)`")
 _ENCODER = msgspec.json.Encoder()
-_NO_WORD = re.compile(r"Invalid (?:enum )?value (.*)", re.DOTALL)
+_WORD = re.compile(r"Invalid (?:enum )?value (.*)", re.DOTALL)
 _HALF = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
@@ -56,12 +55,13 @@ class CodecError(ValueError):
 
     Attributes:
         path: Of the field: `usage.input_tokens`, `steps[2].reply`; empty = all of it.
+        why: What is wrong with it: `must be int, not str`.
         is_json: Whether it is JSON at all.
     """
 
     def __init__(self, why: str, path: str = "", *, is_json: bool = True) -> None:
-        self.path, self.is_json = path, is_json
-        super().__init__(why)
+        self.path, self.why, self.is_json = path, why, is_json
+        super().__init__(f"{path or 'it'} {why}")
 
 
 def encode(value: object) -> bytes:
@@ -106,7 +106,7 @@ class Codec(Generic[T]):
             raise _explained(str(error)) from error
         except _UNREADABLE as error:
             if b"\\u" in data:  # perhaps half a character, which only the slow way reads
-                return self.load(load_slowly(data))
+                return self.load(load_json(data))
             raise _no_json(error) from error
 
     def load(self, found: object) -> T:
@@ -120,16 +120,21 @@ class Codec(Generic[T]):
         except msgspec.ValidationError as error:
             raise _explained(str(error)) from error
         except UnicodeEncodeError as error:  # of msgspec's own, in its text about a wrong value
-            msg = "half a character stands where only certain words may"
+            msg = "holds half a character where only certain words may stand"
             raise CodecError(msg) from error
 
 
-def load_slowly(data: bytes) -> object:
-    """Read JSON that holds escaped halves of characters.
+def load_json(data: bytes) -> object:
+    """Return what JSON holds, with escaped halves of characters where they stand there.
 
     Raises:
         CodecError: It is no JSON.
     """
+    try:
+        return cast("object", msgspec.json.decode(data))
+    except _UNREADABLE as error:
+        if b"\\u" not in data:
+            raise _no_json(error) from error
     try:
         return cast("object", json.loads(data))
     except (ValueError, RecursionError) as error:
@@ -137,7 +142,7 @@ def load_slowly(data: bytes) -> object:
 
 
 def _no_json(error: Exception) -> CodecError:
-    return CodecError(f"it is no JSON: {error}", is_json=False)
+    return CodecError(f"is no JSON: {error}", is_json=False)
 
 
 def _explained(told: str) -> CodecError:
@@ -148,13 +153,11 @@ def _explained(told: str) -> CodecError:
     if at_field := _FIELD.fullmatch(why):
         path = f"{path}.{at_field[2]}" if path else at_field[2]
         if at_field[1] == "missing required":
-            return CodecError(f"it has no {path}", path)
-        msg = f"{path} is a field that this version does not know; {WAY_OUT}"
-        return CodecError(msg, path)
-    if of_word := _NO_WORD.fullmatch(why):
-        why = f"is {of_word[1]}, which is none of those it may be"
-        return CodecError(f"{path or 'it'} {why}", path)
-    if of_kind := _KIND.fullmatch(why):
-        why = f"must be {of_kind[1]}, not {of_kind[2]}"
-        return CodecError(f"{path or 'it'} {why}", path)
-    return CodecError(f"{path}: {why}" if path else why, path)
+            return CodecError("is missing", path)
+        return CodecError(f"is a field that this version does not know; {WAY_OUT}", path)
+    if of_word := _WORD.fullmatch(why):
+        return CodecError(f"is {of_word[1]}, which is none of those it may be", path)
+    if why.startswith("Expected "):
+        why = why.removeprefix("Expected ").replace(", got ", ", not ").replace("`", "")
+        return CodecError(f"must be {why}", path)
+    return CodecError(f"cannot stand: {why}", path)

@@ -401,7 +401,7 @@ async def test_bad_lines_are_answered_and_stop_nothing(tmp_path: Path) -> None:
     assert [each[1] for each in told] == ["", "", "type", "chat.id", "type"]
     assert "not one JSON object" in told[0][2]
     assert "1,048,576 bytes" in told[1][2]
-    assert told[3][2:] == ["has to be a text", 5]
+    assert told[3][2:] == ["must be str, not int", 5]
 
 
 async def test_a_program_that_only_prints_is_ended(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ SUMMARISED = to_record(Event(seq=7, at=STARTED, body=Summarised(last_turn=1, mes
         ),
         pytest.param(
             {**REDUCED, "replaced": [{"seq": 2, "text": "t"}]},
-            "has no replaced[0].disposition",
+            "replaced[0].disposition is missing",
             id="none",
         ),
         pytest.param(

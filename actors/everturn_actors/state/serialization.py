@@ -96,7 +96,7 @@ def from_record(record: Mapping[str, object]) -> Event:
     seq, at = body.pop("seq", None), body.pop("at", None)
     try:
         if type(seq) is not int or not isinstance(at, str):
-            msg = "seq must be int, and at a time"
+            msg = "needs a seq, which is int, and at, a time"
             raise CodecError(msg)
         instant = in_utc(datetime.fromisoformat(at))
         return Event(seq=seq, at=instant, body=_BODY.load(body))

@@ -7,8 +7,10 @@ holds the two together. `reading` turns the lines of a plug-in into these values
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Final, Literal, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Annotated, Final, Literal, TypeAlias
+
+from msgspec import Meta, Struct
 
 from everturn_channels.adapter import Button, Capabilities, ChatRef, InboundEvent
 from everturn_channels.chunks import Unit
@@ -18,8 +20,18 @@ PROTOCOL: Final = "everturn-channel/1"
 LINE_BYTES: Final = 1024 * 1024
 PART_BYTES: Final = 512 * 1024  # of a file in one line; base64 makes 4 of 3
 FILE_BYTES: Final = 20 * 1024 * 1024
+TIME_MOST_S: Final = 86_400.0
+IDLE_S: Final = 300.0
+CURSOR_MOST: Final = 4096  # characters
+FINDINGS_MOST: Final = 100
+NUMBER_MOST: Final = 2**53  # above it JSON's numbers are not exact everywhere
+UNITS_LEAST: Final = 100
+UNITS_MOST: Final = 100_000
 WINDOW: Final = 100  # events that may be unconfirmed at one time
 
+Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
+Word: TypeAlias = Annotated[str, Meta(max_length=256)]
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MOST)]
 Format: TypeAlias = Literal["markdown", "plain"]
 Purpose: TypeAlias = Literal["serve", "check"]
 Outcome: TypeAlias = Literal["done", "not_sent", "unknown", "refused"]
@@ -177,25 +189,29 @@ def write_line(message: ToPlugin) -> bytes:
 # --- the plug-in to the gateway ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class HelloCapabilities(Struct, frozen=True, kw_only=True):
+    """What the platform of a plug-in can do, as the plug-in says it."""
+
+    edits: bool = False
+    typing_s: Annotated[float, Meta(ge=0, le=TIME_MOST_S)] = 0
+    preview_s: Annotated[float, Meta(ge=0, le=TIME_MOST_S)] = 0
+    buttons: bool = False
+    files_max_bytes: Annotated[int, Meta(ge=0, le=FILE_BYTES)] = 0
+    reactions: bool = False
+    chunk_units: Annotated[int, Meta(ge=UNITS_LEAST, le=UNITS_MOST)]
+    unit: Unit = "characters"
+    idle_s: Annotated[float, Meta(ge=0, le=TIME_MOST_S)] = IDLE_S
+    markdown: bool = False
+    nonces: bool = False
+    "Whether a message with the same nonce is shown once."
+
+
+class Hello(HelloCapabilities, frozen=True, kw_only=True):
     """The first line of a plug-in: what it is and what its platform can do."""
 
     protocol: str
     name: str
     version: str = ""
-    edits: bool = False
-    typing_s: float = 0
-    preview_s: float = 0
-    buttons: bool = False
-    files_max_bytes: int = 0
-    reactions: bool = False
-    chunk_units: int
-    unit: Unit = "characters"
-    idle_s: float = 300
-    markdown: bool = False
-    nonces: bool = False
-    "Whether a message with the same nonce is shown once."
 
     @property
     def capabilities(self) -> Capabilities:
@@ -221,17 +237,44 @@ class Arrived:
     event: InboundEvent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connected:
+class PluginLine(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """What a plug-in says in one line."""
+
+
+class Connected(PluginLine, frozen=True, kw_only=True, tag="connected"):
     """The login worked."""
 
-    account: str
-    findings: tuple[str, ...] = ()
+    account: Word = ""
+    findings: Annotated[tuple[str, ...], Meta(max_length=FINDINGS_MOST)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(PluginLine, frozen=True, kw_only=True, tag="received"):
     """The platform was heard from."""
+
+
+class CursorSet(PluginLine, frozen=True, kw_only=True, tag="cursor_set"):
+    """What the plug-in wants to be told at its next start."""
+
+    value: Annotated[str, Meta(min_length=1, max_length=CURSOR_MOST)]
+
+
+class Failed(PluginLine, frozen=True, kw_only=True, tag="failed"):
+    """It cannot work."""
+
+    kind: Literal["setup", "connection"]
+    why: str = ""
+
+
+class Result(PluginLine, frozen=True, kw_only=True, tag="result"):
+    """What became of a request."""
+
+    request: Number
+    outcome: Outcome
+    message_id: Word = ""
+    data: Annotated[bytes, Meta(max_length=PART_BYTES)] | None = None
+    why: str = ""
+    retry_after_s: Annotated[float, Meta(ge=0, le=TIME_MOST_S)] | None = None
+    chat_gone: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,34 +284,6 @@ class Skipped:
     chat: ChatRef
     count: int
     why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CursorSet:
-    """What the plug-in wants to be told at its next start."""
-
-    value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """It cannot work."""
-
-    kind: Literal["setup", "connection"]
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What became of a request."""
-
-    request: int
-    outcome: Outcome
-    message_id: str = ""
-    data: bytes | None = field(default=None, repr=False)
-    why: str = ""
-    retry_after_s: float | None = None
-    chat_gone: bool = False
 
 
 FromPlugin: TypeAlias = (

@@ -1,18 +1,20 @@
 """Reads the lines of a plug-in. Pure.
 
 Nothing of a line gets further than the values read here. Fields that are not known are passed over,
-so that a newer plug-in of the same protocol can say more.
+so that a newer plug-in of the same protocol can say more; one that is null counts as absent.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeAlias, cast
+from typing import Annotated, Final, TypeAlias, cast
 
+from msgspec import Meta, Struct, structs
+
+from everturn_actors.codec import Codec, CodecError, Instant, encode, load_json
+from everturn_actors.state.serialization import in_utc
 from everturn_channels.adapter import (
     ButtonClick,
     ChatRef,
@@ -24,12 +26,10 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
-from everturn_channels.chunks import Unit
-from everturn_channels.plugin.fields import BadFieldError, Fields
 from everturn_channels.plugin.protocol import (
-    FILE_BYTES,
+    IDLE_S,
     LINE_BYTES,
-    PART_BYTES,
+    NUMBER_MOST,
     Arrived,
     BadLineError,
     Complaint,
@@ -38,28 +38,23 @@ from everturn_channels.plugin.protocol import (
     Failed,
     FromPlugin,
     Hello,
-    Outcome,
+    HelloCapabilities,
+    Id,
+    Number,
+    PluginLine,
     Received,
     Result,
     Skipped,
+    Word,
 )
 
-CURSOR_MOST: Final = 4096  # characters
 FILES_MOST: Final = 100  # of one message
-FINDINGS_MOST: Final = 100
 WORDS_MOST: Final = 1000  # characters of an explanation
-UNITS_LEAST: Final = 100
-UNITS_MOST: Final = 100_000
-DATA_MOST: Final = 64  # bytes of a button's data
-TIME_MOST_S: Final = 86_400.0
-IDLE_S: Final = 300.0
-NUMBER_MOST: Final = 2**53  # above it JSON's numbers are not exact everywhere
-_CHATS: Final[tuple[ChatType, ...]] = ("dm", "group", "channel")
-_UNITS: Final[tuple[Unit, ...]] = ("characters", "utf16", "bytes")
-_OUTCOMES: Final[tuple[Outcome, ...]] = ("done", "not_sent", "unknown", "refused")
 
 Fetch: TypeAlias = Callable[[int], Awaitable[bytes]]
 Answer: TypeAlias = Callable[[str], Awaitable[None]]
+
+_Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +68,88 @@ class Hands:
     now: Callable[[], datetime]
 
 
+# --- what a line looks like ----------------------------------------------------------------------
+
+
+class _Hello(PluginLine, frozen=True, kw_only=True, tag="hello"):
+    protocol: Id
+    name: _Name
+    version: Annotated[str, Meta(max_length=64)] = ""
+    capabilities: HelloCapabilities
+
+
+class _Chat(Struct, frozen=True, kw_only=True):
+    id: Id
+    type: ChatType = "dm"
+    topic: Word = ""
+    title: Word = ""
+
+
+class _Sender(Struct, frozen=True, kw_only=True):
+    id: Word = ""
+    name: Word = ""
+    is_bot: bool = False
+
+
+class _File(Struct, frozen=True, kw_only=True):
+    file: Id
+    file_name: Word = ""
+    media_type: Word = ""
+    size_bytes: Number | None = None
+
+
+class _Event(PluginLine, frozen=True, kw_only=True):
+    id: Number
+    chat: _Chat
+    sender: _Sender = _Sender()
+    at: Instant | None = None
+
+
+class _Written(_Event, frozen=True, kw_only=True):
+    message_id: Id
+    is_addressed: bool = False
+
+
+class _Message(_Written, frozen=True, kw_only=True, tag="message"):
+    text: str = ""
+    files: Annotated[tuple[_File, ...], Meta(max_length=FILES_MOST)] = ()
+    quoted: str = ""
+    quoted_name: Word = ""
+    forwarded_from: Word = ""
+    unsupported: Word = ""
+    is_album: bool = False
+
+
+class _Edited(_Written, frozen=True, kw_only=True, tag="edited"):
+    text: str = ""
+
+
+class _Command(_Written, frozen=True, kw_only=True, tag="command"):
+    name: _Name
+    argument: str = ""
+
+
+class _Click(_Event, frozen=True, kw_only=True, tag="click"):
+    data: Annotated[str, Meta(min_length=1, max_length=64)]
+
+
+class _Skipped(PluginLine, frozen=True, kw_only=True, tag="skipped"):
+    chat: _Chat
+    count: Annotated[int, Meta(ge=1, le=NUMBER_MOST)]
+    why: str = ""
+
+
+_AnyEvent: TypeAlias = _Message | _Edited | _Command | _Click
+_AnyLine: TypeAlias = (
+    _Hello | _AnyEvent | _Skipped | Connected | Received | CursorSet | Failed | Result
+)
+_LINE: Final = Codec[_AnyLine](_AnyLine)
+_HELLO: Final = Codec[_Hello](_Hello)
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
 def read_line(line: bytes, hands: Hands) -> FromPlugin:
     """Return what a line says.
 
@@ -80,26 +157,17 @@ def read_line(line: bytes, hands: Hands) -> FromPlugin:
         BadLineError: It cannot be used.
     """
     found = _object(line)
-    fields = Fields(found)
     try:
-        read = _READERS.get(fields.text("type"))
-        if read is None:
-            unknown = fields.wrong("type", f"is none of {', '.join(_READERS)}")
-            raise unknown
-        return read(fields, hands)
-    except BadFieldError as error:
-        raise BadLineError(_complaint(fields, error)) from error
+        return _said(_LINE.load(found), hands)
+    except CodecError as error:
+        raise BadLineError(_complaint(found, error)) from error
 
 
 def kept_hello(hello: Hello) -> str:
     """Return a text to be kept, from which `read_kept_hello` makes the same again."""
-    outer = {"type": "hello", "protocol": hello.protocol, "name": hello.name}
-    capabilities = {
-        name: value
-        for name, value in asdict(hello).items()
-        if name not in {"protocol", "name", "version"}
-    }
-    return json.dumps({**outer, "version": hello.version, "capabilities": capabilities})
+    values = structs.asdict(hello)
+    own = {name: values.pop(name) for name in ("protocol", "name", "version")}
+    return encode(_Hello(**own, capabilities=HelloCapabilities(**values))).decode()
 
 
 def read_kept_hello(kept: str) -> Hello:
@@ -108,206 +176,148 @@ def read_kept_hello(kept: str) -> Hello:
     Raises:
         BadLineError: It cannot be read.
     """
-    fields = Fields(_object(kept.encode()))
     try:
-        return _hello(fields)
-    except BadFieldError as error:
-        raise BadLineError(_complaint(fields, error)) from error
+        return _hello(_HELLO.decode(kept.encode()))
+    except CodecError as error:
+        raise BadLineError(Complaint(field=error.path, why=error.why, of="hello")) from error
 
 
-def _object(line: bytes) -> dict[str, object]:
+def _object(line: bytes) -> Mapping[str, object]:
     if len(line) > LINE_BYTES:  # the stream's reader keeps the beginning alone
         raise BadLineError(Complaint(field="", why=f"the line has more than {LINE_BYTES:,} bytes"))
     try:
-        found: object = json.loads(line.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        found = load_json(line)
+    except CodecError as error:
         why = "the line is not one JSON object in UTF-8"
         raise BadLineError(Complaint(field="", why=why)) from error
     if not isinstance(found, dict):
         raise BadLineError(Complaint(field="", why="the line is not a JSON object"))
-    return cast("dict[str, object]", found)
+    return cast("dict[str, object]", _whole(cast("object", found)))
 
 
-def _complaint(fields: Fields, error: BadFieldError) -> Complaint:
+def _whole(found: object) -> object:
+    """Return JSON without what is null, and without halves of characters."""
+    match found:
+        case str() if not found.isascii():
+            return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [_whole(each) for each in cast("list[object]", found)]
+        case dict():
+            fields = cast("dict[str, object]", found).items()
+            return {name: _whole(value) for name, value in fields if value is not None}
+        case _:
+            return found
+
+
+def _complaint(found: Mapping[str, object], error: CodecError) -> Complaint:
     """Return what to tell the plug-in, with whatever tells it which line it was."""
-    of, number, request = "", None, None
-    with suppress(BadFieldError):
-        of = fields.text("type")
-    with suppress(BadFieldError):
-        number = _number(fields, "id")
-    with suppress(BadFieldError):
-        request = _number(fields, "request")
-    return Complaint(field=error.field, why=error.why, of=of, id=number, request=request)
-
-
-def _number(fields: Fields, name: str) -> int:
-    return fields.number(name, least=0, most=NUMBER_MOST)
-
-
-def _said_hello(fields: Fields, _hands: Hands) -> Hello:
-    return _hello(fields)
-
-
-def _hello(fields: Fields) -> Hello:
-    capabilities = fields.part("capabilities")
-    hello = Hello(
-        protocol=fields.text("protocol"),
-        name=fields.text("name", most=64),
-        version=fields.text("version", "", most=64),
-        edits=capabilities.flag("edits"),
-        typing_s=capabilities.seconds("typing_s", 0, most=TIME_MOST_S) or 0,
-        preview_s=capabilities.seconds("preview_s", 0, most=TIME_MOST_S) or 0,
-        buttons=capabilities.flag("buttons"),
-        files_max_bytes=capabilities.number("files_max_bytes", 0, least=0, most=FILE_BYTES),
-        reactions=capabilities.flag("reactions"),
-        chunk_units=capabilities.number("chunk_units", least=UNITS_LEAST, most=UNITS_MOST),
-        unit=capabilities.one_of("unit", _UNITS, "characters"),
-        idle_s=capabilities.seconds("idle_s", IDLE_S, most=TIME_MOST_S) or IDLE_S,
-        markdown=capabilities.flag("markdown"),
-        nonces=capabilities.flag("nonces"),
-    )
-    if hello.preview_s and not hello.edits:
-        useless = capabilities.wrong("preview_s", "has to be 0 where messages cannot be edited")
-        raise useless
-    return hello
-
-
-def _chat(fields: Fields) -> ChatRef:
-    return ChatRef(
-        id=fields.text("id"),
-        type=fields.one_of("type", _CHATS, "dm"),
-        topic=fields.text("topic", ""),
-        title=fields.text("title", ""),
+    of, number, request = found.get("type"), found.get("id"), found.get("request")
+    return Complaint(
+        field=error.path,
+        why=error.why,
+        of=of if isinstance(of, str) else "",
+        id=number if isinstance(number, int) else None,
+        request=request if isinstance(request, int) else None,
     )
 
 
-def _sender(fields: Fields) -> Person:
-    sender = fields.part("sender", required=False)
-    return Person(
-        id=sender.text("id", ""), name=sender.text("name", ""), is_bot=sender.flag("is_bot")
-    )
+def _said(line: _AnyLine, hands: Hands) -> FromPlugin:
+    match line:
+        case _Hello():
+            return _hello(line)
+        case _Skipped(count=count, why=why):
+            return Skipped(chat=_chat(line), count=count, why=_words(why))
+        case Connected(findings=findings):
+            return structs.replace(line, findings=tuple(map(_words, findings)))
+        case Failed(why=why):
+            return structs.replace(line, why=_words(why) or "it does not say why")
+        case Result(why=why):
+            return structs.replace(line, why=_words(why))
+        case Received() | CursorSet():
+            return line
+        case _:
+            return Arrived(id=line.id, event=_event(line, hands))
 
 
-def _arrived(fields: Fields, event: InboundEvent) -> Arrived:
-    return Arrived(id=_number(fields, "id"), event=event)
+def _hello(line: _Hello) -> Hello:
+    capabilities = line.capabilities
+    if capabilities.preview_s and not capabilities.edits:
+        why = "has to be 0 where messages cannot be edited"
+        raise CodecError(why, "capabilities.preview_s")
+    values = structs.asdict(capabilities)
+    values["idle_s"] = capabilities.idle_s or IDLE_S
+    return Hello(protocol=line.protocol, name=line.name, version=line.version, **values)
 
 
-def _message(fields: Fields, hands: Hands) -> Arrived:
-    message = Message(
-        id=fields.text("message_id"),
-        chat=_chat(fields.part("chat")),
-        sender=_sender(fields),
-        text=fields.text("text", "", most=LINE_BYTES),
-        at=fields.instant("at", hands.now()),
-        is_addressed=fields.flag("is_addressed"),
-        files=tuple(_file(file, hands) for file in fields.parts("files", FILES_MOST)),
-        quoted=fields.text("quoted", "", most=LINE_BYTES),
-        quoted_name=fields.text("quoted_name", ""),
-        forwarded_from=fields.text("forwarded_from", ""),
-        unsupported=fields.text("unsupported", ""),
-        is_album=fields.flag("is_album"),
-    )
-    return _arrived(fields, message)
+def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
+    chat, at = _chat(line), _instant(line, hands)
+    sender = Person(id=line.sender.id, name=line.sender.name, is_bot=line.sender.is_bot)
+    match line:
+        case _Message():
+            return Message(
+                id=line.message_id,
+                chat=chat,
+                sender=sender,
+                text=line.text,
+                at=at,
+                is_addressed=line.is_addressed,
+                files=tuple(_file(file, hands) for file in line.files),
+                quoted=line.quoted,
+                quoted_name=line.quoted_name,
+                forwarded_from=line.forwarded_from,
+                unsupported=line.unsupported,
+                is_album=line.is_album,
+            )
+        case _Edited():
+            return Edit(
+                id=line.message_id,
+                chat=chat,
+                sender=sender,
+                text=line.text,
+                at=at,
+                is_addressed=line.is_addressed,
+            )
+        case _Command():
+            return Command(
+                id=line.message_id,
+                name=line.name.removeprefix("/").lower(),
+                argument=line.argument,
+                chat=chat,
+                sender=sender,
+                at=at,
+                is_addressed=line.is_addressed,
+                is_typed=True,  # a plug-in says `command` of nothing else, see its page
+                answer=hands.answer(line.id),
+            )
+        case _Click():
+            return ButtonClick(
+                data=line.data, chat=chat, sender=sender, at=at, answer=hands.answer(line.id)
+            )
 
 
-def _file(fields: Fields, hands: Hands) -> IncomingFile:
-    size = fields.number("size_bytes", -1, least=0, most=NUMBER_MOST)
+def _chat(line: _AnyEvent | _Skipped) -> ChatRef:
+    chat = line.chat
+    return ChatRef(id=chat.id, type=chat.type, topic=chat.topic, title=chat.title)
+
+
+def _instant(line: _AnyEvent, hands: Hands) -> datetime:
+    try:
+        return in_utc(line.at) if line.at is not None else hands.now()
+    except ValueError as error:
+        why = "has to be a time with its zone, as 2026-11-05T12:30:00Z"
+        raise CodecError(why, "at") from error
+
+
+def _file(file: _File, hands: Hands) -> IncomingFile:
     return IncomingFile(
-        fetch=hands.fetch(fields.text("file")),
-        file_name=fields.text("file_name", ""),
-        media_type=fields.text("media_type", ""),
-        size_bytes=None if size < 0 else size,
+        fetch=hands.fetch(file.file),
+        file_name=file.file_name,
+        media_type=file.media_type,
+        size_bytes=file.size_bytes,
     )
 
 
-def _edited(fields: Fields, hands: Hands) -> Arrived:
-    edit = Edit(
-        id=fields.text("message_id"),
-        chat=_chat(fields.part("chat")),
-        sender=_sender(fields),
-        text=fields.text("text", "", most=LINE_BYTES),
-        at=fields.instant("at", hands.now()),
-        is_addressed=fields.flag("is_addressed"),
-    )
-    return _arrived(fields, edit)
-
-
-def _command(fields: Fields, hands: Hands) -> Arrived:
-    command = Command(
-        id=fields.text("message_id"),
-        name=fields.text("name", most=64).removeprefix("/").lower(),
-        argument=fields.text("argument", "", most=LINE_BYTES),
-        chat=_chat(fields.part("chat")),
-        sender=_sender(fields),
-        at=fields.instant("at", hands.now()),
-        is_addressed=fields.flag("is_addressed"),
-        is_typed=True,  # a plug-in says `command` of nothing else, see docs/plugin-channel.md
-        answer=hands.answer(_number(fields, "id")),
-    )
-    return _arrived(fields, command)
-
-
-def _click(fields: Fields, hands: Hands) -> Arrived:
-    click = ButtonClick(
-        data=fields.text("data", most=DATA_MOST),
-        chat=_chat(fields.part("chat")),
-        sender=_sender(fields),
-        at=fields.instant("at", hands.now()),
-        answer=hands.answer(_number(fields, "id")),
-    )
-    return _arrived(fields, click)
-
-
-def _connected(fields: Fields, _hands: Hands) -> Connected:
-    findings = fields.lines("findings", FINDINGS_MOST, long=WORDS_MOST)
-    return Connected(account=fields.text("account", ""), findings=findings)
-
-
-def _received(_fields: Fields, _hands: Hands) -> Received:
-    return Received()
-
-
-def _skipped(fields: Fields, _hands: Hands) -> Skipped:
-    return Skipped(
-        chat=_chat(fields.part("chat")),
-        count=fields.number("count", least=1, most=NUMBER_MOST),
-        why=fields.words("why", WORDS_MOST),
-    )
-
-
-def _cursor_set(fields: Fields, _hands: Hands) -> CursorSet:
-    return CursorSet(value=fields.text("value", most=CURSOR_MOST))
-
-
-def _failed(fields: Fields, _hands: Hands) -> Failed:
-    return Failed(
-        kind=fields.one_of("kind", ("setup", "connection")),
-        why=fields.words("why", WORDS_MOST) or "it does not say why",
-    )
-
-
-def _result(fields: Fields, _hands: Hands) -> Result:
-    return Result(
-        request=_number(fields, "request"),
-        outcome=fields.one_of("outcome", _OUTCOMES),
-        message_id=fields.text("message_id", ""),
-        data=fields.data("data", PART_BYTES),
-        why=fields.words("why", WORDS_MOST),
-        retry_after_s=fields.seconds("retry_after_s", None, most=TIME_MOST_S),
-        chat_gone=fields.flag("chat_gone"),
-    )
-
-
-_READERS: Final[dict[str, Callable[[Fields, Hands], FromPlugin]]] = {
-    "hello": _said_hello,
-    "connected": _connected,
-    "message": _message,
-    "edited": _edited,
-    "command": _command,
-    "click": _click,
-    "received": _received,
-    "skipped": _skipped,
-    "cursor_set": _cursor_set,
-    "failed": _failed,
-    "result": _result,
-}
+def _words(text: str) -> str:
+    """Return an explanation in one line, shortened where it is long."""
+    words = " ".join(text.split())
+    return words if len(words) <= WORDS_MOST else f"{words[: WORDS_MOST - 1]}…"
