@@ -70,7 +70,7 @@ async def test_a_turn_with_a_tool_call_is_counted_once_in_every_place() -> None:
         seen = await test.scrape()
 
     assert result.outcome == "answered"
-    assert seen.series("everturn_messages_received_total") == {"test test asked": 1}
+    assert seen.series("everturn_messages_received_total") == {"test test prompt": 1}
     assert seen.series("everturn_sessions_started_total") == {"test test": 1}
     assert seen.series("everturn_turns_started_total") == {"test test": 1}
     assert seen.series("everturn_turns_finished_total") == {"test test answered": 1}
@@ -251,14 +251,14 @@ async def test_messages_to_people_are_counted_and_timed_by_channel() -> None:
 
 
 async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
-    """Jobs, announcements and overheard talk cost differently, and fail differently."""
+    """Jobs, announcements and ambient talk cost differently, and fail differently."""
     async with measured(ScriptedProvider()) as test:
         key = test.key()
         await test.service.announce(Announcement(text="news", key=key, sender=SCHEDULE))
         await test.service.announce(Announcement(text="more", key=key))
         await test.service.store_ambient(AmbientMessage(text="chatter", key=key))
         await test.ask("a task", sender=SCHEDULE)
-        await test.service.submit(Inbound(text="fyi", key=key, quiet=True))
+        await test.service.submit(Inbound(text="fyi", key=key, ambient=True))
         session_id = await test.service.conversations.current(key)
         await test.service.reset(session_id)
         seen = await test.scrape()
@@ -266,9 +266,9 @@ async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
     assert seen.series("everturn_announcements_total") == {"test test": 2}
     assert seen.series("everturn_scheduled_runs_total") == {"test message": 1, "test task": 1}
     assert seen.series("everturn_messages_received_total") == {
-        "test test aside": 1,
-        "test test asked": 1,
-        "test test quiet": 1,
+        "test test silent": 1,
+        "test test prompt": 1,
+        "test test ambient": 1,
     }
     assert seen.series("everturn_sessions_ended_total") == {"test test reset": 1}
 

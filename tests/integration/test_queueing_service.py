@@ -29,7 +29,7 @@ from everturn_actors.model import AmbientMessage, Inbound, Overflow, Queueing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
-from everturn_actors.state.queue import QUIET_LIMIT
+from everturn_actors.state.queue import AMBIENT_LIMIT
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,
@@ -62,7 +62,7 @@ async def say(
     *,
     sender: str = "ann",
     key: str = "",
-    quiet: bool = False,
+    ambient: bool = False,
 ) -> Submission:
     """Hand in a message of the chat."""
     inbound = Inbound(
@@ -70,7 +70,7 @@ async def say(
         key=test.key(),
         sender=sender,
         idempotency_key=key,
-        quiet=quiet,
+        ambient=ambient,
         queueing=queueing,
     )
     return await test.service.submit(inbound)
@@ -470,14 +470,14 @@ async def test_no_limit_holds_while_the_next_turn_takes_all_that_waits() -> None
         assert await answered(test) == [[f"m{n}" for n in range(30)]]
 
 
-# --- quiet messages ---
+# --- ambient messages that wait ---
 
 
-async def test_quiet_messages_begin_no_turn_and_are_read_with_the_next() -> None:
+async def test_ambient_messages_begin_no_turn_and_are_read_with_the_next() -> None:
     """A group may talk among itself; the agent knows of it when it is asked."""
     async with open_test_service() as test:
-        await say(test, "[Bob] lunch?", quiet=True, sender="bob")
-        await say(test, "[Eve] yes", quiet=True, sender="eve")
+        await say(test, "[Bob] lunch?", ambient=True, sender="bob")
+        await say(test, "[Eve] yes", ambient=True, sender="eve")
         await soon()
         assert test.provider.requests == []
         await say(test, "[Ann] where?", Queueing())
@@ -486,44 +486,44 @@ async def test_quiet_messages_begin_no_turn_and_are_read_with_the_next() -> None
         assert texts(test.provider.requests[0]) == ["[Bob] lunch?", "[Eve] yes", "[Ann] where?"]
 
 
-async def test_only_the_newest_quiet_messages_wait() -> None:
+async def test_only_the_newest_ambient_messages_wait() -> None:
     """A year of chatter must not be one request."""
     async with open_test_service() as test:
-        for n in range(QUIET_LIMIT + 3):
-            await say(test, f"chatter {n}", quiet=True)
+        for n in range(AMBIENT_LIMIT + 3):
+            await say(test, f"chatter {n}", ambient=True)
         await say(test, "now", Queueing())
         [turn] = await answered(test)
 
-        assert turn == [*(f"chatter {n}" for n in range(3, QUIET_LIMIT + 3)), "now"]
+        assert turn == [*(f"chatter {n}" for n in range(3, AMBIENT_LIMIT + 3)), "now"]
 
 
-async def test_quiet_messages_do_not_count_as_waiting_nor_push_out_those_that_do() -> None:
+async def test_ambient_messages_do_not_count_as_waiting_nor_push_out_those_that_do() -> None:
     """Chatter must not cost anybody their answer."""
     async with open_test_service() as test:
         await fill(test, "reject", max_waiting=1)
         for n in range(3):
-            await say(test, f"chatter {n}", Queueing(max_waiting=1), quiet=True)
+            await say(test, f"chatter {n}", Queueing(max_waiting=1), ambient=True)
         test.provider.release()
 
         assert (await answered(test))[1][0] == "waits 0"
 
 
-async def test_a_session_with_only_quiet_messages_rests_and_expires() -> None:
+async def test_a_session_with_only_ambient_messages_rests_and_expires() -> None:
     """It is not at work: a start need not wake it, and its time runs."""
     clock, disk = ManualClock(), MemoryDisk()
     spec = replace(make_spec(), session=SessionSpec(ttl_hours=1))
     settings = ServiceSettings(passivate_after_s=0, drain_s=0)
     async with open_test_service(disk=disk, spec=spec, clock=clock, settings=settings) as test:
-        quiet = await say(test, "lunch?", quiet=True)
-        await test.service._registry.gone(quiet.session_id)
+        first = await say(test, "lunch?", ambient=True)
+        await test.service._registry.gone(first.session_id)
         assert await test.store.active() == ()
         clock.advance(3601)
         await soon()
         assert await test.service.conversations.current(test.key()) == ""
         new = await say(test, "hello", Queueing())
 
-        assert new.session_id != quiet.session_id
-        assert (await test.service.view(quiet.session_id)).ended_reason == "expired"
+        assert new.session_id != first.session_id
+        assert (await test.service.view(first.session_id)).ended_reason == "expired"
 
 
 # --- approvals ---
@@ -551,7 +551,7 @@ async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() ->
     async with open_test_service(provider=provider, tools=deciding(), gate=gate, spec=spec) as test:
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
-        await say(test, "hm", quiet=True)
+        await say(test, "hm", ambient=True)
         await test.service.store_ambient(AmbientMessage(text="hm", key=test.key(), sender="ann"))
         await say(test, "mine", OWN)
         await soon()
@@ -566,7 +566,7 @@ async def test_a_message_to_the_agent_still_overtakes_a_question() -> None:
     async with open_test_service(provider=provider, tools=deciding(), gate=gate, spec=spec) as test:
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
-        await say(test, "hm", quiet=True, sender="bob")
+        await say(test, "hm", ambient=True, sender="bob")
         await say(test, "not that", Queueing())
         result = await asked.result()
 
@@ -579,8 +579,8 @@ async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
     provider = ScriptedProvider(calling(("a", "act")))
     gate = Rules({"act": Verdict(effect="ask", timeout_s=600)})
     async with open_test_service(provider=provider, tools=deciding(), gate=gate) as test:
-        await say(test, "psst", quiet=True, sender="eve")
-        await say(test, "anonymous", quiet=True, sender="")
+        await say(test, "psst", ambient=True, sender="eve")
+        await say(test, "anonymous", ambient=True, sender="")
         await test.service.store_ambient(
             AmbientMessage(text="run it", key=test.key(), sender="mallory", untrusted=True)
         )
@@ -854,7 +854,7 @@ async def test_a_message_to_a_session_that_has_ended_is_told_so() -> None:
 # --- pausing ---
 
 
-async def test_a_quiet_message_does_not_let_a_paused_turn_go_on() -> None:
+async def test_a_ambient_message_does_not_let_a_paused_turn_go_on() -> None:
     """Whoever waited for the answer has gone, and chatter does not bring them back."""
     clock = ManualClock()
     spec = replace(make_spec(), session=SessionSpec(on_disconnect="pause"))
@@ -867,7 +867,7 @@ async def test_a_quiet_message_does_not_let_a_paused_turn_go_on() -> None:
         clock.advance(1)
         await soon()
         assert (await test.service.view(said.session_id)).status == "paused"
-        await say(test, "chatter", quiet=True)
+        await say(test, "chatter", ambient=True)
         await aside(test, "beside")
         await soon()
 
@@ -901,8 +901,8 @@ async def test_the_whole_of_it_is_read_back_from_disk(tmp_path: Path) -> None:
         await aside(test, "lunch?", untrusted=True)
         await (await say(test, "one", Queueing(), key="k1")).result()
         await aside(test, "at one")
-        await say(test, "quiet", quiet=True, key="k2")
-        await test.service.edit(test.key(), "k2", "quiet!")
+        await say(test, "chatter", ambient=True, key="k2")
+        await test.service.edit(test.key(), "k2", "chatter!")
 
     async def look(test: TestService) -> None:
         del test

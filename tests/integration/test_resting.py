@@ -126,9 +126,9 @@ async def _flushed(test: TestService) -> None:
     test.clock.advance(30)
 
 
-async def _quiet(test: TestService) -> None:
+async def _ambient(test: TestService) -> None:
     await say(test)
-    await test.service.submit(Inbound(text="not to you", key=test.key(), quiet=True))
+    await test.service.submit(Inbound(text="not to you", key=test.key(), ambient=True))
 
 
 async def _decided(test: TestService) -> None:
@@ -191,14 +191,14 @@ ACTS: dict[str, Act] = {
     "a turn is paused": _paused,
     "a burst is answered": _held,
     "a burst is let go early": _flushed,
-    "a message begins nothing": _quiet,
+    "a message begins nothing": _ambient,
     "a person decides": _decided,
     "a summary is made by itself": _summarised,
     "a summary is asked for": _compacted,
     "something is announced": lambda test: test.service.announce(
         Announcement(text="so", key=test.key())
     ),
-    "something is overheard": lambda test: test.service.store_ambient(
+    "something ambient is kept": lambda test: test.service.store_ambient(
         AmbientMessage(text="so", key=test.key())
     ),
     "somebody looks": _looked,

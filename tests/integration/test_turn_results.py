@@ -83,7 +83,7 @@ async def test_what_it_is_told_besides_taints_it(how: str, *, untrusted: bool) -
                 Announcement(text="psst", key=test.key(), untrusted=untrusted)
             )
         else:
-            await say(test, "psst", untrusted=untrusted, quiet=True)
+            await say(test, "psst", untrusted=untrusted, ambient=True)
 
         assert await both_ways(test, await say(test)) == (untrusted, untrusted)
 

@@ -72,11 +72,11 @@ def test_nobody_is_answered_whom_no_rule_admits(
 def test_addressing_the_agent_opens_no_door(
     rules: AccessRules, chat: ChatRef, sender: Person, *, paired: bool
 ) -> None:
-    """A mention turns what is overheard into a question, and changes nothing else."""
+    """A mention turns what is ambient into a question, and changes nothing else."""
     plain = _evaluate(rules, chat, sender, addressed=False, paired=paired)
     addressed = _evaluate(rules, chat, sender, addressed=True, paired=paired)
 
-    assert addressed == plain or (plain.action, addressed.action) == ("overhear", "answer")
+    assert addressed == plain or (plain.action, addressed.action) == ("ambient", "answer")
 
 
 @given(_RULES, _PLACES, _PEOPLE, _DISPOSITIONS)

@@ -189,14 +189,14 @@ def _may_steer(turn: OpenTurn) -> bool:
 
 
 _HOW: list[tuple[str, Joins, bool]] = [
-    (reply_to, joins, quiet)
-    for quiet in (False, False, True)
+    (reply_to, joins, ambient)
+    for ambient in (False, False, True)
     for reply_to in ("", "44", "1e3")
     for joins in get_args(Joins)
 ]
 _RECEIVED = st.builds(
     lambda how, **rest: Received(
-        reply_to=how[0], joins=how[1], quiet=how[2], retry_for_s=60 if how[0] else -1, **rest
+        reply_to=how[0], joins=how[1], ambient=how[2], retry_for_s=60 if how[0] else -1, **rest
     ),
     st.sampled_from(_HOW),
     text=texts,
@@ -633,7 +633,7 @@ def delivered_log() -> tuple[Event, ...]:
         SilentMessage(text="[Bob] lunch?", sender="bob", idempotency_key="k2", untrusted=True),
         SilentMessage(text="[Eve] no", sender="eve", shown=False),
         Received(text="[Ann] luok", sender="ann", idempotency_key="k4", reply_to="44"),
-        Received(text="[Bob] hm", sender="bob", quiet=True, joins="own"),
+        Received(text="[Bob] hm", sender="bob", ambient=True, joins="own"),
         Edited(received=4, text="[Ann] look"),
         Received(text="[Ann] there", sender="ann", reply_to="45", joins="burst"),
         Received(text="[Cy] too many", sender="cy", joins="own"),
@@ -670,7 +670,7 @@ def delivered_log() -> tuple[Event, ...]:
         StepStarted(turn=3, step=1, model="m"),
         PreviewSent(turn=3, step=1, platform_id="80"),
         SilentMessage(text="[Bob] one more", sender="bob"),
-        Received(text="[Bob] mm", sender="bob", quiet=True),
+        Received(text="[Bob] mm", sender="bob", ambient=True),
         Announced(
             text="Stand-up!", sender="schedule", idempotency_key="k9", title="Stand", delivers=True
         ),

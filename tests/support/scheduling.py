@@ -119,17 +119,17 @@ class PaperDesk:
 
 
 def talk(
-    *senders: str, steps: tuple[Step, ...] = (), untrusted: bool = False, quiet: str = ""
+    *senders: str, steps: tuple[Step, ...] = (), untrusted: bool = False, ambient: str = ""
 ) -> Conversation:
     """Return a conversation whose running turn was begun by messages of these senders.
 
-    It has also heard a message of `quiet`, which was not for the agent.
+    It has also heard a message of `ambient`, which was not for the agent.
     """
     users = tuple(
         UserMessage(text="hello", sender=sender, untrusted=untrusted) for sender in senders
     )
-    if quiet:
-        users = (UserMessage(text="we should meet", sender=quiet, quiet=True), *users)
+    if ambient:
+        users = (UserMessage(text="we should meet", sender=ambient, ambient=True), *users)
     return Conversation(current=OpenTurn(number=2, users=users, started_at=NOW, steps=steps))
 
 

@@ -183,7 +183,7 @@ def test_in_which_groups_the_agent_takes_part(
     ("default", "overrides", "sender", "action"),
     [
         ("allow", (), ANN, "answer"),
-        ("passive", (), ANN, "overhear"),
+        ("passive", (), ANN, "ambient"),
         ("silent", (), ANN, "record"),
         ("block", (), ANN, "ignore"),
         ("block", (("7", "allow"),), ANN, "answer"),
@@ -215,7 +215,7 @@ def test_what_becomes_of_a_members_messages(
     ("activation", "addressed", "action"),
     [
         ("mention", True, "answer"),
-        ("mention", False, "overhear"),
+        ("mention", False, "ambient"),
         ("always", True, "answer"),
         ("always", False, "answer"),
     ],
@@ -235,28 +235,28 @@ def test_a_passive_member_is_never_answered_and_never_vouched_for() -> None:
 
     decision = _group(rules, addressed=True)
 
-    assert (decision.action, decision.untrusted) == ("overhear", True)
+    assert (decision.action, decision.untrusted) == ("ambient", True)
     assert not _group(OPEN_GROUPS).untrusted
 
 
-@pytest.mark.parametrize(("mode", "quiet"), [("silent", False), ("passive", True)])
-def test_the_buffers_mode_says_how_a_message_is_overheard(
-    mode: Literal["silent", "passive"], *, quiet: bool
+@pytest.mark.parametrize(("mode", "joins"), [("silent", False), ("passive", True)])
+def test_the_buffers_mode_says_how_an_ambient_message_is_kept(
+    mode: Literal["silent", "passive"], *, joins: bool
 ) -> None:
     """One mode tells of messages in a block, the other makes them part of the conversation."""
     buffer = BufferRules(mode=mode, max_messages=5)
     rules = replace(OPEN_GROUPS, context_buffer=buffer)
 
-    assert _group(rules).quiet is quiet
+    assert _group(rules).joins_next_turn is joins
     assert _group(rules).buffer == buffer
-    assert not _group(rules, addressed=True).quiet
+    assert not _group(rules, addressed=True).joins_next_turn
 
 
 @pytest.mark.parametrize(
     ("overrides", "action"),
     [
-        ((), "overhear"),
-        ((("*", "allow"),), "overhear"),
+        ((), "ambient"),
+        ((("*", "allow"),), "ambient"),
         ((("bot9", "allow"),), "answer"),
         ((("bot*", "allow"),), "answer"),
         ((("bot9", "block"),), "ignore"),

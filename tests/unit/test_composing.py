@@ -191,7 +191,7 @@ def test_who_has_no_usable_name_is_called_by_their_id(person: Person, shown: str
     assert shown_name(person) == shown
 
 
-def test_an_overheard_message_tells_of_its_files_without_reading_them() -> None:
+def test_an_ambient_message_tells_of_its_files_without_reading_them() -> None:
     """Fetching what nobody asked about would cost time and disk for every picture in a group."""
     message = a_message(
         "look\n[Bob] no",

@@ -14,14 +14,14 @@ NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 
 
 def waiting(*said: str) -> list[UserMessage]:
-    """Return messages that wait, each told as `sender joins`, with a `?` behind if it is quiet."""
+    """Return messages that wait, each told as `sender joins`, with a `?` behind if ambient."""
     messages: list[UserMessage] = []
     for seq, each in enumerate(said, 1):
         sender, joins = each.rstrip("?").split()
         kind: dict[str, Joins] = {"all": "all", "own": "own", "burst": "burst"}
         messages.append(
             UserMessage(
-                seq=seq, text=each, sender=sender, joins=kind[joins], quiet=each.endswith("?")
+                seq=seq, text=each, sender=sender, joins=kind[joins], ambient=each.endswith("?")
             )
         )
     return messages
@@ -42,7 +42,7 @@ def waiting(*said: str) -> list[UserMessage]:
         pytest.param(["ann burst", "bob burst"], 1, id="two bursts"),
         pytest.param(["ann all", "ann own"], 1, id="own does not join all"),
         pytest.param(["ann own", "ann all"], 1, id="all does not join own"),
-        pytest.param(["ann all?"], 0, id="a quiet one begins no turn"),
+        pytest.param(["ann all?"], 0, id="an ambient one begins no turn"),
         pytest.param(["ann all?", "bob own?"], 0, id="nor do many"),
         pytest.param(["eve own?", "ann own", "bob own"], 2, id="it goes with the next"),
         pytest.param(["ann own", "eve own?", "bob own"], 2, id="whichever begins first"),
@@ -64,7 +64,7 @@ def test_what_belongs_together_goes_together_and_in_order(said: list[str], taken
         pytest.param(["ann own", "bob all"], 0, id="one that wants its own turn keeps it"),
         pytest.param(["ann all", "bob own", "cy all"], 1, id="and nobody overtakes it"),
         pytest.param(["ann all", "ann burst"], 1, id="a burst of one that does"),
-        pytest.param(["eve all?"], 0, id="a quiet one steers nothing"),
+        pytest.param(["eve all?"], 0, id="an ambient one steers nothing"),
         pytest.param(["eve all?", "ann all"], 2, id="but comes along"),
         pytest.param(["eve all?", "ann own"], 0, id="not without one that asks"),
     ],

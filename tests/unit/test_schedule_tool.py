@@ -327,7 +327,7 @@ async def test_nothing_is_made_where_nobody_can_be_reached_later(
         (talk("schedule"), False),
         (talk("schedule", "background_process"), False),
         (talk("session:20261122T000000000-00000000:1"), False),
-        (talk("schedule", quiet="ann"), False),
+        (talk("schedule", ambient="ann"), False),
         (talk(), False),
         (talk(""), True),
         (talk("schedule", "ann"), True),

@@ -44,7 +44,7 @@ class Received(EventBody, frozen=True, kw_only=True):
     "The message on its platform that an answer replies to; empty = none."
     joins: Joins = "all"
     "Which turn answers it."
-    quiet: bool = False
+    ambient: bool = False
     "Whether it begins no turn: the next one reads it."
     retry_for_s: int = -1
     "For how long its sender wants calls made again in an outage; -1 = as the agent has it."

@@ -54,7 +54,7 @@ class Inbound:
     "Whether it holds text from outside that nobody vouches for."
     reply_to: str = ""
     "The message on its platform that an answer replies to; empty = none."
-    quiet: bool = False
+    ambient: bool = False
     "It begins no turn: the next one reads it, as one of its messages."
     retry_for_s: int | None = None
     "For how long calls of the model are made again in an outage; None = as the agent has it."

@@ -17,8 +17,9 @@ from everturn_actors.events import Discarded
 from everturn_actors.model import Inbound, Joins, PendingAmbient, UserMessage
 
 WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
-QUIET_LIMIT = 100  # of them that begin no turn; the oldest go
-AMBIENT_LIMIT = 100  # said beside turns, in the agent's name or not to it, kept for the next
+# Of what was not said to the agent, or in its name without a turn: of the messages that wait for a
+# turn, and of what the next one is told in a block. The oldest go.
+AMBIENT_LIMIT = 100
 
 LONGEST_DEBOUNCES = 4  # a turn is held for so many times what one message asks for, and no longer
 LONGEST_S = 86_400.0  # no message asks for more than a day
@@ -99,12 +100,12 @@ def why_not_now(
     rules = inbound.queueing
     if len(waiting) >= WAITING_LIMIT:
         return MailboxFullError()
-    if inbound.quiet or in_burst:  # it begins nothing of its own
+    if inbound.ambient or in_burst:  # it begins nothing of its own
         return None
     if rules.drops_when_busy and is_busy:
         return BusyError()
     most = rules.max_waiting if is_busy else None  # else the next turn takes all that waits
-    asked = sum(not message.quiet for message in waiting)
+    asked = sum(not message.ambient for message in waiting)
     if most is not None and asked >= most and rules.overflow != "drop_old":
         return QueueFullError(rules.overflow)
     return None
@@ -118,13 +119,13 @@ def dropped(
     See `why_not_now` for the arguments.
     """
     rules = inbound.queueing
-    most = QUIET_LIMIT if inbound.quiet else rules.max_waiting
-    if not inbound.quiet and (rules.overflow != "drop_old" or not is_busy or in_burst):
+    most = AMBIENT_LIMIT if inbound.ambient else rules.max_waiting
+    if not inbound.ambient and (rules.overflow != "drop_old" or not is_busy or in_burst):
         return None
-    same = [message for message in waiting if message.quiet == inbound.quiet]
+    same = [message for message in waiting if message.ambient == inbound.ambient]
     if most is None or not same or len(same) < most:
         return None
-    why = "nobody spoke to the agent" if inbound.quiet else f"more than {most} waited"
+    why = "nobody spoke to the agent" if inbound.ambient else f"more than {most} waited"
     gone = tuple(message.seq for message in same[: len(same) - most + 1])
     return Discarded(received=gone, reason=why)
 
@@ -152,7 +153,7 @@ def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
     """Return the messages that the next turn answers, oldest first; none = no turn begins.
 
     Messages that join others go together; one that wants a turn of its own gets it, with what was
-    written in the same breath. Quiet ones go with whatever turn begins next.
+    written in the same breath. Ambient ones go with whatever turn begins next.
     """
     taken: list[UserMessage] = []
     asked: UserMessage | None = None
@@ -160,13 +161,13 @@ def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
         if asked is not None and not _joins(asked, message):
             break
         taken.append(message)
-        if asked is None and not message.quiet:
+        if asked is None and not message.ambient:
             asked = message
     return tuple(taken) if asked is not None else ()
 
 
 def _joins(first: UserMessage, message: UserMessage) -> bool:
-    if message.quiet:
+    if message.ambient:
         return True
     if message.joins == "burst":
         return message.sender == first.sender or first.joins == "all"
@@ -176,4 +177,4 @@ def _joins(first: UserMessage, message: UserMessage) -> bool:
 def steering(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
     """Return those that a running turn may read before its next call, oldest first."""
     came = tuple(takewhile(lambda message: message.joins == "all", waiting))
-    return came if any(not message.quiet for message in came) else ()
+    return came if any(not message.ambient for message in came) else ()

@@ -93,7 +93,7 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     @property
     def is_asked(self) -> bool:
         """Whether a message waits that begins a turn."""
-        return any(not message.quiet for message in self.waiting)
+        return any(not message.ambient for message in self.waiting)
 
     @property
     def open_approvals(self) -> tuple[Approval, ...]:

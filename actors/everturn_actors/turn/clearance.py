@@ -184,7 +184,7 @@ def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
 
     Somebody whose own id ends with a star is left out: among approvers it would mean others too.
     """
-    asked = (user.sender for user in users if not user.quiet and not user.sender.endswith("*"))
+    asked = (user.sender for user in users if not user.ambient and not user.sender.endswith("*"))
     return tuple(dict.fromkeys(each for each in asked if each not in PROGRAM_SENDERS))
 
 

@@ -144,7 +144,7 @@ async def _word(
         if present is None or present.resolution is not None:
             return None
         came = steering(host.state.waiting) if steers else ()
-        if any(approval.may_answer(each.sender) for each in came if not each.quiet):
+        if any(approval.may_answer(each.sender) for each in came if not each.ambient):
             return "overtaken"
         left_s = (approval.expires_at - clock.now()).total_seconds()
         if left_s <= 0:

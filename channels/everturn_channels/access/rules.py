@@ -46,10 +46,10 @@ from everturn_channels.settings import (
     Route,
 )
 
-Action: TypeAlias = Literal["answer", "overhear", "record", "ignore", "refuse", "pair"]
+Action: TypeAlias = Literal["answer", "ambient", "record", "ignore", "refuse", "pair"]
 """What becomes of a message.
 
-answer: it is for the agent. overhear: it is kept, and the agent reads it later. record: it is kept,
+answer: it is for the agent. ambient: it is kept, and the agent reads it later. record: it is kept,
 and the agent never sees it. ignore: it is not kept, and nobody is told. refuse: the agent takes no
 part here. pair: its sender is not known in a dm, and can be.
 """
@@ -68,14 +68,14 @@ class AccessDecision:
     untrusted: bool = False
     "Whether nobody vouches for its text: its sender is passive."
     buffer: BufferRules = field(default_factory=BufferRules)
-    "overhear: how it is kept."
+    "ambient: how it is kept."
     reason: str = ""
     "For the log: what decided, and for refuse and pair which setting would change it."
 
     @property
-    def quiet(self) -> bool:
-        """Whether it is overheard as a message of the conversation, not as one of a block."""
-        return self.action == "overhear" and self.buffer.mode == "passive"
+    def joins_next_turn(self) -> bool:
+        """Whether it is an ambient message of the next turn, not as one of a block."""
+        return self.action == "ambient" and self.buffer.mode == "passive"
 
 
 def find_route(
@@ -168,7 +168,7 @@ def _evaluate_group(
             return AccessDecision(action="record", reason=why)
         case "passive":
             buffer = rules.context_buffer
-            return AccessDecision(action="overhear", untrusted=True, buffer=buffer, reason=why)
+            return AccessDecision(action="ambient", untrusted=True, buffer=buffer, reason=why)
         case "allow":
             pass
         case _:
@@ -179,7 +179,7 @@ def _evaluate_group(
         return AccessDecision(action="answer", queue=rules.queue, reason=why)
     else:
         why = f"not addressed, and {_GROUPS}.activation is mention"
-    return AccessDecision(action="overhear", buffer=rules.context_buffer, reason=why)
+    return AccessDecision(action="ambient", buffer=rules.context_buffer, reason=why)
 
 
 def _why_closed(rules: GroupRules, keys: Sequence[str], chat: ChatRef) -> str:

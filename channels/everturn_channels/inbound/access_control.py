@@ -152,7 +152,7 @@ class AccessControl:
             is_paired=is_dm and await self._is_let_in(sender, key.agent),
         )
         match decision.action:
-            case "answer" | "overhear" | "record" | "ignore":
+            case "answer" | "ambient" | "record" | "ignore":
                 return Admission(key=key, decision=decision)
             case "pair" if self._settings.pairing:
                 self._log(chat, sender, f"agent {key.agent}: {decision.reason}")

@@ -136,39 +136,39 @@ class Receiver:
             await self._take(message, admission)  # a name alone: what was said before is meant
         elif message.text.strip() or message.files or message.unsupported:
             with anyio.fail_after(self._limits.take_s):
-                await self._overhear(message, admission)
+                await self._store_ambient(message, admission)
 
-    async def _overhear(self, message: Message, admission: Admission) -> None:
+    async def _store_ambient(self, message: Message, admission: Admission) -> None:
         """Keep a message that is not for the agent; its files are not fetched."""
         decision, text = admission.decision, ambient_text(message)
-        if decision.quiet:
+        if decision.joins_next_turn:
             inbound = Inbound(
                 text=text,
                 key=admission.key,
                 sender=message.sender.id,
                 idempotency_key=message_key(admission.key, message.id),
                 untrusted=decision.untrusted,
-                quiet=True,
+                ambient=True,
             )
             await self._submit(message, inbound, decision.queue)
             return
-        aside = AmbientMessage(
+        ambient = AmbientMessage(
             text=text,
             key=admission.key,
             sender=message.sender.id,
             idempotency_key=message_key(admission.key, message.id),
-            shown=decision.action == "overhear",
+            shown=decision.action == "ambient",
             untrusted=decision.untrusted,
             max_messages=decision.buffer.max_messages,
             max_age_s=int(decision.buffer.max_age_s),
         )
         try:
-            await self._context.service.store_ambient(aside)
+            await self._context.service.store_ambient(ambient)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(admission.key, error)
         except (InvalidInputError, UnknownAgentError) as error:
             logger.warning(
-                "an overheard message was not kept",
+                "an ambient message was not kept",
                 extra={**self._fields, "chat": message.chat.id, "error": str(error)},
             )
 
@@ -274,7 +274,7 @@ class Receiver:
     ) -> Submission | None:
         """Hand in a message; None where it is not taken, and its sender was told where it helps."""
         fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}
-        is_for_us = not inbound.quiet
+        is_for_us = not inbound.ambient
         try:
             return await self._submit_twice(inbound)
         except QueueFullError as error:
@@ -321,7 +321,7 @@ class Receiver:
     async def edit(self, edit: Edit) -> None:
         """Change a message whose turn has not begun; return when that is durable, or too late."""
         admission = await self._access.admit(edit.chat, edit.sender, is_addressed=edit.is_addressed)
-        if admission is None or admission.decision.action not in {"answer", "overhear"}:
+        if admission is None or admission.decision.action not in {"answer", "ambient"}:
             return
         if not edit.text.strip() or self._access.is_flood(edit):
             return

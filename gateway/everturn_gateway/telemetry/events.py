@@ -115,14 +115,14 @@ class EventTally:
 
     def _received(self, batch: _Batch, body: Received, at: datetime) -> None:
         del at
-        kind = "quiet" if body.quiet else "asked"
+        kind = "ambient" if body.ambient else "prompt"
         self._to.messages_received.add(batch.agent, batch.channel, kind)
         if body.sender == SCHEDULE:
             self._to.scheduled_runs.add(batch.agent, "task")
 
     def _silent(self, batch: _Batch, body: SilentMessage, at: datetime) -> None:
         del body, at
-        self._to.messages_received.add(batch.agent, batch.channel, "aside")
+        self._to.messages_received.add(batch.agent, batch.channel, "silent")
 
     def _announced(self, batch: _Batch, body: Announced, at: datetime) -> None:
         del at

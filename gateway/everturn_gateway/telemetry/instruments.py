@@ -114,8 +114,9 @@ class Instruments:
         )
         self.messages_received = Count(
             "everturn_messages_received_total",
-            "Messages that were accepted, by kind: asked (wants an answer), quiet (read with the"
-            " next turn), aside (not said to the agent).",
+            "Messages that were accepted, by kind: prompt (wants an answer), ambient (not said to"
+            " the agent, a message of its next turn), silent (not said to it, and told in a"
+            " block or not at all).",
             (*of_both, "kind"),
         )
         self.messages_discarded = Count(

@@ -9,7 +9,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
-from everturn_gateway.yaml_files.descriptions import described_schema
 
 
 class Arguments(BaseModel):
@@ -18,6 +17,7 @@ class Arguments(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
+        use_attribute_docstrings=True,
         hide_input_in_errors=True,
         defer_build=True,  # a gateway whose agents have none of the tools need not pay for them
     )
@@ -28,7 +28,7 @@ ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 
 def parameters(model: type[Arguments]) -> dict[str, Any]:
     """Return the JSON Schema of the arguments, without what no model needs."""
-    schema = cast("dict[str, Any]", _short(described_schema(model)))
+    schema = cast("dict[str, Any]", _short(model.model_json_schema()))
     schema.pop("description", None)
     return schema
 

@@ -1,7 +1,7 @@
 """The texts under the fields of a model, as descriptions in its JSON Schema.
 
 The library can do so as well, but only when a class is made, at every start of a gateway: it parses
-the source of each class, a tenth of all that a start takes.
+the source of each class.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def described_schema(
 def describe_fields(schema: dict[str, Any], model: type[BaseModel]) -> None:
     """Give the fields of a model the texts that stand under them in its source.
 
-    A field that has a description keeps it, and a package without its sources has none.
+    A field that has a description keeps it, and a package without its sources has none. Reads
+    files: not for the event loop.
     """
     described: dict[str, dict[str, Any]] = schema.get("properties", {})
     for kind in model.__mro__:

@@ -23,14 +23,14 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
         )
         if error is not None:
             return error
-    if state.status == "paused" and not inbound.quiet:
+    if state.status == "paused" and not inbound.ambient:
         draft.add(StatusChanged(status="active"))
     if seen is not None:
         return draft.accepted(seen)
     gone = dropped(inbound, state.waiting, is_busy=is_busy, in_burst=in_burst)
     if gone is not None:
         draft.add(gone)
-        if not inbound.quiet:
+        if not inbound.ambient:
             draft.effects.append(ReportDrop(len(gone.received), gone.reason))
     draft.add(
         Received(
@@ -41,12 +41,12 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
             untrusted=inbound.untrusted,
             reply_to=inbound.reply_to,
             joins=how_it_joins(inbound, in_burst=in_burst),
-            quiet=inbound.quiet,
+            ambient=inbound.ambient,
             retry_for_s=-1 if inbound.retry_for_s is None else inbound.retry_for_s,
         )
     )
     hold_s = inbound.queueing.hold_s
-    if not inbound.quiet and hold_s > 0:
+    if not inbound.ambient and hold_s > 0:
         draft.memory = replace(
             draft.memory, debounce=draft.memory.debounce.note(inbound.sender, hold_s, draft.now)
         )

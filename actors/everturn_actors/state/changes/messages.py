@@ -38,7 +38,7 @@ def apply_received(state: SessionState, event: Event, body: Received) -> Session
         untrusted=body.untrusted,
         reply_to=body.reply_to,
         joins=body.joins,
-        quiet=body.quiet,
+        ambient=body.ambient,
         retry_for_s=body.retry_for_s,
     )
     seen = with_seen(state, event, body.idempotency_key)
@@ -50,7 +50,7 @@ def apply_discarded(state: SessionState, event: Event, body: Discarded) -> Sessi
     gone = needed_messages(state, event, body.received)
     waiting = tuple(message for message in state.waiting if message not in gone)
     turn = state.open_turn
-    if turn is None or turn.told_of_drops or all(message.quiet for message in gone):
+    if turn is None or turn.told_of_drops or all(message.ambient for message in gone):
         return advance(state, event, waiting=waiting)
     outbox = (*state.outbox, *owed_drop(event, turn, body))
     turn = replace(turn, told_of_drops=turn.delivers)

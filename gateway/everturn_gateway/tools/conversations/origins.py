@@ -99,7 +99,7 @@ def is_asked_by_person(conversation: Conversation) -> bool:
     """
     current = conversation.current
     heard = current.heard if current else ()
-    return any(not message.quiet and is_person(message.sender) for message in heard)
+    return any(not message.ambient and is_person(message.sender) for message in heard)
 
 
 def is_person(sender: str) -> bool:

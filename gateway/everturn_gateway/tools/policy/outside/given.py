@@ -294,7 +294,7 @@ def fetches_before(call: ToolCall, conversation: Conversation, fetch: str) -> in
 
 
 def _hears_a_person(turn: Turn | OpenTurn) -> bool:
-    return any(not user.quiet and is_person(user.sender) for user in turn.heard)
+    return any(not user.ambient and is_person(user.sender) for user in turn.heard)
 
 
 def _asked(call: ToolCall) -> tuple[str, bool]:
