@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +53,7 @@ def _follow(line: str, home: Path, site: Path) -> None:
             # Others are installed where the tests run.
         return
     done = subprocess.run(  # noqa: S603 - what our own page says
-        shlex.split(command),
+        ["/bin/sh", "-c", command],
         cwd=home,
         env={
             **os.environ,
