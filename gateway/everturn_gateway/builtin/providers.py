@@ -85,31 +85,37 @@ _api: Final = partial(
 
 OPENAI: Final = _api(
     name="openai",
+    usual_model="gpt-5-mini",
     summary="OpenAI, and every server that speaks its format",
     prices=price_table.OPENAI,
 )
 ANTHROPIC: Final = _api(
     name="anthropic",
+    usual_model="claude-sonnet-5",
     summary="Anthropic",
     prices=price_table.ANTHROPIC,
 )
 GEMINI: Final = _api(
     name="gemini",
+    usual_model="gemini-3.5-flash",
     summary="Google's Gemini",
     prices=price_table.GEMINI,
 )
 OPENROUTER: Final = _api(
     name="openrouter",
+    usual_model="openai/gpt-5-mini",
     summary="OpenRouter",
     is_free=_free_at_openrouter,
 )
 OLLAMA: Final = _api(
     name="ollama",
+    usual_model="llama3.2",
     summary="Ollama, on this machine or elsewhere",
     is_free=_free_at_ollama,
 )
 LOCAL: Final = ProviderPlugin(
     name="local",
+    usual_model="smollm2-135m-instruct",
     interface=1,
     summary="weights in a process of the gateway",
     docs=_DOCS,
@@ -124,6 +130,7 @@ LOCAL: Final = ProviderPlugin(
 )
 BUILTIN: Final = ProviderPlugin(
     name="builtin",
+    usual_model="builtin",
     interface=1,
     summary="the built-in responder, which is no language model",
     docs=_DOCS,

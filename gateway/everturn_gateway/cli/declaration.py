@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
+import typer.core
 
 from everturn_gateway.commands.shared.options import Options
 
@@ -23,9 +24,7 @@ Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing.")]
 Provider: TypeAlias = Annotated[
     str,
-    typer.Option(
-        help="Who runs the model: builtin, local, openai, anthropic, gemini, openrouter, ollama."
-    ),
+    typer.Option(help="Who runs the model: {providers}."),
 ]
 ModelName: TypeAlias = Annotated[
     str, typer.Option("--model", help="The model's name.", show_default="by the provider")
@@ -41,6 +40,27 @@ _PLACES: Final = {
         "--agents-dir", help="Instead of the configuration's agents folder."
     ),
 }
+
+
+class _Command(typer.core.TyperCommand):
+    """A command whose options name plug-ins in their help: `{providers}`, `{policies}`."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own types
+        """Write the help, with what is installed now."""
+        for option in self.params:
+            if isinstance(option, typer.core.TyperOption) and "{" in (option.help or ""):
+                option.help = _named(option.help or "")
+        super().format_help(ctx, formatter)
+
+
+def _named(text: str) -> str:
+    from everturn_gateway.plugins import installed  # noqa: PLC0415 - all other help does without
+
+    names = installed()
+    return text.format(
+        providers=", ".join(names.providers.names), policies=", ".join(names.policies.names)
+    )
+
 
 CommandT = TypeVar("CommandT", bound=Callable[..., int])
 
@@ -80,7 +100,7 @@ def command(group: typer.Typer, name: str | None = None) -> Callable[[CommandT],
         # What typer reads: it makes the options of a command from its signature.
         vars(run)["__signature__"] = signature.replace(parameters=own, return_annotation=None)
         run.__annotations__ = {each.name: each.annotation for each in own}
-        group.command(name)(run)
+        group.command(name, cls=_Command)(run)
         return function
 
     return declare

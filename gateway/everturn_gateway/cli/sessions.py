@@ -65,7 +65,9 @@ def share_session(
 @command(context_app, "apply")
 def apply_context(
     *,
-    policy: Annotated[str, typer.Option("--policy", "-p", help="By which policy.")] = "",
+    policy: Annotated[
+        str, typer.Option("--policy", "-p", help="By which policy: {policies}.")
+    ] = "",
     compare: Annotated[bool, typer.Option("--compare", help="Print a table of all.")] = False,
     window: Annotated[
         int | None, typer.Option(help="The model's window, in tokens.", min=1)

@@ -11,27 +11,18 @@ from typing import Final
 
 import typer
 
+from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.commands.shared.settings import load
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.plugins import installed
 
 CONFIG_NAME = "everturn.yaml"
 AGENTS_FOLDER = "agents"
 WORKSPACE_FOLDER = ".everturn"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
-
-# The model a new agent names first, and the variable its key is read from.
-_PROVIDERS: Final = {
-    "builtin": ("builtin", ""),
-    "local": ("smollm2-135m-instruct", ""),
-    "openai": ("gpt-5-mini", "OPENAI_API_KEY"),
-    "anthropic": ("claude-sonnet-5", "ANTHROPIC_API_KEY"),
-    "gemini": ("gemini-3.5-flash", "GEMINI_API_KEY"),
-    "openrouter": ("openai/gpt-5-mini", "OPENROUTER_API_KEY"),
-    "ollama": ("llama3.2", ""),
-}
 
 _CONFIG: Final = f"""\
 # The configuration of this gateway. Relative paths start at this file.
@@ -101,7 +92,7 @@ def init(folder: Path, *, agent: str, provider: str, model: str, ask: bool) -> i
     if ask and can_ask():
         agent = agent or typer.prompt("Name of the first agent", default=DEFAULT_AGENT)
         provider = provider or typer.prompt(
-            f"Who runs its model ({', '.join(_PROVIDERS)})", default="builtin"
+            f"Who runs its model ({provider_names()})", default="builtin"
         )
     agent, chosen = _check(agent or DEFAULT_AGENT), _model(provider or "builtin", model)
     try:
@@ -140,15 +131,26 @@ def _check(name: str) -> str:
     return name
 
 
+def provider_names() -> str:
+    """Return who can run models, for people."""
+    return ", ".join(installed().providers.names)
+
+
 def _model(provider: str, model: str) -> _Model:
-    found = _PROVIDERS.get(provider)
-    if found is None:
-        msg = f"there is no provider {provider!r}; there are: {', '.join(_PROVIDERS)}"
+    plugin = installed().providers.get(provider)
+    if plugin is None:
+        fault = installed().providers.fault(provider)
+        msg = f"there is no provider {provider!r}; there are: {provider_names()}"
+        raise GatewayError(str(fault) if fault else msg)
+    name = model or plugin.usual_model
+    if not name:
+        msg = f"name the model of {provider} with --model"
         raise GatewayError(msg)
-    if not model.isprintable() or any(c in model for c in "\"'#{}[]&*!|>%@`"):
-        msg = f"{model!r} is no name of a model"
+    if not name.isprintable() or any(c in name for c in "\"'#{}[]&*!|>%@`"):
+        msg = f"{name!r} is no name of a model"
         raise GatewayError(msg)
-    return _Model(provider=provider, name=model or found[0], variable=found[1])
+    variable = plugin.needed_key(ModelSpec(provider=provider, name=name))
+    return _Model(provider=provider, name=name, variable=variable)
 
 
 def _write_agent(folder: Path, name: str, model: _Model) -> None:

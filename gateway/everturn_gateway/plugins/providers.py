@@ -112,6 +112,8 @@ class ProviderPlugin(Plugin):
     Raises:
         ProviderConfigError: Its settings name no address.
     """
+    usual_model: str = ""
+    "What a new agent names where its owner names no model; empty = the owner has to."
     calls_tools: bool = True
     "Whether its models can call tools; otherwise they are offered none."
     is_model: bool = True
@@ -122,6 +124,13 @@ class ProviderPlugin(Plugin):
     def key_variable(self) -> str:
         """The environment variable that holds its key; empty = it takes none."""
         return key_variable(self.name) if issubclass(self.settings, KeyedSection) else ""
+
+    def needed_key(self, model: ModelSpec) -> str:
+        """Return the environment variable without which a model cannot be called; empty for none.
+
+        What is called at a plain `http:` address is the owner's own server, which may ask for none.
+        """
+        return "" if self.address(model).startswith("http:") else self.key_variable
 
     def window(self, model: str) -> int | None:
         """Return the window of a model in tokens, by its name; None = it is not known."""
