@@ -77,9 +77,14 @@ class Document(Generic[T]):
         try:
             return await self.read()
         except DamagedValueError as error:
-            kept_as = await self._store.quarantine(self._key)
+            kept_as = await self.quarantine()
             logger.warning(lost, extra={"reason": str(error), "kept_as": kept_as})
             return await self.read()
+
+    async def quarantine(self) -> str:
+        """Put what stands there aside; return where it is kept."""
+        self._version = None
+        return await self._store.quarantine(self._key)
 
     async def write(self, value: T) -> None:
         """Replace it, whatever it says now; return when that is durable.

@@ -20,6 +20,7 @@ from support.gateway import HttpGateway, open_http_gateway
 from support.in_process import Run, running_here
 
 from everturn_actors.errors import ModelAuthError
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.commands import clients
 from everturn_gateway.commands.shared.running import Running, noted
@@ -259,7 +260,7 @@ async def test_a_run_that_fails_or_takes_long_is_exit_code_1(tmp_path: Path, run
 async def arm(folder: Path, job_id: str, at: datetime) -> None:
     """Write down that a job was armed long ago."""
     (job,) = [job for job in (await JobStore(folder).read()).jobs if job.job_id == job_id]
-    logs = RunLogs(folder / "runs")
+    logs = RunLogs(FileKeyedStore(folder.parent))
     await logs.load()
     await logs.append(job_id, Armed(at=at, schedule=schedule_name(job), since=at))
 

@@ -14,6 +14,7 @@ from support.ticking import CHAT, Live, World, at
 from support.tool_sites import tool_site
 
 from everturn_actors.events import Received
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, ToolResult
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, open_test_service
@@ -83,6 +84,7 @@ async def opened(
             ) as test,
             open_scheduler(
                 world.folder,
+                FileKeyedStore(world.folder.parent),
                 timezone="Europe/Berlin",
                 service=test.service,
                 agents=world.shelf,

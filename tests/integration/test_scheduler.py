@@ -20,6 +20,7 @@ from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.job_store import CANCELLED_KEPT, JobStore
 from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
 from everturn_gateway.scheduler.run_attempts import RUNNING_TASKS
+from everturn_gateway.scheduler.run_logs.files import RunLogError
 from everturn_gateway.scheduler.settings import JobSection
 
 DAY_S = 86_400
@@ -579,7 +580,7 @@ async def test_a_folder_that_goes_away_for_a_while_calls_nothing_off(tmp_path: P
         world.folder.rename(away)
         live.clock.advance(60)
         await live.clock.until_sleeping(30)
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(RunLogError, match="No such file"):
             await live.scheduler.run_now("tick")
         assert not world.folder.exists()
         away.rename(world.folder)
@@ -656,7 +657,7 @@ async def test_a_job_that_could_not_be_armed_is_armed_when_the_disk_is_well_agai
         section = JobSection.model_validate(
             {"agent": "test", "every": 60, "message": "x", "to": {"channel": "test", "chat": "1"}}
         )
-        with pytest.raises(OSError, match="Not a directory"):
+        with pytest.raises(OSError, match="File exists"):
             await live.scheduler.add(section, job_id="added", made=Made(by="cli"))
         assert not (world.folder / "added.yaml").exists()
         assert live.scheduler.job("daily").state == "waiting"

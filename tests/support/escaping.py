@@ -32,6 +32,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import (
@@ -321,7 +322,11 @@ class World:
         path = f"{BWRAP.bwrap.parent}:/usr/local/bin:/usr/bin:/bin"
         tool_factory: ToolFactory = await enter(
             open_tool_factory(
-                state=state, environ={"PATH": path}, secrets=SecretRegistry(), clock=SystemClock()
+                state=state,
+                keyed=FileKeyedStore(state),
+                environ={"PATH": path},
+                secrets=SecretRegistry(),
+                clock=SystemClock(),
             )
         )
         library = await open_library(

@@ -44,6 +44,7 @@ from support.processes import TrustedConfinement
 from support.ticking import Shelf
 
 from everturn_actors.errors import CoreError
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import Inbound, Queueing
@@ -423,7 +424,7 @@ async def open_gateway(
         )  # fmt: skip
         scheduler = await stack.enter_async_context(
             open_scheduler(
-                folder / "schedules", timezone="", service=service,
+                folder / "schedules", FileKeyedStore(folder), timezone="", service=service,
                 agents=Shelf(agents=tuple(SPECS)), channels=frozenset(("tg", "dc")),
                 poster=Postbox(world, mark), clock=clock, is_running=table.is_running,
             )

@@ -200,6 +200,7 @@ async def open_http_gateway(
         open_model_statistics(keyed, clock or SystemClock()) as models,
         open_tool_factory(
             state=config.workspace,
+            keyed=keyed,
             environ={"PATH": os.environ["PATH"]},
             secrets=SecretRegistry(),
             clock=clock or SystemClock(),
@@ -225,6 +226,7 @@ async def open_http_gateway(
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,
+                keyed,
                 timezone="",
                 service=service,
                 agents=library,

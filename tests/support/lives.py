@@ -128,7 +128,7 @@ class Process(CrashingStore):
                 return appended
 
             async def half() -> None:
-                await to_thread.run_sync(_tear, logs._path(job_id), records)
+                await to_thread.run_sync(_tear, Path(logs._store.place(logs._key(job_id))), records)
 
             kinds = " ".join(type(record).__name__ for record in records)
             return await self.durable(f"{job_id}: {kinds}", work, half)
@@ -169,6 +169,7 @@ class Process(CrashingStore):
 
 def _tear(path: Path, records: tuple[Record, ...]) -> None:
     """Leave half of what an append would have written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     data = b"".join(map(to_line, records))
     # A log that is not there yet is written aside first.
     path = path if path.exists() else path.with_name(f"{path.name}.tmp")
@@ -297,7 +298,7 @@ class Lives:
         """Make a world in which nothing has happened.
 
         Args:
-            folder: Where the jobs are.
+            folder: The workspace.
             begins: What the clock shows.
             script: What happens in all lives together.
             model_takes_s: For each of its answers.
@@ -306,7 +307,7 @@ class Lives:
         self.model = SlowModel(clock, model_takes_s)
         self.postbox = CountedPostbox()
         self.world = World(
-            folder=folder,
+            folder=folder / "schedules",
             clock=clock,
             provider=self.model,
             postbox=self.postbox,

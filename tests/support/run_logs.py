@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.run_logs.files import RunLogs
 
@@ -20,7 +21,7 @@ WAIT_S = 30  # for what takes milliseconds
 
 async def opened(folder: Path) -> RunLogs:
     """Return the run logs as a gateway finds them that starts now."""
-    logs = RunLogs(folder)
+    logs = RunLogs(FileKeyedStore(folder), "")
     await logs.load()
     return logs
 

@@ -13,6 +13,7 @@ import yaml
 
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import ModelRefusedError
+from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import SessionStore
@@ -132,6 +133,7 @@ class World:
             ) as opened,
             open_scheduler(
                 self.folder,
+                FileKeyedStore(self.folder.parent),
                 timezone="",
                 service=opened.service,
                 agents=self.shelf,

@@ -259,7 +259,11 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
     provider = ScriptedProvider()
     async with (
         open_tool_factory(
-            state=config.workspace, environ={}, secrets=SecretRegistry(), clock=clock
+            state=config.workspace,
+            keyed=MemoryKeyedStore(),
+            environ={},
+            secrets=SecretRegistry(),
+            clock=clock,
         ) as tool_factory,
         open_test_service() as opened,
     ):

@@ -12,6 +12,7 @@ import pytest
 from anyio import to_thread
 from support.agents import MINIMAL, write_folder
 
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent
@@ -71,7 +72,11 @@ async def test_the_table_names_every_tool_and_each_example_fits(tmp_path: Path) 
     """What is there and not told is not used; an example that fails teaches the wrong thing."""
     folder, config = await to_thread.run_sync(everything, tmp_path / "test")
     async with open_tool_factory(
-        state=tmp_path / "state", environ={}, secrets=SecretRegistry(), clock=ManualClock()
+        state=tmp_path / "state",
+        keyed=MemoryKeyedStore(),
+        environ={},
+        secrets=SecretRegistry(),
+        clock=ManualClock(),
     ) as shop:
         make_tools = partial(shop.make_tools, config, agent="test", home=folder, files=None)
         tools = (await to_thread.run_sync(make_tools)).tools

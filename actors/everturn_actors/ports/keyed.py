@@ -99,7 +99,8 @@ class KeyedStore(Protocol):
         """Return the lines of several keys, in their order; empty where there are none.
 
         Lines that cannot be read do not keep others from being read: the error stands in their
-        place. What a crash left of a line that was being appended is left out.
+        place. A line that is being appended, or that a crash cut short, may stand at the end
+        without its end: nobody was told that it was written, and the next append cuts it off.
         """
         ...
 
@@ -112,7 +113,8 @@ class KeyedStore(Protocol):
         Args:
             key: Which.
             lines: Each with its end.
-            expected_bytes: How many bytes its lines have now; 0 = there are none.
+            expected_bytes: How many bytes its lines have now, without one that is cut short; 0 =
+                there are none.
 
         Raises:
             ConflictError: They have another number of bytes. Nothing was written.
@@ -121,7 +123,10 @@ class KeyedStore(Protocol):
         ...
 
     async def rewrite(self, key: str, lines: bytes, *, expected_bytes: int) -> None:
-        """Replace all lines of a key, as a whole; otherwise as `append`."""
+        """Replace all that stands there, as a whole; otherwise as `append`.
+
+        `expected_bytes` is the length of what `read` gives.
+        """
         ...
 
 

@@ -200,6 +200,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
         open_tokens(storage.keyed, clock, supervisor=supervisor, watch=start.watch) as tokens,
         open_tool_factory(
             state=workspace,
+            keyed=storage.keyed,
             environ=start.environ,
             secrets=start.secrets,
             clock=clock,
@@ -268,6 +269,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
         ) as service,
         open_scheduler(
             config.workspace / SCHEDULES_FOLDER,
+            base.storage.keyed,
             timezone=config.schedules.timezone,
             service=service,
             agents=agents.library,

@@ -22,7 +22,6 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
 
-from everturn_channels.files import make_folder
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.scheduler.making import Source, job_of
@@ -351,7 +350,7 @@ def _write(folder: Path, timezone: str, before: _Leaves, job_id: str, text: str)
     check_job_id(job_id)  # only such a text may be part of a path
     # What has changed since it was read is seen soon; what has the same name is seen here.
     leaves = before if before.by_name else _read_folder(folder, timezone, before)
-    make_folder(folder)
+    _make(folder)
     for name, leaf in leaves.by_name.items():
         if job_id in leaf.ids:
             raise FileExistsError(errno.EEXIST, "its id is that of the job", str(folder / name))
@@ -385,7 +384,7 @@ def _publish(draft: Path, file: Path) -> None:
 
 def _put_away(folder: Path, name: str) -> None:
     away = folder / CANCELLED
-    make_folder(away)
+    _make(away)
     try:
         (folder / name).replace(away / name)
     except FileNotFoundError:
@@ -397,6 +396,14 @@ def _put_away(folder: Path, name: str) -> None:
     found = sorted(files, key=lambda entry: entry.stat(follow_symlinks=False).st_ctime_ns)
     for entry in found[:-CANCELLED_KEPT]:
         os.unlink(entry.path)  # noqa: PTH108 - as the entry names it
+
+
+def _make(folder: Path) -> None:
+    """Make a folder, and those above it, for this user alone; their names are then durable."""
+    if not folder.is_dir():
+        _make(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync(folder.parent)
 
 
 def _sync(folder: Path) -> None:

@@ -21,7 +21,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from everturn_actors.ports import Clock
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import Supervisor
@@ -56,7 +56,6 @@ from everturn_gateway.scheduler.settings import JobSection
 logger = logging.getLogger(__name__)
 
 FOLDER: Final = "schedules"
-RUNS_FOLDER: Final = "runs"
 _FIXED: Final = frozenset(("agent", "heartbeat"))
 _ID_BYTES: Final = 4
 
@@ -308,6 +307,7 @@ class Scheduler:
 @asynccontextmanager
 async def open_scheduler(
     folder: Path,
+    keyed: KeyedStore,
     *,
     timezone: str,
     service: TurnService,
@@ -323,7 +323,8 @@ async def open_scheduler(
     What runs when the block ends goes on at the next start.
 
     Args:
-        folder: Of the jobs: `schedules` in the gateway's workspace.
+        folder: Of the job files: `schedules` in the gateway's workspace.
+        keyed: Where their run logs are.
         timezone: Of jobs that name none; empty = they have to.
         service: The entry point to the conversations.
         agents: Who works, and their own jobs.
@@ -336,7 +337,7 @@ async def open_scheduler(
     async with anyio.create_task_group() as tasks:
         yield Scheduler(
             store=JobStore(folder, timezone=timezone),
-            logs=RunLogs(folder / RUNS_FOLDER),
+            logs=RunLogs(keyed),
             runner=JobRunner(service, poster),
             service=service,
             agents=agents,

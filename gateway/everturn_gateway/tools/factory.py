@@ -12,7 +12,7 @@ from typing import Final
 
 from anyio import to_thread
 
-from everturn_actors.ports import Clock, Gate, Tool, ToolContext, ToolKind
+from everturn_actors.ports import Clock, Gate, KeyedStore, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
@@ -43,7 +43,6 @@ from everturn_gateway.tools.toolbox import Found, Toolbox
 logger = logging.getLogger(__name__)
 
 _OWNERS = Confinement(sandbox="none")  # a program in a tools folder is its owner's
-MCP_FOLDER = "mcp"  # in the gateway's workspace: how tools of MCP servers were allowed, by agent
 _KINDS: Final[Mapping[ToolKind, str]] = {
     "builtin": "the built-in tool",
     "bash": "the built-in tool",
@@ -67,6 +66,8 @@ class SharedTools:
 
     state: Path
     "The gateway's workspace."
+    keyed: KeyedStore
+    "Where it is kept how tools were allowed."
     environ: Mapping[str, str] = field(repr=False)
     secrets: SecretRegistry = field(repr=False)
     clock: Clock
@@ -144,7 +145,7 @@ class ToolFactory:
     def _words_of(self, agent: str) -> AllowedWords:
         """Return how the tools of an agent were allowed, the same for all its versions."""
         if agent not in self._words:
-            self._words[agent] = AllowedWords(self.state / MCP_FOLDER / f"{agent}.json")
+            self._words[agent] = AllowedWords(self.shared.keyed, agent)
         return self._words[agent]
 
     def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
@@ -297,6 +298,7 @@ def _written_beside(config: ToolConfig) -> Iterator[Path]:
 async def open_tool_factory(
     *,
     state: Path,
+    keyed: KeyedStore,
     environ: Mapping[str, str],
     secrets: SecretRegistry,
     clock: Clock,
@@ -314,6 +316,7 @@ async def open_tool_factory(
 
     Args:
         state: The gateway's workspace.
+        keyed: Where it is kept how tools were allowed.
         environ: The gateway's environment.
         secrets: What no result may show.
         clock: The time.
@@ -345,6 +348,7 @@ async def open_tool_factory(
     ):
         shared = SharedTools(
             state=state,
+            keyed=keyed,
             environ=environ,
             secrets=secrets,
             clock=clock,

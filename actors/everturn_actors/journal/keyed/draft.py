@@ -68,11 +68,13 @@ def draft_of(path: Path, *, makes_folder: bool = True) -> Generator[Draft]:
     try:
         yield Draft(path, draft, fd)
     finally:
-        # The name first: what is open under it while it is locked is nobody else's.
-        with suppress(OSError):
-            if _is_at(draft, fd):
-                draft.unlink()
-        os.close(fd)
+        try:
+            # The name first: what is open under it while it is locked is nobody else's.
+            with suppress(OSError):
+                if _is_at(draft, fd):
+                    draft.unlink()
+        finally:
+            os.close(fd)
 
 
 def _locked(draft: Path, path: Path) -> int:

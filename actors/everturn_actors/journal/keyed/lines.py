@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_lines(paths: Sequence[Path]) -> tuple[bytes | JournalError, ...]:
-    """Return the whole lines of each file; empty where there is none."""
+    """Return what each file holds; nothing where there is none."""
     return tuple(map(_lines_or_error, paths))
 
 
@@ -56,34 +57,40 @@ def rewrite_lines(path: Path, lines: bytes, expected_bytes: int) -> None:
         JournalWriteError: It was not written; the old one stands.
     """
     with writing(path), draft_of(path, makes_folder=not expected_bytes) as draft:
-        check_bytes(len(_lines(path)), expected_bytes, str(path))
+        check_bytes(len(_bytes_of(path)), expected_bytes, str(path))
         draft.publish(lines)
 
 
 def _lines_or_error(path: Path) -> bytes | JournalError:
     try:
-        return _lines(path)
+        return _bytes_of(path)
     except JournalError as error:
         return error
 
 
-def _lines(path: Path) -> bytes:
-    """Return the whole lines of a file.
+def _bytes_of(path: Path) -> bytes:
+    """Return what a file holds; nothing where there is none.
 
     Raises:
         JournalError: It cannot be read.
     """
     with reading(path):
         try:
-            with path.open("rb", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
-                if size > VALUE_MAX_BYTES:
-                    msg = f"it has {size} bytes, more than any that is written by Everturn"
-                    raise DamagedValueError(msg, path=path)
-                data = file.readall()
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # no pipe is waited for
         except FileNotFoundError:
             return b""
-    return data[: data.rfind(b"\n") + 1]
+        try:
+            found = os.fstat(fd)
+            if not stat.S_ISREG(found.st_mode):
+                why = "it is no file"
+                raise DamagedValueError(why, path=path)
+            if found.st_size > VALUE_MAX_BYTES:
+                msg = f"it has {found.st_size} bytes, more than any that is written by Everturn"
+                raise DamagedValueError(msg, path=path)
+            with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(fd)
 
 
 def _cut_torn(path: Path, fd: int, expected_bytes: int) -> None:
@@ -95,14 +102,20 @@ def _cut_torn(path: Path, fd: int, expected_bytes: int) -> None:
     size = os.fstat(fd).st_size
     if size == expected_bytes:
         return
-    check_bytes(len(_lines(path)), expected_bytes, str(path))
-    torn = os.pread(fd, size - expected_bytes, expected_bytes)
+    data = _bytes_of(path)
+    torn = data[expected_bytes:]
+    if not torn or b"\n" in torn or not data[:expected_bytes].endswith(b"\n"[:expected_bytes]):
+        check_bytes(size, expected_bytes, str(path))
+    _keep_torn(path, torn)
+    os.ftruncate(fd, expected_bytes)
+
+
+def _keep_torn(path: Path, torn: bytes) -> None:
     replace_file(torn_of(path), torn)
     logger.warning(
         "a write was cut short by a crash; nobody was told that it was done",
         extra={"path": str(path), "kept_as": str(torn_of(path)), "found_bytes": len(torn)},
     )
-    os.ftruncate(fd, expected_bytes)
 
 
 def _cut(path: Path, fd: int, size_bytes: int) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import anyio
-
+from everturn_gateway.app import open_keyed
 from everturn_gateway.client import open_api
 from everturn_gateway.client.schedules import ScheduleClient
 from everturn_gateway.commands.shared.running import Running
@@ -24,7 +23,7 @@ from everturn_gateway.scheduler.rules.job_state import (
 )
 from everturn_gateway.scheduler.rules.rules import is_over
 from everturn_gateway.scheduler.run_logs.files import RunLogs
-from everturn_gateway.scheduler.scheduler import FOLDER, RUNS_FOLDER
+from everturn_gateway.scheduler.scheduler import FOLDER
 from everturn_gateway.scheduler.schemas import JobFaultBody, Places
 from everturn_gateway.specs import AgentFile
 
@@ -56,8 +55,8 @@ async def read_jobs(config: Config, agents: Sequence[AgentFile], now: datetime) 
     """
     folder = config.workspace / FOLDER
     page = await JobStore(folder, timezone=config.schedules.timezone).read()
-    logs = RunLogs(folder / RUNS_FOLDER)
-    if await anyio.Path(folder / RUNS_FOLDER).is_dir():
+    async with open_keyed(config, is_change=False) as keyed:
+        logs = RunLogs(keyed)
         await logs.load()
     jobs = (*page.jobs, *(job for agent in agents for job in agent.jobs))
     found, twins = by_id(jobs)

@@ -20,7 +20,6 @@ import httpx2
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Backoff, contain
-from everturn_channels.files import read_kept
 from everturn_gateway.client.api import open_http
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import is_loopback
@@ -28,6 +27,7 @@ from everturn_gateway.config.settings import is_loopback
 logger = logging.getLogger(__name__)
 
 NOTE_NAME = "gateway.json"
+_NOTE_MAX_BYTES = 10_000
 _RETRY = Backoff(longest_s=30.0)  # of a note that could not be written
 _LIVE_S = 2.0  # a gateway answers /livez in milliseconds
 
@@ -114,8 +114,11 @@ def _write(workspace: Path, running: Running) -> None:
 
 def read_note(workspace: Path) -> Running | None:
     """Return what the note says, whether it still holds or not; None where there is none."""
+    path = workspace / NOTE_NAME
     try:
-        data = json.loads(read_kept(workspace / NOTE_NAME) or b"")
+        if not path.is_file() or path.stat().st_size > _NOTE_MAX_BYTES:
+            return None  # it was not written here: a pipe would be waited for
+        data = json.loads(path.read_bytes())
         return Running(pid=int(data["pid"]), url=str(data["url"]))
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -17,16 +17,16 @@ import hashlib
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, cast
 
 import anyio
-from anyio import to_thread
 
+from everturn_actors.documents import Document, Form
+from everturn_actors.errors import JournalError
 from everturn_actors.model import Approval, FileDigest, ToolCall
-from everturn_actors.ports import Tool, ToolContext, Verdict
-from everturn_channels.files import quarantine, read_kept, replace_kept
+from everturn_actors.ports import KeyedStore, Tool, ToolContext, Verdict
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS, PolicyGate
 from everturn_gateway.tools.policy.outside.cleaning import without_hidden
 from everturn_gateway.tools.policy.subjects import SaysItself, policy_name_of
@@ -41,6 +41,7 @@ _TOLD_MOST: Final = (
     200  # changes that are logged until the next start; people are asked all the same
 )
 _TOOLS_MOST: Final = 1024  # of one agent that are taken without a person's word
+ALLOWED_KEY: Final = "mcp/{agent}.json"
 _VERSION: Final = 1
 
 
@@ -59,33 +60,43 @@ class ToolWords:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Allowed:
+    """What is kept of the tools of one agent."""
+
+    words: Mapping[str, ToolWords] = field(default_factory=dict[str, ToolWords])
+    "By the name of the tool."
+    is_lost: bool = False
+    "Whether what was allowed before was damaged, and nobody knows it."
+
+
 class AllowedWords:
-    """The words with which the tools of one agent were allowed; durable, one file."""
+    """The words with which the tools of one agent were allowed; durable."""
 
-    def __init__(self, file: Path) -> None:
-        """Keep them in `file`, which is read when it is needed, and made when there is something.
+    def __init__(self, store: KeyedStore, agent: str) -> None:
+        """Keep them in `store`; they are read when they are needed.
 
-        Safe to ask from several conversations at once, as long as one of these has the file.
+        Safe to ask from several conversations at once, as long as one of these has the agent.
         """
-        self._file = file
-        self._words: dict[str, ToolWords] | None = None
-        self._is_lost = False
+        self._document = Document(store, ALLOWED_KEY.format(agent=agent), _FORM)
+        self._allowed: _Allowed | None = None
         self._lock = anyio.Lock()
         self._told = set[str]()
 
     async def of(self, name: str) -> ToolWords | None:
         """Return the words with which a tool was allowed; None = it never was, by these names."""
         async with self._lock:
-            return (await self._all()).get(name)
+            return (await self._all()).words.get(name)
 
     async def takes_new(self) -> bool:
         """Return whether a tool that is not known may be taken as it is by a pattern alone.
 
-        Not where the file was damaged, and nobody knows what was allowed before; nor where there
-        are so many that a server makes names up.
+        Not where what was kept was damaged, and nobody knows what was allowed before; nor where
+        there are so many that a server makes names up.
         """
         async with self._lock:
-            return len(await self._all()) < _TOOLS_MOST and not self._is_lost
+            allowed = await self._all()
+            return len(allowed.words) < _TOOLS_MOST and not allowed.is_lost
 
     async def keep(self, name: str, words: ToolWords) -> None:
         """Take the words of a tool over; return when that is durable, or cannot be.
@@ -94,14 +105,13 @@ class AllowedWords:
         """
         async with self._lock:
             known = await self._all()
-            if known.get(name) == words:
+            if known.words.get(name) == words:
                 return
-            known[name] = words
+            self._allowed = replace(known, words={**known.words, name: words})
             try:
-                data = _encoded(known, is_lost=self._is_lost)
-                await to_thread.run_sync(replace_kept, self._file, data)
-            except OSError as error:
-                fields = {"path": str(self._file), "error": str(error)}
+                await self._document.write(self._allowed)
+            except JournalError as error:
+                fields = {"place": self._document.place, "error": str(error)}
                 logger.warning("how a tool was allowed cannot be kept", extra=fields)
 
     def tell_once(self, name: str, words: ToolWords) -> None:
@@ -110,12 +120,17 @@ class AllowedWords:
             self._told.add(key)
             logger.warning("an MCP tool describes itself anew", extra={"tool": name})
 
-    async def _all(self) -> dict[str, ToolWords]:
-        if self._words is not None:
-            return self._words
-        found, self._is_lost = await to_thread.run_sync(_read, self._file)
-        self._words = found
-        return found
+    async def _all(self) -> _Allowed:
+        if self._allowed is None:
+            try:
+                self._allowed = await self._document.read()
+            except JournalError as error:
+                fields = {"place": self._document.place, "error": str(error)}
+                logger.error("how tools were allowed is lost; each is asked about", extra=fields)  # noqa: TRY400
+                self._allowed = _Allowed(is_lost=True)
+                with suppress(JournalError):
+                    await self._document.quarantine()
+        return self._allowed
 
 
 class DescriptionGate:
@@ -256,45 +271,34 @@ def _held(verdict: Verdict, held: FileDigest) -> Verdict:
     return replace(verdict, files=(*verdict.files, held))
 
 
-# --- the file ---
+# --- how they are written down ---
 
 
 def _json(value: object) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
-def _encoded(words: Mapping[str, ToolWords], *, is_lost: bool) -> bytes:
+def _encoded(allowed: _Allowed) -> bytes:
     tools = {
         name: {"description": each.description, "parameters": dict(each.parameters)}
-        for name, each in sorted(words.items())
+        for name, each in sorted(allowed.words.items())
     }
-    document = {"version": _VERSION, "is_lost": is_lost, "tools": tools}
+    document = {"version": _VERSION, "is_lost": allowed.is_lost, "tools": tools}
     return json.dumps(document, ensure_ascii=True, indent=1).encode()
 
 
-def _read(file: Path) -> tuple[dict[str, ToolWords], bool]:
-    """Return the words in a file, and whether some were lost."""
-    try:
-        data = read_kept(file)
-        return ({}, False) if data is None else _decoded(json.loads(data))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        fields = {"path": str(file), "error": str(error)}
-        logger.error("how tools were allowed is lost; each is asked about", extra=fields)  # noqa: TRY400
-        try:
-            quarantine(file)
-        except OSError:
-            logger.warning("it cannot be put aside", extra=fields)
-        return {}, True
-
-
-def _decoded(document: Any) -> tuple[dict[str, ToolWords], bool]:  # noqa: ANN401 - JSON
+def _decoded(data: bytes) -> _Allowed:
+    document = json.loads(data)
     if document["version"] != _VERSION:
         msg = f"it is of version {document['version']!r}"
         raise ValueError(msg)
-    tools = {
+    words = {
         str(name): ToolWords(
             description=str(each["description"]), parameters=dict(each["parameters"])
         )
         for name, each in document["tools"].items()
     }
-    return tools, bool(document["is_lost"])
+    return _Allowed(words=words, is_lost=bool(document["is_lost"]))
+
+
+_FORM: Final = Form(encode=_encoded, decode=_decoded, empty=_Allowed())
