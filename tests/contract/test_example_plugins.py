@@ -18,6 +18,7 @@ from everturn.testing import (
     ChannelContract,
     PolicyContract,
     ProviderContract,
+    RecordingHandler,
     StoreContract,
     ToolContract,
 )
@@ -58,15 +59,25 @@ class TestMailbox(ChannelContract):
         self.channel = ReadMailbox(self.folder)
         return self.channel
 
-    async def write(self, text: str) -> None:
+    async def write(self, text: str, chat_id: str) -> None:
         """Put a letter into it."""
+        self.letters = getattr(self, "letters", 0) + 1
         box = anyio.Path(self.folder)
-        number = len([path async for path in box.glob("*.draft")])
-        draft = box / f"{number}.draft"
+        draft = box / "draft"
+        await (box / "in").mkdir(exist_ok=True)
         await draft.write_text(text)
-        await (box / "in" / f"{self.chat_id}.{number}.txt").write_text(text)
+        await draft.rename(box / "in" / f"{chat_id}.{self.letters:06}.txt")
 
-    def shown(self) -> list[str]:
+    async def write_unreadable(self) -> None:
+        """Put a letter into it that is no text."""
+        await (anyio.Path(self.folder) / "in" / f"{self.chat_id}.odd.txt").write_bytes(b"\xff")
+
+    async def unconfirmed(self, handler: RecordingHandler) -> int:
+        """Return how many letters lie there."""
+        del handler
+        return len([path async for path in anyio.Path(self.folder / "in").iterdir()])
+
+    async def shown(self) -> list[str]:
         """Return the answers."""
         return list(self.channel.shown.values())
 

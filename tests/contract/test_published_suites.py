@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from everturn.testing import (
     ChannelContract,
     PolicyContract,
     ProviderContract,
+    RecordingHandler,
     ScriptedProvider,
     ToolContract,
     _running,
@@ -155,34 +155,56 @@ def test_a_tool_that_trusts_its_model_is_found() -> None:
 # --- channels ---
 
 
+class Board:
+    """What is pinned on a board: a platform in memory."""
+
+    def __init__(self) -> None:
+        self.written: dict[str, everturn.Message] = {}
+        self.news = anyio.Event()
+        self.shown: list[str] = []
+        self._numbers = count(1)
+
+    def pin(self, text: str, chat_id: str) -> None:
+        """Pin a message."""
+        chat, ann = everturn.ChatRef(id=chat_id), everturn.Person(id="ann")
+        number = str(next(self._numbers))
+        message = everturn.Message(id=number, chat=chat, sender=ann, text=text, at=START)
+        self.written[number] = message
+        self.news.set()
+
+
 class Pinboard(everturn.Channel):
-    """A platform in memory, as the base makes it easy."""
+    """A channel of two methods, as the base makes it easy."""
 
     name = "pinboard"
 
-    def __init__(self) -> None:
-        self.written: deque[everturn.Message] = deque()
-        self.news = anyio.Event()
-        self.shown: list[str] = []
+    def __init__(self, board: Board) -> None:
+        self.board = board
 
     async def serve(self, handler: everturn.InboundHandler) -> None:
-        """Put what is pinned into the queues."""
+        """Put what is pinned into the queues; what was taken is taken away."""
         async with everturn.open_chat_queues(handler) as queues:
             handler.connected("@pinboard")
             while True:
-                while self.written:
-                    await queues.put(self.event(self.written.popleft()))
-                self.news = anyio.Event()
-                await self.news.wait()
-
-    def event(self, message: everturn.Message) -> everturn.PlatformEvent:
-        """Return what is handed over."""
-        return everturn.PlatformEvent(chat=message.chat.id, events=(message,))
+                for message in list(self.board.written.values()):
+                    await queues.put(self.event(message))
+                self.board.news = anyio.Event()
+                await self.board.news.wait()
 
     async def send(self, message: everturn.Outbound) -> str:
         """Pin an answer."""
-        self.shown.append(message.payload)
-        return str(len(self.shown))
+        self.board.shown.append(message.payload)
+        return str(len(self.board.shown))
+
+    def event(self, message: everturn.Message) -> everturn.PlatformEvent:
+        """Return what is handed over."""
+
+        async def confirm() -> None:
+            del self.board.written[message.id]
+
+        return everturn.PlatformEvent(
+            chat=message.chat.id, id=message.id, events=(message,), confirm=confirm
+        )
 
 
 class TestChannelBase(ChannelContract):
@@ -191,26 +213,23 @@ class TestChannelBase(ChannelContract):
     channel_type: ClassVar[type[Pinboard]] = Pinboard
 
     def make_channel(self) -> Pinboard:
-        """Make one."""
-        self.channel = self.channel_type()
-        self.numbers = count(1)
+        """Make one, on the board that the test has."""
+        self.board = getattr(self, "board", None) or Board()
+        self.channel = self.channel_type(self.board)
         return self.channel
 
-    async def write(self, text: str) -> None:
+    async def write(self, text: str, chat_id: str) -> None:
         """Pin a message."""
-        message = everturn.Message(
-            id=str(next(self.numbers)),
-            chat=everturn.ChatRef(id=self.chat_id),
-            sender=everturn.Person(id="ann"),
-            text=text,
-            at=START,
-        )
-        self.channel.written.append(message)
-        self.channel.news.set()
+        self.board.pin(text, chat_id)
 
-    def shown(self) -> Sequence[str]:
+    async def unconfirmed(self, handler: RecordingHandler) -> int:
+        """Return how many are pinned, and not taken away."""
+        del handler
+        return len(self.board.written)
+
+    async def shown(self) -> Sequence[str]:
         """Return what is pinned below."""
-        return self.channel.shown
+        return self.board.shown
 
 
 class Careless(Pinboard):

@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 CHAT_MAX: Final = 500  # events that wait in one chat
 TOTAL_MAX: Final = 5_000  # and in all
 PATIENCE_S: Final = 0.5  # so long a command waits for one event before it is taken beside its queue
+SENT_BACK_S: Final = (
+    1.0  # before what was sent back comes again, at least: others go back meanwhile
+)
 STUCK_S: Final = 60.0  # so long a chat may keep a cursor for all chats where it is
 APART_S: Final = 5.0  # so long after a chat got stuck others were taken: it is not all that fails
 
@@ -90,7 +93,7 @@ class ChatQueues:
         """
         while self._total >= self._total_max or not self.put_nowait(event):
             if self._total < self._total_max and event.send_back is not None:
-                await self._send_back(event, 1.0)
+                await self._send_back(event, SENT_BACK_S)
                 return
             await self._changed.wait()
 
@@ -216,6 +219,7 @@ class ChatQueues:
 
     async def _send_back(self, event: PlatformEvent, wait_s: float) -> None:
         assert event.send_back is not None
+        wait_s = max(wait_s, SENT_BACK_S)
         self._redelivery.note(event.chat, event.position, self._clock.now(), wait_s)
         await self._events.tell(event, partial(event.send_back, wait_s))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 
-from everturn_channels.adapter import ChatRef, InboundEvent
+from everturn_channels.adapter import ChatRef, InboundEvent, Message
 from everturn_channels.errors import NotNowError
 
 
@@ -20,18 +20,26 @@ class RecordingHandler:
     ...         event = (await handler.until_handled(1))[0]
     """
 
-    def __init__(self, *, refusals: int = 0) -> None:
-        """Refuse so many events with `NotNowError` before one is taken."""
+    def __init__(self, *, refusals: int = 0, cursors: Mapping[str, str] | None = None) -> None:
+        """Refuse so many events with `NotNowError` before one is taken.
+
+        `cursors` are those that an earlier run of the channel left; none = it is new.
+        """
         self.events: list[InboundEvent] = []
         "What was taken, oldest first."
         self.refused: list[InboundEvent] = []
         "What could not be taken: each has to come again."
+        self.waiting: list[InboundEvent] = []
+        "What is held."
         self.account = ""
         "Under which name the login worked; empty = it did not yet."
         self.passed_over: list[str] = []
         "What could not be read."
-        self.cursors: dict[str, str] = {}
+        self.skips: list[tuple[ChatRef, int, str]] = []
+        "Where how many messages were left out, and why."
+        self.cursors: dict[str, str] = dict(cursors or {})
         self._refusals = refusals
+        self._gates: dict[str, anyio.Event] = {}
         self._changed = anyio.Event()
 
     async def handle(self, event: InboundEvent) -> None:
@@ -40,6 +48,10 @@ class RecordingHandler:
         Raises:
             NotNowError: It is one of those that are refused.
         """
+        if gate := self._gates.get(event.chat.id):
+            self.waiting.append(event)
+            self._notify()
+            await gate.wait()
         if self._refusals:
             self._refusals -= 1
             self.refused.append(event)
@@ -47,21 +59,38 @@ class RecordingHandler:
         self.events.append(event)
         self._notify()
 
+    def hold(self, chat: str) -> anyio.Event:
+        """Take nothing of a chat until the event is set."""
+        return self._gates.setdefault(chat, anyio.Event())
+
+    def texts(self, chat: str = "") -> list[str]:
+        """Return the texts of the messages that were taken, each once; empty = of all chats."""
+        found = {
+            (event.chat.id, event.id): event.text
+            for event in self.events
+            if isinstance(event, Message) and chat in {"", event.chat.id}
+        }
+        return list(found.values())
+
+    async def until(self, is_so: Callable[[], object]) -> None:
+        """Wait until something is so, looked at whenever something came."""
+        while not is_so():
+            await self._changed.wait()
+
     async def until_handled(self, count: int) -> Sequence[InboundEvent]:
         """Wait until so many events were taken, and return all."""
-        while len(self.events) < count:
-            await self._changed.wait()
+        await self.until(lambda: len(self.events) >= count)
         return tuple(self.events)
 
     async def until_connected(self) -> None:
         """Wait until the login worked."""
-        while not self.account:
-            await self._changed.wait()
+        await self.until(lambda: self.account)
 
     def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Keep what could not be read."""
         del chat
         self.passed_over.append(f"{kind}: {fault}")
+        self._notify()
 
     def blocked(self, chat: str, why: str) -> float:
         """Let a chat be tried again at once."""
@@ -80,10 +109,11 @@ class RecordingHandler:
 
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Keep how many were skipped."""
-        self.passed_over.append(f"{count} of {chat.id}: {why}")
+        self.skips.append((chat, count, why))
 
     def received(self) -> None:
-        """Take no note."""
+        """Look again at what is waited for."""
+        self._notify()
 
     def connected(self, account: str) -> None:
         """Keep the name."""
@@ -97,6 +127,7 @@ class RecordingHandler:
     async def keep_cursor(self, name: str, value: str) -> None:
         """Keep a cursor."""
         self.cursors[name] = value
+        self._notify()
 
     @property
     def is_new(self) -> bool:
