@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from everturn_gateway.config.settings import STOP_TIMEOUT_S, load_config
+from everturn_gateway.config.sections import STOP_TIMEOUT_S
+from everturn_gateway.config.settings import load_config
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "docs" / "deploy"

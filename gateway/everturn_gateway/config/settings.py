@@ -5,50 +5,40 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
-
-from pydantic import AfterValidator, Field, create_model
 
 from everturn_actors.model import Compaction
 from everturn_channels.access.owners import Owner
 from everturn_channels.settings import Route
 from everturn_gateway.config.channels import (
     ChannelConfig,
-    ChannelsSection,
-    RouteSection,
     channel_faults,
     channel_notes,
-    channels_model,
     without_idle_faults,
 )
-from everturn_gateway.config.owners import OwnerSection, owner_faults, owner_notes
-from everturn_gateway.config.providers import (
-    PriceSection,
-    ProviderConfig,
-    ProvidersSection,
-    price_faults,
-    provider_notes,
-    providers_model,
+from everturn_gateway.config.owners import owner_faults, owner_notes
+from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
+from everturn_gateway.config.sections import (
+    MEGABYTE,
+    PORTS,
+    STOP_TIMEOUT_S,
+    FileSection,
+    ProxyNetwork,
+    ServerSection,
+    SessionsSection,
+    check_host,
+    file_model,
+    proxy_network,
 )
-from everturn_gateway.config.stores import StoreConfig, store_config, store_faults, store_model
+from everturn_gateway.config.stores import StoreConfig, store_config, store_faults
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.logs import LogFormat
-from everturn_gateway.plugins import Registry, StoreSection, installed
-from everturn_gateway.private_hosts import read_private_host
-from everturn_gateway.time_zones import check_zone
+from everturn_gateway.plugins import Registry, installed
 from everturn_gateway.usage import Price
-from everturn_gateway.yaml_files import Document, FieldPath, Section, check, read_document
+from everturn_gateway.yaml_files import Document, FieldPath, check, read_document
 
 DEFAULT_FILE = Path("everturn.yaml")
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
-STOP_TIMEOUT_S = 25.0
-_PORTS = 65_535
-_MEGABYTE = 1024 * 1024
-
-ProxyNetwork: TypeAlias = IPv4Network | IPv6Network
 
 # --- values --------------------------------------------------------------------------------------
 
@@ -76,7 +66,7 @@ class ServerConfig:
     max_followers: int = 0
     "Connections that may follow sessions at a time; 0 = three quarters of `max_connections`."
     max_body_bytes: int = 1024 * 1024
-    max_upload_bytes: int = 40 * _MEGABYTE
+    max_upload_bytes: int = 40 * MEGABYTE
     "Of the body of a message, which may hold files; never less than `max_body_bytes`."
     stop_timeout_s: float = STOP_TIMEOUT_S
     "How long an orderly stop may take, all of it together."
@@ -98,7 +88,7 @@ class SessionsConfig:
     "A session without work leaves memory after this."
     max_active: int = 2000
     "Beyond so many sessions in memory those without work leave it at once, longest idle first."
-    results_max_bytes: int = 256 * _MEGABYTE
+    results_max_bytes: int = 256 * MEGABYTE
     "Of one session's large results; beyond it the oldest go."
 
 
@@ -177,159 +167,6 @@ class Config:
 # --- the file ------------------------------------------------------------------------------------
 
 
-def _token(value: str) -> str:
-    # It travels in a header; a blank in it is a mistake in the environment, and would never match.
-    if not value.isascii() or any(not " " < character <= "~" for character in value):
-        msg = "must be printable ASCII without blanks"
-        raise ValueError(msg)
-    return value
-
-
-def _host(value: str) -> str:
-    if not value.strip() or any(c.isspace() or c in "/?#@" for c in value):
-        msg = "must be a host name or an address to listen on, like 127.0.0.1"
-        raise ValueError(msg)
-    return value
-
-
-def _folder(value: str) -> str:
-    if not value.strip():
-        msg = "must name a folder"
-        raise ValueError(msg)
-    if value.startswith("~"):
-        msg = "~ is not expanded here; write ${HOME}"
-        raise ValueError(msg)
-    return value
-
-
-def _zone(value: str) -> str:
-    check_zone(value)
-    return value
-
-
-def _private_host(value: str) -> str:
-    read_private_host(value)
-    return value
-
-
-def _proxy(value: str) -> str:
-    proxy_network(value)
-    return value
-
-
-def proxy_network(value: str) -> ProxyNetwork:
-    """Return the network of a proxy; an address is a network of its own.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    try:
-        return ipaddress.ip_network(value.strip().strip("[]"))
-    except ValueError as error:
-        msg = f"must be an address or a network, like 10.0.0.7 or 10.0.0.0/24, not {value!r}"
-        raise ValueError(msg) from error
-
-
-def _http_address(value: str) -> str:
-    parts = urlsplit(value)
-    if value and (parts.scheme not in {"http", "https"} or not parts.hostname):
-        msg = "must be an address like http://127.0.0.1:4318"
-        raise ValueError(msg)
-    return value
-
-
-_Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
-_Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
-_Count = Annotated[int, Field(ge=1)]
-
-
-class _Server(Section):
-    host: Annotated[str, AfterValidator(_host)] = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=_PORTS)] = 8080
-    api_token: _Token = ""
-    admin_token: _Token = ""
-    require_token: bool = False
-    trusted_proxies: tuple[Annotated[str, AfterValidator(_proxy)], ...] = ()
-    address_requests_per_minute: _Count | None = None
-    request_timeout_seconds: _Seconds = 300
-    idle_timeout_seconds: _Seconds = 60
-    keep_alive_interval_seconds: _Seconds | None = None
-    max_connections: _Count = 1024
-    max_followers: _Count | None = None
-    max_body_bytes: _Count = 1024 * 1024
-    max_upload_bytes: _Count = 40 * _MEGABYTE
-    stop_timeout_seconds: Annotated[float, Field(ge=5, le=600)] = STOP_TIMEOUT_S
-
-
-class _Sessions(Section):
-    ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
-    compaction: Compaction = "archive"
-    passivate_after_seconds: _Seconds = 600
-    max_active: _Count = 2000
-    results_max_megabytes: _Count = 256
-
-
-class _Schedules(Section):
-    timezone: Annotated[str, AfterValidator(_zone)] | None = None
-    allow_private: tuple[Annotated[str, AfterValidator(_private_host)], ...] = ()
-
-
-class _Logging(Section):
-    format: LogFormat = "plain"
-
-
-class _Telemetry(Section):
-    otlp_endpoint: Annotated[str, AfterValidator(_http_address)] = ""
-
-
-class _Path(Section):
-    path: str | None = None
-
-
-class _Services(Section):
-    session: _Path | None = None
-
-
-class _Sandbox(Section):
-    mode: Literal["trust", "bubblewrap", "docker"] = "trust"
-
-
-class _File(Section):
-    workspace: Annotated[str, AfterValidator(_folder)] = ".everturn"
-    agents_dir: Annotated[str, AfterValidator(_folder)] | None = None
-    server: _Server = _Server()
-    sessions: _Sessions = _Sessions()
-    schedules: _Schedules = _Schedules()
-    logging: _Logging = _Logging()
-    telemetry: _Telemetry = _Telemetry()
-    providers: ProvidersSection = ProvidersSection()
-    prices: dict[str, PriceSection] = Field(default_factory=dict)
-    channels: ChannelsSection = ChannelsSection()
-    store: StoreSection = StoreSection()
-    routes: tuple[RouteSection, ...] = ()
-    owners: tuple[OwnerSection, ...] = ()
-    # What a file of Duragent's may hold besides.
-    gateways: ChannelsSection | None = None
-    services: _Services | None = None
-    world_memory: _Path | None = None
-    sandbox: _Sandbox | None = None
-
-
-def _model(document: Document, registry: Registry) -> type[_File]:
-    """Return the model of the whole file, with the settings of what is installed."""
-    fields: dict[str, Any] = {}
-    if {"channels", "gateways"} & document.data.keys():
-        channels: Any = channels_model(document, registry)
-        fields |= {"channels": (channels, channels()), "gateways": (channels | None, None)}
-    if "providers" in document.data:
-        providers = providers_model(document, registry)
-        fields["providers"] = (providers, providers())
-    if "store" in document.data:
-        store: Any = store_model(document, registry)
-        fields["store"] = (store, store.model_construct())
-    return create_model("File", __base__=_File, **fields) if fields else _File
-
-
 # --- loading -------------------------------------------------------------------------------------
 
 
@@ -362,47 +199,21 @@ def load_config(
     Raises:
         ConfigError: With every fault.
     """
-    registry = installed()
     name = path or DEFAULT_FILE
-    values, file = _File(), None
-    document: Document | None = None
-    notes: tuple[str, ...] = ()
-    faults: tuple[Fault, ...] = ()
-    if path is not None or name.exists():
-        document = without_idle_faults(
-            read_document(name, environ), registry, everything=not with_channels
-        )
-        found, faults = check(document, _model(document, registry))
-        faults += (
-            *_conflicts(document),
-            *(_crowding(document, found.server) if found is not None else ()),
-            *price_faults(document, registry),
-            *store_faults(document, registry),
-            *(_owner_faults(document, found, registry) if found is not None else ()),
-            *(channel_faults(document, registry) if with_channels else ()),
-        )
-        faults = tuple(sorted(faults, key=lambda fault: fault.line))
-        if found is not None:
-            values, file, notes = found, name.absolute(), tuple(_notes(document, found, registry))
-    faults += tuple(_refuse_options(host, port))
+    is_there = path is not None or name.exists()
+    read = _read(name, environ, with_channels=with_channels) if is_there else _Read()
+    faults = (*read.faults, *_refuse_options(host, port))
     if faults:
         raise ConfigError(faults=faults)
-    base = name.absolute().parent
-    chosen_workspace = workspace.absolute() if workspace else base / values.workspace
+    values, base = read.values, name.absolute().parent
+    chosen = workspace.absolute() if workspace else base / values.workspace
+    agents = agents_dir.absolute() if agents_dir else _agents_dir(base, chosen, values.agents_dir)
     return Config(
-        path=file,
-        workspace=chosen_workspace,
-        agents_dir=agents_dir.absolute()
-        if agents_dir
-        else _agents_dir(base, chosen_workspace, values.agents_dir),
+        path=name.absolute() if read.document is not None else None,
+        workspace=chosen,
+        agents_dir=agents,
         server=_server(values.server, host, port),
-        sessions=SessionsConfig(
-            ttl_hours=values.sessions.ttl_hours,
-            compaction=values.sessions.compaction,
-            passivate_after_s=values.sessions.passivate_after_seconds,
-            max_active=values.sessions.max_active,
-            results_max_bytes=values.sessions.results_max_megabytes * _MEGABYTE,
-        ),
+        sessions=_sessions(values.sessions),
         schedules=SchedulesConfig(
             timezone=values.schedules.timezone or "",
             allow_private=values.schedules.allow_private,
@@ -411,11 +222,63 @@ def load_config(
         telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
         providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
-        channels=(values.gateways or values.channels).values(registry, base),
-        store=store_config(values.store, document),
+        channels=(values.gateways or values.channels).values(installed(), base),
+        store=store_config(values.store, read.document),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
-        notes=notes,
+        notes=read.notes,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Read:
+    """What stands in the file."""
+
+    values: FileSection = field(default_factory=FileSection)
+    "The defaults, where there is a fault."
+    document: Document | None = None
+    "None = there is no file."
+    notes: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Read:
+    """Read the file.
+
+    Raises:
+        ConfigError: It cannot be read as a whole.
+    """
+    registry = installed()
+    document = without_idle_faults(
+        read_document(file, environ), registry, everything=not with_channels
+    )
+    found, faults = check(document, file_model(document, registry))
+    faults += (
+        *_conflicts(document),
+        *price_faults(document, registry),
+        *store_faults(document, registry),
+        *(channel_faults(document, registry) if with_channels else ()),
+    )
+    if found is not None:
+        faults += (
+            *_crowding(document, found.server),
+            *_owner_faults(document, found, registry),
+        )
+    return _Read(
+        values=found or FileSection(),
+        document=document,
+        notes=() if found is None else tuple(_notes(document, found, registry)),
+        faults=tuple(sorted(faults, key=lambda fault: fault.line)),
+    )
+
+
+def _sessions(values: SessionsSection) -> SessionsConfig:
+    return SessionsConfig(
+        ttl_hours=values.ttl_hours,
+        compaction=values.compaction,
+        passivate_after_s=values.passivate_after_seconds,
+        max_active=values.max_active,
+        results_max_bytes=values.results_max_megabytes * MEGABYTE,
     )
 
 
@@ -451,7 +314,7 @@ def check_listener(server: ServerConfig, file: Path | None = None) -> Fault | No
     )
 
 
-def _server(values: _Server, host: str | None, port: int | None) -> ServerConfig:
+def _server(values: ServerSection, host: str | None, port: int | None) -> ServerConfig:
     return ServerConfig(
         host=values.host if host is None else host,
         port=values.port if port is None else port,
@@ -483,12 +346,12 @@ def _agents_dir(base: Path, workspace: Path, given: str | None) -> Path:
 
 
 def _refuse_options(host: str | None, port: int | None) -> Iterator[Fault]:
-    if port is not None and not 0 <= port <= _PORTS:
-        message = f"must be 0 to {_PORTS}, not {port}"
+    if port is not None and not 0 <= port <= PORTS:
+        message = f"must be 0 to {PORTS}, not {port}"
         yield Fault(file=_COMMAND_LINE, field="--port", message=message)
     if host is not None:
         try:
-            _host(host)
+            check_host(host)
         except ValueError as error:
             yield Fault(file=_COMMAND_LINE, field="--host", message=str(error))
 
@@ -499,7 +362,7 @@ def _conflicts(document: Document) -> Iterator[Fault]:
         yield document.fault(("gateways",), message)
 
 
-def _crowding(document: Document, server: _Server) -> Iterator[Fault]:
+def _crowding(document: Document, server: ServerSection) -> Iterator[Fault]:
     if server.max_followers is not None and server.max_followers >= server.max_connections:
         message = (
             f"must be below server.max_connections ({server.max_connections}), so that messages"
@@ -508,12 +371,12 @@ def _crowding(document: Document, server: _Server) -> Iterator[Fault]:
         yield document.fault(("server", "max_followers"), message)
 
 
-def _owner_faults(document: Document, file: _File, registry: Registry) -> Iterator[Fault]:
+def _owner_faults(document: Document, file: FileSection, registry: Registry) -> Iterator[Fault]:
     for path, message in owner_faults(document, file.owners, registry):
         yield document.fault(path, message)
 
 
-def _notes(document: Document, file: _File, registry: Registry) -> Iterator[str]:
+def _notes(document: Document, file: FileSection, registry: Registry) -> Iterator[str]:
     """Say what stands in the file and has no effect."""
     for path in document.places:
         match path:

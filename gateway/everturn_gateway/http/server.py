@@ -13,7 +13,8 @@ import anyio
 import uvicorn
 from anyio.to_thread import run_sync
 
-from everturn_gateway.config.settings import STOP_TIMEOUT_S, ServerConfig, check_listener
+from everturn_gateway.config.sections import STOP_TIMEOUT_S
+from everturn_gateway.config.settings import ServerConfig, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http.application import create_app
 from everturn_gateway.http.limits import ConnectionLimit, within_descriptors

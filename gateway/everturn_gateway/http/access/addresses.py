@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from starlette.datastructures import Headers
 
-from everturn_gateway.config.settings import ProxyNetwork
+from everturn_gateway.config.sections import ProxyNetwork
 
 UNKNOWN: Final = "unknown"
 "The address of whoever has none that can be read."

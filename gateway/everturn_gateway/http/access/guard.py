@@ -11,7 +11,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from everturn_gateway.config.settings import ProxyNetwork
+from everturn_gateway.config.sections import ProxyNetwork
 from everturn_gateway.http.access.addresses import client_address
 from everturn_gateway.http.access.auth import (
     CALLER,
