@@ -83,7 +83,8 @@ def read(root: Path, file: Path) -> Part:
     tree = ast.parse(text)
     documented = set(docstring_lines(tree))
     part.docstrings = len(documented)
-    _read_tokens(part, text, documented)
+    imports = {line for node in ast.walk(tree) for line in _import_lines(node)}
+    _read_tokens(part, text, documented, imports)
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -125,7 +126,14 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
                 pass
 
 
-def _read_tokens(part: Part, text: str, documented: set[int]) -> None:
+def _import_lines(node: ast.AST) -> Iterable[int]:
+    """Return the numbers of the lines of an import: to need the same is no repetition."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    return ()
+
+
+def _read_tokens(part: Part, text: str, documented: set[int], imports: set[int]) -> None:
     code: dict[int, list[str]] = defaultdict(list)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         line = token.start[0]
@@ -136,12 +144,10 @@ def _read_tokens(part: Part, text: str, documented: set[int]) -> None:
             for each in range(line, token.end[0] + 1):
                 code[each].append(word)
     part.code = len(code)
-    source = text.splitlines()
     part.shapes = [
         (number, " ".join(code[number]))
         for number in sorted(code)
-        if len(code[number]) > 1
-        and not source[number - 1].lstrip().startswith(("import ", "from "))
+        if len(code[number]) > 1 and number not in imports
     ]
 
 

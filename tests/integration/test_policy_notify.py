@@ -14,12 +14,12 @@ from support.web_server import Answer, Asked, WebServer, open_web_server, page, 
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy import (
+    GuardedTool,
     Notifier,
     Notify,
     Policy,
     ToolNotice,
     WebhookDelivery,
-    guarded,
     notifying,
     open_notifier,
 )
@@ -64,7 +64,7 @@ async def test_a_webhook_is_sent_what_happened_without_secrets() -> None:
         web.routes["/hook/t0ken"] = page(b"")
         hook = WebhookDelivery(f"{web.url}/hook/t0ken")
         rules = Policy(notify=Notify(deliveries=(hook,)))
-        tool = guarded(
+        tool = GuardedTool(
             Program(), agent="assistant", secrets=_secrets(), policy=rules, notifier=notifier
         )
         await tool.run(call(command="git push t0psecret"), context())

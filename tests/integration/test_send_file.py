@@ -13,7 +13,7 @@ from everturn_actors.ports import ToolOutput
 from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.files import send_file_tool
-from everturn_gateway.tools.policy import Policy, guarded
+from everturn_gateway.tools.policy import GuardedTool, Policy
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
 
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Path:
 async def send(tmp_path: Path, path: str) -> ToolOutput:
     """Call the tool, behind the guard that stands before all tools."""
     tool = send_file_tool(tool_site(tmp_path))
-    behind = guarded(tool, agent="test", secrets=SecretRegistry(), policy=Policy())
+    behind = GuardedTool(tool, agent="test", secrets=SecretRegistry(), policy=Policy())
     return await call_tool(behind, {"path": path})
 
 

@@ -17,11 +17,11 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.files import file_tools
 from everturn_gateway.tools.policy import (
+    GuardedTool,
     JudgedWrites,
     Mode,
     Policy,
     PolicyGate,
-    guarded,
     read_pattern,
 )
 from everturn_gateway.tools.shell import BashTool, Confinement
@@ -106,7 +106,9 @@ def judged(
         BashTool(environment, replace(confinement), timeout_s=20),
     )
     tools: dict[str, Tool] = {
-        tool.definition.name: guarded(tool, agent="helper", secrets=SecretRegistry(), policy=rules)
+        tool.definition.name: GuardedTool(
+            tool, agent="helper", secrets=SecretRegistry(), policy=rules
+        )
         for tool in own
     }
     gate = PolicyGate(rules, environment.home, writes=writes, workspace=environment.files)

@@ -21,7 +21,7 @@ from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.telemetry.tracing import Tracer
-from everturn_gateway.tools.policy import Policy, guarded
+from everturn_gateway.tools.policy import GuardedTool, Policy
 from everturn_gateway.usage import DailyLimit
 
 WAIT_S = 30  # for what takes milliseconds
@@ -130,7 +130,7 @@ async def measured(
         spec=spec,
         provider=used(provider),
         tools={
-            name: guarded(
+            name: GuardedTool(
                 tool,
                 agent="test",
                 secrets=SecretRegistry(),

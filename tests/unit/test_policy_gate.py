@@ -15,10 +15,10 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.tools.policy import (
     DependsOn,
+    GuardedTool,
     Policy,
     PolicyGate,
     PolicyWriteError,
-    guarded,
     load_policy,
 )
 
@@ -161,7 +161,7 @@ async def test_a_pattern_finds_a_tool_by_each_of_its_names(
     plain = await _gate(policy(deny=[pattern])).evaluate(made, tool, context())
     wrapped = await _gate(policy(deny=[pattern])).evaluate(
         made,
-        guarded(tool, agent="a", secrets=SecretRegistry(), policy=Policy()),
+        GuardedTool(tool, agent="a", secrets=SecretRegistry(), policy=Policy()),
         context(),
     )
 

@@ -20,7 +20,6 @@ from everturn_gateway.tools.policy import (
     LogDelivery,
     Notify,
     Policy,
-    guarded,
     open_notifier,
     read_pattern,
 )
@@ -37,7 +36,7 @@ def _secrets() -> SecretRegistry:
 
 
 def _guarded(tool: Program, *after: AfterTool) -> GuardedTool:
-    return guarded(tool, agent="assistant", secrets=_secrets(), policy=Policy(), after=after)
+    return GuardedTool(tool, agent="assistant", secrets=_secrets(), policy=Policy(), after=after)
 
 
 def _raise(text: str) -> str:
@@ -186,7 +185,9 @@ async def _logged(
     caplog.clear()
     caplog.set_level(logging.INFO)
     async with open_notifier(clock, _secrets()) as notifier:
-        coat = guarded(tool, agent="assistant", secrets=_secrets(), policy=rules, notifier=notifier)
+        coat = GuardedTool(
+            tool, agent="assistant", secrets=_secrets(), policy=rules, notifier=notifier
+        )
         with contextlib.suppress(ToolFailedError):
             await coat.run(call(tool.definition.name, command=command), context())
     return [each for each in caplog.records if each.name.endswith("policy.notifying")]

@@ -40,7 +40,7 @@ from everturn_gateway.scheduler.jobs import (
 from everturn_gateway.specs import load_agent
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ServiceLink
-from everturn_gateway.tools.policy import Policy, PolicyGate, guarded
+from everturn_gateway.tools.policy import GuardedTool, Policy, PolicyGate
 from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
@@ -617,7 +617,7 @@ async def test_making_a_job_asks_and_the_rest_does_not(
     """A job acts when nobody looks; to look at jobs, or to call one's own off, harms nobody."""
     async with talking(tmp_path) as talk_:
         tool = (
-            guarded(talk_.tool, agent="test", secrets=SecretRegistry(), policy=rules)
+            GuardedTool(talk_.tool, agent="test", secrets=SecretRegistry(), policy=rules)
             if is_guarded
             else talk_.tool
         )

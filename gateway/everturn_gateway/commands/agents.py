@@ -138,15 +138,7 @@ def _agent(config: Config, name: str) -> AgentFile:
     faults: list[Fault] = []
     for folder in agent_folders(config):
         try:
-            agents.append(
-                load_agent(
-                    folder,
-                    environ=process_environ(),
-                    sessions=config.sessions,
-                    state=config.workspace,
-                    timezone=config.schedules.timezone,
-                )
-            )
+            agents.append(_load(config, folder))
         except ConfigError as error:
             faults += error.faults if folder.name == name else ()
     found = next((agent for agent in agents if agent.spec.name == name), None)
@@ -155,6 +147,21 @@ def _agent(config: Config, name: str) -> AgentFile:
             raise ConfigError(faults=faults)
         raise UnknownAgentError(name, tuple(sorted(agent.spec.name for agent in agents)))
     return found
+
+
+def _load(config: Config, folder: Path) -> AgentFile:
+    """Return the agent of a folder.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+    """
+    return load_agent(
+        folder,
+        environ=process_environ(),
+        sessions=config.sessions,
+        state=config.workspace,
+        timezone=config.schedules.timezone,
+    )
 
 
 def _tools_now(config: Config, name: str) -> ToolsNow | None:
@@ -330,17 +337,7 @@ def _check_folders(config: Config, folders: Sequence[Path]) -> tuple[list[AgentF
         async with _open_providers(config) as providers:
             for folder in folders:
                 try:
-                    agent = load_agent(
-                        folder,
-                        environ=process_environ(),
-                        sessions=config.sessions,
-                        state=config.workspace,
-                        timezone=config.schedules.timezone,
-                    )
-                except ConfigError as error:
-                    faults.extend(error.faults)
-                    continue
-                try:
+                    agent = _load(config, folder)
                     check_models(agent, providers.make, make_price_meter(config, SystemClock()))
                 except ConfigError as error:
                     faults.extend(error.faults)

@@ -25,11 +25,11 @@ from everturn_gateway.tools.policy import (
     AllowedWords,
     CallWatch,
     DescriptionGate,
+    GuardedTool,
     HeldFiles,
     JudgedWrites,
     Notifier,
     PolicyGate,
-    guarded,
     open_notifier,
 )
 from everturn_gateway.tools.processes import ProcessTable, open_processes
@@ -165,7 +165,7 @@ class ToolFactory:
 
     def guarded(self, tool: Tool, config: ToolConfig, environment: ToolEnvironment) -> Tool:
         """Return a tool behind the rules of its agent."""
-        return guarded(
+        return GuardedTool(
             tool,
             agent=environment.agent,
             secrets=self.shared.secrets,

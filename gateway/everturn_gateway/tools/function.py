@@ -25,20 +25,10 @@ class FunctionTool(Generic[ArgumentsT]):
         answer: Callable[[ArgumentsT, ToolContext], Awaitable[str | ToolOutput]],
     ) -> None:
         """Offer `answer` under `name`; `arguments` is checked before it is called."""
-        self._definition = ToolDefinition(
+        self.definition = ToolDefinition(
             name=name, description=description, parameters=parameters(arguments)
         )
-        self._arguments, self._capabilities, self._answer = arguments, capabilities, answer
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """How it may be run."""
-        return self._capabilities
+        self._arguments, self.capabilities, self._answer = arguments, capabilities, answer
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Run one call.

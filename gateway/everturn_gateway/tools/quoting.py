@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
-from everturn_gateway.tools.recall.pages import character_start
+from everturn_gateway.tools.recall.pages import page_end
 
 PAGE_TOKENS: Final = 6_000  # below a result's usual cap of 8,000, with room for a heading
 _CHARACTERS_PER_TOKEN = 4
@@ -26,7 +24,7 @@ def pages_of(text: str, limit_tokens: int) -> tuple[str, ...]:
     pages: list[str] = []
     begin = 0
     while begin < len(text) or not pages:
-        end = _page_end(text, begin, limit_tokens)
+        end = page_end(text, begin, limit_tokens, characters_per_token=_CHARACTERS_PER_TOKEN)
         pages.append(text[begin:end])
         begin = end
     return tuple(pages)
@@ -54,23 +52,6 @@ def quoted(head: Sequence[str], text: str) -> str:
     """Return `text` below the lines of `head`, between two marks that do not stand in it."""
     mark = _mark(text)
     return "\n".join([*head, f"<quote-{mark}>", text, f"</quote-{mark}>"])
-
-
-def _page_end(text: str, begin: int, limit_tokens: int) -> int:
-    end = min(begin + limit_tokens * _CHARACTERS_PER_TOKEN, len(text))
-    most = limit_tokens * UNITS_PER_TOKEN
-    if text_units(text[begin:end]) > most:
-        sizes = range(end - begin)
-        fits = bisect_right(sizes, most, key=lambda size: text_units(text[begin : begin + size]))
-        end = begin + max(fits - 1, 1)
-    if end >= len(text):
-        return end
-    middle = begin + (end - begin) // 2
-    for mark in ("\n", " "):
-        found = text.rfind(mark, middle, end)
-        if found >= 0:
-            return found + 1
-    return character_start(text, end, begin + 1)
 
 
 def _mark(text: str) -> str:

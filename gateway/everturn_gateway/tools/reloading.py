@@ -38,19 +38,13 @@ _DEFINITION: Final = ToolDefinition(
 class ReloadTools:
     """Has the agent's tools and skills looked for again; implements `Tool`."""
 
+    definition = _DEFINITION
+    capabilities = _CAPABILITIES
+    "It runs nothing of what it finds."
+
     def __init__(self, reload: Callable[[], Awaitable[str]]) -> None:
         """Call `reload`, which says in words what came and went, and what is wrong."""
         self._reload = reload
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return _DEFINITION
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """It runs nothing of what it finds."""
-        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - `Tool`
         """Look again, and return what changed.

@@ -41,22 +41,16 @@ def load(
         ConfigError: With every fault of the file.
     """
     _log_nowhere()
-    config = load_config(
-        options.config,
-        environ=process_environ(),
-        host=host,
-        port=port,
-        workspace=options.workspace,
-        agents_dir=options.agents_dir,
-        with_channels=with_channels,
-    )
+    config = read_again(options, host=host, port=port, with_channels=with_channels)
     crash_log.folder = config.workspace
     for secret in config.secrets:
         crash_log.secrets.add(secret)
     return config
 
 
-def read_again(options: Options, *, host: str | None, port: int | None) -> Config:
+def read_again(
+    options: Options, *, host: str | None, port: int | None, with_channels: bool = True
+) -> Config:
     """Return the configuration of a gateway that runs, as its file says it now.
 
     Raises:
@@ -69,7 +63,7 @@ def read_again(options: Options, *, host: str | None, port: int | None) -> Confi
         port=port,
         workspace=options.workspace,
         agents_dir=options.agents_dir,
-        with_channels=True,
+        with_channels=with_channels,
     )
 
 

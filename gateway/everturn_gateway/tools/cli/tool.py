@@ -60,23 +60,14 @@ class CliTool:
             "EVERTURN_FILES": str(environment.files),
             **(environ or {}),
         }
-        self._capabilities = ToolCapabilities(kind="cli", timeout_s=timeout_s + MARGIN_S)
+        # Nobody knows what it does.
+        self.capabilities = ToolCapabilities(kind="cli", timeout_s=timeout_s + MARGIN_S)
         self._arguments = _Arguments if program.readme is None else _WithManual
-        self._definition = ToolDefinition(
+        self.definition = ToolDefinition(
             name=program.name,
             description=program.description,
             parameters=parameters(self._arguments),
         )
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """Nobody knows what it does."""
-        return self._capabilities
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Run the program, or return its manual.

@@ -61,6 +61,9 @@ class Delegate:
     goes on by itself after a restart. The conversation ends with its conclusion.
     """
 
+    capabilities = _CAPABILITIES
+    "Its effects are those of the calls that the delegate makes."
+
     def __init__(
         self, environment: ToolEnvironment, *, agents: tuple[str, ...] = (), max_depth: int = 2
     ) -> None:
@@ -74,17 +77,7 @@ class Delegate:
         self._environment = environment
         self._agents = tuple(dict.fromkeys(agents)) or (environment.agent,)
         self._max_depth = max_depth
-        self._definition = _definition(self._agents, self._default)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """Its effects are those of the calls that the delegate makes."""
-        return _CAPABILITIES
+        self.definition = _definition(self._agents, self._default)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Return the conclusion of the delegate.

@@ -95,21 +95,12 @@ class SessionTool:
         self._environment = environment
         self._send_to, self._read_from = send_to, read_from
         self._page_tokens = page_tokens
-        self._definition = _definition(can_send=bool(send_to))
+        self.definition = _definition(can_send=bool(send_to))
         # A send is done once, whatever happens; it reaches beyond this conversation.
-        self._capabilities = ToolCapabilities(
+        # It reads this agent's own conversations; it may write to others.
+        self.capabilities = ToolCapabilities(
             read_only=not send_to, repeatable=True, safe=not send_to
         )
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """It reads this agent's own conversations; it may write to others."""
-        return self._capabilities
 
     def capabilities_of(self, call: ToolCall) -> ToolCapabilities:
         """Return how this call may be run: only what sends reaches beyond this agent's own."""
@@ -117,7 +108,7 @@ class SessionTool:
             sends = read_arguments(call, SessionArguments).action == "send"
         except ToolFailedError:  # the call itself fails of that, and does nothing
             sends = False
-        return self._capabilities if sends else _LOOKING
+        return self.capabilities if sends else _LOOKING
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Do what the call asks for.

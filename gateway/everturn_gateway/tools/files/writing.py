@@ -41,21 +41,11 @@ class WritingTool(Generic[ArgumentsT]):
         intent: Callable[[ArgumentsT], Awaitable[FileWrite]],
     ) -> None:
         """Offer `write` under `name`; `intent` says what it would write, and writes nothing."""
-        self._definition = ToolDefinition(
+        self.definition = ToolDefinition(
             name=name, description=description, parameters=parameters(arguments)
         )
-        self._arguments, self._capabilities = arguments, capabilities
+        self._arguments, self.capabilities = arguments, capabilities
         self._write, self._intent = write, intent
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """How it may be run."""
-        return self._capabilities
 
     async def write_of(self, call: ToolCall) -> FileWrite | None:
         """Return which file the call would write; None where it would fail before."""

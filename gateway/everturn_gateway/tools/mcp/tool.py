@@ -35,26 +35,16 @@ class McpTool:
         """Offer a tool to the model as `name`."""
         settings, limits = connection.settings, connection.limits
         self._remote, self._connection = definition, connection
-        self._definition = ToolDefinition(
+        self.definition = ToolDefinition(
             name=name, description=definition.description, parameters=definition.parameters
         )
         # What a server says of itself holds where its owner's word stands behind it.
-        self._capabilities = ToolCapabilities(
+        self.capabilities = ToolCapabilities(
             kind="mcp",
             read_only=settings.trusted and definition.read_only,
             repeatable=settings.trusted and definition.repeatable,
             timeout_s=limits.call_wait_s + settings.timeout_s + MARGIN_S,
         )
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """How it may be run."""
-        return self._capabilities
 
     @property
     def server(self) -> str:

@@ -1,7 +1,7 @@
 """The tool policy: which calls run, which need a person, and what stands around every call.
 
-`load_policy` reads it, `PolicyGate` judges by it, `guarded` wraps each tool, and `open_notifier`
-runs what tells people of calls.
+`load_policy` reads it, `PolicyGate` judges by it, `GuardedTool` stands around each tool, and
+`open_notifier` runs what tells people of calls.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from everturn_gateway.tools.policy.advice import notes_on
 from everturn_gateway.tools.policy.descriptions import AllowedWords, DescriptionGate
 from everturn_gateway.tools.policy.files.protected_files import PROTECTED
 from everturn_gateway.tools.policy.gate import PolicyGate
-from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool, guarded
+from everturn_gateway.tools.policy.guarding import CallWatch, GuardedTool
 from everturn_gateway.tools.policy.held_files import HeldFiles
 from everturn_gateway.tools.policy.hooks import AfterTool, DependsOn, Guard, SkipDuplicate
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
@@ -61,7 +61,6 @@ __all__ = [
     "ToolNotice",
     "WebhookDelivery",
     "exact_pattern",
-    "guarded",
     "load_policy",
     "notes_on",
     "open_notifier",

@@ -53,7 +53,12 @@ class CallWatch(Protocol):
 
 
 class GuardedTool:
-    """A tool whose results may go to a model: see `guarded`."""
+    """A tool with all that stands around one.
+
+    Its results are free of secrets and broken characters; text from outside stands in a fence; the
+    agent's notes follow a call that went well; and people are told of calls as the policy says,
+    once the call is over, also where it failed or was cut short.
+    """
 
     def __init__(
         self,
@@ -67,6 +72,18 @@ class GuardedTool:
         watch: CallWatch | None = None,
         held: HeldFiles | None = None,
     ) -> None:
+        """Stand around `tool`.
+
+        Args:
+            tool: What runs.
+            agent: The agent's name, for notices.
+            secrets: What nobody may read.
+            policy: Says who is told of what.
+            after: The agent's hooks after a call.
+            notifier: Who tells; None = nobody.
+            watch: Is told of every call that runs.
+            held: Files that nobody writes while a call runs; one that is over lets go of its own.
+        """
         self._tool = tool
         self._agent = agent
         self._secrets = secrets
@@ -191,42 +208,3 @@ class GuardedTool:
             success=success,
         )
         self._notifier.tell(notice, self._policy.notify.deliveries)
-
-
-def guarded(
-    tool: Tool,
-    *,
-    agent: str,
-    secrets: SecretRegistry,
-    policy: Policy,
-    after: Sequence[AfterTool] = (),
-    notifier: Notifier | None = None,
-    watch: CallWatch | None = None,
-    held: HeldFiles | None = None,
-) -> GuardedTool:
-    """Return `tool` with all that stands around a tool.
-
-    Its results are free of secrets and broken characters; text from outside stands in a fence; the
-    agent's notes follow a call that went well; and people are told of calls as the policy says,
-    once the call is over, also where it failed or was cut short.
-
-    Args:
-        tool: What runs.
-        agent: The agent's name, for notices.
-        secrets: What nobody may read.
-        policy: Says who is told of what.
-        after: The agent's hooks after a call.
-        notifier: Who tells; None = nobody.
-        watch: Is told of every call that runs.
-        held: Files that nobody writes while a call runs; a call that is over lets go of its own.
-    """
-    return GuardedTool(
-        tool,
-        agent=agent,
-        secrets=secrets,
-        policy=policy,
-        after=after,
-        notifier=notifier,
-        watch=watch,
-        held=held,
-    )

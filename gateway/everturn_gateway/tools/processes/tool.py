@@ -68,21 +68,12 @@ class BackgroundProcess:
         self._confinement = confinement
         self._max_processes = max_processes
         self._wait_s, self._glance_s = wait_s, glance_s
-        self._definition = ToolDefinition(
+        self.definition = ToolDefinition(
             name=NAME, description=_DESCRIPTION, parameters=parameters(ProcessArguments)
         )
-        # Safe but for the commands, which the policy judges by themselves: see `command_of`.
-        self._capabilities = ToolCapabilities(safe=True, timeout_s=wait_s + _MARGIN_S)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """A call may start something: it is not run twice."""
-        return self._capabilities
+        # A call may start something: it is not run twice. Safe but for the commands, which the
+        # policy judges by themselves: see `command_of`.
+        self.capabilities = ToolCapabilities(safe=True, timeout_s=wait_s + _MARGIN_S)
 
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that is started, or what is typed where a shell may read it."""

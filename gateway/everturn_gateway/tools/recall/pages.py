@@ -65,9 +65,12 @@ class Pager:
             self._kept = text
 
 
-def page_end(text: str, begin: int, limit: int) -> int:
-    """Return where the page that begins at `begin` ends: after a line, a word, or a character."""
-    end = min(begin + limit, len(text))
+def page_end(text: str, begin: int, limit: int, *, characters_per_token: int = 1) -> int:
+    """Return where the page that begins at `begin` ends: after a line, a word, or a character.
+
+    It has at most `limit` estimated tokens, and as many times `characters_per_token` characters.
+    """
+    end = min(begin + limit * characters_per_token, len(text))
     most = limit * UNITS_PER_TOKEN
     if text_units(text[begin:end]) > most:
         sizes = range(end - begin)

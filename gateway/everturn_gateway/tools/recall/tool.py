@@ -60,19 +60,13 @@ class RecallContext:
     the log at a time.
     """
 
+    definition = _DEFINITION
+    capabilities = _CAPABILITIES
+    "It reads this conversation alone."
+
     def __init__(self, *, page_characters: int = PAGE_CHARACTERS) -> None:
         """Answer with at most `page_characters`, and estimated tokens, beside a short heading."""
         self._limit = page_characters
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return _DEFINITION
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """It reads this conversation alone."""
-        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Return one page of what is asked for, as a quote that says where it comes from.

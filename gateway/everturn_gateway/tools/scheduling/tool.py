@@ -72,25 +72,16 @@ class ScheduleTool:
         """
         self._environment, self._clock, self._processes = environment, clock, processes
         self._max_jobs, self._min_interval_s = max_jobs, min_interval_s
-        self._definition = ToolDefinition(
+        self.definition = ToolDefinition(
             name=NAME, description=_DESCRIPTION, parameters=parameters(ScheduleArguments)
         )
         # Repeatable: a job has its id from the call that asks for it, so it is made once.
-        self._capabilities = ToolCapabilities(repeatable=True, timeout_s=_TIMEOUT_S)
+        # What it makes goes on without the person who asked for it.
+        self.capabilities = ToolCapabilities(repeatable=True, timeout_s=_TIMEOUT_S)
         self._tame = ToolCapabilities(repeatable=True, safe=True, timeout_s=_TIMEOUT_S)
         self._looking = ToolCapabilities(
             read_only=True, repeatable=True, safe=True, timeout_s=_TIMEOUT_S
         )
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """What it makes goes on without the person who asked for it."""
-        return self._capabilities
 
     def capabilities_of(self, call: ToolCall) -> ToolCapabilities:
         """Return how this call may be run: only to make a job needs a word of somebody."""
@@ -100,7 +91,7 @@ class ScheduleTool:
             return self._looking
         match action:
             case "create":
-                return self._capabilities
+                return self.capabilities
             case "list":
                 return self._looking
             case "cancel":

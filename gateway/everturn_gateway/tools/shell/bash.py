@@ -53,22 +53,13 @@ class BashTool:
     ) -> None:
         """Give each command `timeout_s`, or less where the call asks for less."""
         self._environment, self._confinement, self._timeout_s = environment, confinement, timeout_s
-        self._capabilities = ToolCapabilities(kind="bash", timeout_s=timeout_s + MARGIN_S)
-        self._definition = ToolDefinition(
+        # It may do anything that its confinement lets it.
+        self.capabilities = ToolCapabilities(kind="bash", timeout_s=timeout_s + MARGIN_S)
+        self.definition = ToolDefinition(
             name=NAME,
             description=_description(confinement, timeout_s),
             parameters=parameters(_Arguments),
         )
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return self._definition
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """It may do anything that its confinement lets it."""
-        return self._capabilities
 
     def command_of(self, call: ToolCall) -> str | None:
         """Return the command that the call would run; None where its arguments do not fit."""

@@ -70,6 +70,10 @@ class WebFetch:
     It sends nothing but the address it was given, and changes nothing that it could know of.
     """
 
+    definition = _DEFINITION
+    capabilities = _CAPABILITIES
+    "It reads, but from outside."
+
     def __init__(
         self, reaching: Reaching, environ: Mapping[str, str], *, page_tokens: int = PAGE_TOKENS
     ) -> None:
@@ -82,16 +86,6 @@ class WebFetch:
         self._page_tokens = page_tokens
         self._kept: OrderedDict[str, _Document] = OrderedDict()
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return _DEFINITION
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """It reads, but from outside."""
-        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the port's
         """Return one page of the text of a web page.

@@ -58,6 +58,10 @@ Ask: TypeAlias = Callable[[SearchApi, str, int], Awaitable[tuple[Hit, ...]]]
 class WebSearch:
     """Searches the web through one provider; implements `Tool`."""
 
+    definition = _DEFINITION
+    capabilities = _CAPABILITIES
+    "It reads, but from outside."
+
     def __init__(
         self, settings: SearchSettings, environ: Mapping[str, str], secrets: SecretRegistry
     ) -> None:
@@ -71,16 +75,6 @@ class WebSearch:
         secrets.add(self._api.key)
         # One at a time: the small plans of the providers answer one search a second.
         self._turn = anyio.CapacityLimiter(1)
-
-    @property
-    def definition(self) -> ToolDefinition:
-        """How the model sees it."""
-        return _DEFINITION
-
-    @property
-    def capabilities(self) -> ToolCapabilities:
-        """It reads, but from outside."""
-        return _CAPABILITIES
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the port's
         """Return what was found, the best first.

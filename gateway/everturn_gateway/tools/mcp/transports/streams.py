@@ -5,6 +5,7 @@ Imports `mcp`, which takes half a second: nothing but `wire` and the transports 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
@@ -82,7 +83,26 @@ class Traffic:
             self._requests -= 1
 
 
-class Incoming:
+class _Closing(ABC):
+    """Is closed at the end of its block, as the client expects of a stream."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close it."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+
+class Incoming(_Closing):
     """The messages of a server, until it ends or floods us; the read stream of the client."""
 
     def __init__(self, inner: Receiving, traffic: Traffic) -> None:
@@ -116,24 +136,13 @@ class Incoming:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
-
 
 def _cancels(item: SessionMessage) -> bool:
     message = item.message
     return isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled"
 
 
-class Outgoing:
+class Outgoing(_Closing):
     """The messages to a server; the write stream of the client.
 
     A server that takes nothing holds up nobody: each message has a deadline, and `cut` ends those
@@ -175,14 +184,3 @@ class Outgoing:
         """Send no more."""
         self._is_cut = True
         await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        await self.aclose()
