@@ -21,7 +21,7 @@ from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.specs.library import AgentFiles
 from everturn_gateway.yaml_files import watching
 
@@ -316,7 +316,7 @@ async def test_the_gateway_s_session_settings_reach_the_agents(tmp_path: Path) -
     write_agent(tmp_path, "a")
 
     library = await open_library(
-        tmp_path, {}, Providers().make, sessions=SessionsConfig(ttl_hours=5)
+        tmp_path, {}, Providers().make, defaults=AgentDefaults(sessions=SessionsConfig(ttl_hours=5))
     )
 
     assert library.get("a").spec.session.ttl_hours == 5
@@ -327,7 +327,9 @@ async def test_jobs_of_agents_follow_their_files(tmp_path: Path) -> None:
     heartbeat, morning = "  heartbeat: {}\n", '{id: morning, cron: "30 6 * * *", task: x}'
     write_agent(tmp_path, "a", f"  schedules: [{morning}]\n")
     beating = write_agent(tmp_path, "b", heartbeat, HEARTBEAT__md="# Nothing yet\n")
-    library = await open_library(tmp_path, {}, Providers().make, timezone="Europe/Berlin")
+    library = await open_library(
+        tmp_path, {}, Providers().make, defaults=AgentDefaults(timezone="Europe/Berlin")
+    )
     before = [job.job_id for job in library.jobs()]
     silent = library.faults()
 

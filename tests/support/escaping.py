@@ -53,6 +53,7 @@ from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
 
+_READS = config_of("files")
 AGENT: Final = "helper"
 MARK: Final = "RAN"
 CANARY: Final = "c4n4ry-5d2f0b7e"
@@ -290,7 +291,7 @@ class World:
                 await anyio.run_process(line, cwd=self.files, env=environ)
             case Sent():
                 name, data = step.name, step.text.encode()
-                await keep_in_inbox(self._environment(), config_of("files"), name, data)
+                await keep_in_inbox(self._environment(), _READS, name, data)
             case Restart():
                 await self._end()
                 await self._begin()

@@ -43,13 +43,14 @@ from everturn_gateway.channels import (
 from everturn_gateway.channels.adapters import chat_type_of
 from everturn_gateway.channels.answering import make_channel_context, model_text, routes_of
 from everturn_gateway.channels.bots import BotChannel
-from everturn_gateway.config.settings import Config, SessionsConfig
+from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent, open_library
 from everturn_gateway.tools.factory import open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.usage import UsageLedger
 
+READS, REMEMBERS = config_of("files"), config_of("memory")
 SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
 TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
 
@@ -191,10 +192,10 @@ spec:
 async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path) -> None:
     """It came from a person: nobody else on the machine may read it."""
     environment = tool_site(tmp_path)
-    path = await keep_in_inbox(environment, config_of("files"), "0a1b-report.pdf", b"%PDF")
+    path = await keep_in_inbox(environment, READS, "0a1b-report.pdf", b"%PDF")
     kept = environment.files / "inbox" / "0a1b-report.pdf"
     before = kept.stat().st_ino
-    again = await keep_in_inbox(environment, config_of("files"), "0a1b-report.pdf", b"%PDF")
+    again = await keep_in_inbox(environment, READS, "0a1b-report.pdf", b"%PDF")
 
     assert path == again == "inbox/0a1b-report.pdf"
     assert (kept.read_bytes(), kept.stat().st_ino) == (b"%PDF", before)
@@ -206,7 +207,7 @@ async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> Non
     """A file that nothing can read is only a file of somebody's left on the disk."""
     environment = tool_site(tmp_path)
 
-    assert await keep_in_inbox(environment, config_of("memory"), "a.pdf", b"%PDF") is None
+    assert await keep_in_inbox(environment, REMEMBERS, "a.pdf", b"%PDF") is None
     assert not environment.files.exists()
 
 
@@ -217,7 +218,7 @@ async def test_a_file_gets_no_name_that_programs_take_orders_from(
     """Its name comes from whoever sent it."""
     environment = tool_site(tmp_path)
 
-    path = await keep_in_inbox(environment, config_of("files"), name, b"x")
+    path = await keep_in_inbox(environment, READS, name, b"x")
 
     assert path == f"inbox/received-{name.lstrip('.-')}.file"
     assert (environment.files / path).read_bytes() == b"x"
@@ -230,7 +231,7 @@ async def test_a_file_is_not_kept_where_an_inbox_leads_to_such_a_place(tmp_path:
     (environment.files / "inbox").symlink_to(".git")
 
     with pytest.raises(OSError, match=r"inbox leads to \.git"):
-        await keep_in_inbox(environment, config_of("files"), "config", b"x")
+        await keep_in_inbox(environment, READS, "config", b"x")
 
 
 async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
@@ -242,7 +243,7 @@ async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
 
     for name in ("a.txt", "../a.txt", "..", ""):
         with pytest.raises(OSError, match=r"leads out|is no name"):
-            await keep_in_inbox(environment, config_of("files"), name, b"x")
+            await keep_in_inbox(environment, READS, name, b"x")
     assert [*outside.iterdir()] == []
 
 
@@ -271,7 +272,6 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
             config.agents_dir,
             {},
             lambda _model, _folder: provider,
-            sessions=SessionsConfig(),
             tool_factory=tool_factory,
         )
         ledger = UsageLedger(MemoryKeyedStore(), "usage/", clock)

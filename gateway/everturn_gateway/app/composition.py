@@ -43,9 +43,10 @@ from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
-from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
 
@@ -204,8 +205,9 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             environ=start.environ,
             secrets=start.secrets,
             clock=clock,
-            hidden=config.private_files,
-            has_open_api=not config.server.api_token,
+            beyond=OutOfReach(
+                hidden=config.private_files, has_open_api=not config.server.api_token
+            ),
             watch=telemetry.tools,
             supervisor=supervisor,
         ) as tool_factory,
@@ -231,10 +233,9 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         config.agents_dir,
         start.environ,
         base.providers.make,
-        sessions=config.sessions,
+        defaults=AgentDefaults(sessions=config.sessions, timezone=config.schedules.timezone),
         meter=base.telemetry.models(meter),
         tool_factory=base.tool_factory,
-        timezone=config.schedules.timezone,
         declared=start.additions.agents,
     )
     if start.watch:

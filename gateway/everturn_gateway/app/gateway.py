@@ -19,7 +19,7 @@ from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
-from everturn_gateway.specs import AgentLibrary
+from everturn_gateway.specs import AgentDefaults, AgentLibrary
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.web.posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
@@ -72,7 +72,7 @@ class Gateway:
             timezone=new.schedules.timezone, poster=make_poster(new.schedules.allow_private)
         )
         await self.library.reconfigure(
-            sessions=self.config.sessions, timezone=new.schedules.timezone
+            AgentDefaults(sessions=self.config.sessions, timezone=new.schedules.timezone)
         )
 
     async def journal_fault(self) -> str:

@@ -30,6 +30,7 @@ from everturn_gateway.model_statistics import StoredModelStatistics, look_up
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.specs import (
+    AgentDefaults,
     AgentFile,
     check_models,
     load_agent,
@@ -315,10 +316,11 @@ def check_agents(config: Config) -> tuple[list[AgentFile], list[Fault]]:
                 config.agents_dir,
                 process_environ(),
                 providers.make,
-                sessions=config.sessions,
+                defaults=AgentDefaults(
+                    sessions=config.sessions, timezone=config.schedules.timezone
+                ),
                 meter=make_price_meter(config, SystemClock()),
                 state=config.workspace,
-                timezone=config.schedules.timezone,
             )
             agents.extend(library.file(name) for name in library.names())
             faults.extend(library.faults())

@@ -44,6 +44,15 @@ _WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDefaults:
+    """What holds for agents that do not say otherwise."""
+
+    sessions: SessionsConfig = field(default_factory=SessionsConfig)
+    timezone: str = ""
+    "For scheduled jobs that name none; empty = each has to."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadReport:
     """What a reload changed."""
 
@@ -98,18 +107,16 @@ class AgentLibrary:
         agents_dir: Path,
         environ: Mapping[str, str],
         make_provider: MakeProvider,
-        sessions: SessionsConfig,
+        defaults: AgentDefaults,
         meter: Metering | None,
         tool_factory: ToolFactory | None,
         state: Path | None,
-        timezone: str,
         declared: Sequence[DeclaredAgent],
     ) -> None:
         self._agents_dir, self._environ = agents_dir, environ
-        self._make_provider, self._sessions = make_provider, sessions
+        self._make_provider, self._defaults = make_provider, defaults
         self._meter, self._tool_factory = meter, tool_factory
         self._state = tool_factory.state if tool_factory is not None else state
-        self._timezone = timezone
         self._declared = {each.folder: each for each in declared}
         self._shelf = _Shelf()
         self._by_name: Mapping[str, _Entry] = {}
@@ -196,15 +203,10 @@ class AgentLibrary:
                 self._next = anyio.Event()
             return report
 
-    async def reconfigure(self, *, sessions: SessionsConfig, timezone: str) -> None:
-        """Read the agents again with other defaults.
-
-        Args:
-            sessions: What holds for agents that do not say otherwise.
-            timezone: For scheduled jobs that name none; empty = each has to.
-        """
-        if (sessions, timezone) != (self._sessions, self._timezone):
-            self._sessions, self._timezone = sessions, timezone
+    async def reconfigure(self, defaults: AgentDefaults) -> None:
+        """Read the agents again with other defaults."""
+        if defaults != self._defaults:
+            self._defaults = defaults
             await self.reload()
 
     async def wait_beyond(self, version: int) -> None:
@@ -289,9 +291,9 @@ class AgentLibrary:
         file = load_agent(
             folder,
             environ=self._environ,
-            sessions=self._sessions,
+            sessions=self._defaults.sessions,
             state=self._state,
-            timezone=self._timezone,
+            timezone=self._defaults.timezone,
             document=declared.as_document() if declared else None,
         )
         if declared is not None:
@@ -365,11 +367,10 @@ async def open_library(
     environ: Mapping[str, str],
     make_provider: MakeProvider,
     *,
-    sessions: SessionsConfig | None = None,
+    defaults: AgentDefaults | None = None,
     meter: Metering | None = None,
     tool_factory: ToolFactory | None = None,
     state: Path | None = None,
-    timezone: str = "",
     declared: Sequence[DeclaredAgent] = (),
 ) -> AgentLibrary:
     """Load all agents of a folder: each sub-folder with an `agent.yaml` is one.
@@ -381,22 +382,20 @@ async def open_library(
         environ: The environment variables, for `${NAME}` in the files.
         make_provider: Makes what talks to an agent's model, given the model and the agent's
             folder; called in a thread, again only when the agent's model or script has changed.
-        sessions: What holds for agents that do not say otherwise; None = the defaults.
+        defaults: What holds for agents that do not say otherwise.
         meter: Counts and limits what the agents' models use; None = nobody does.
         tool_factory: Equips agents with tools; None = they have none, but for `recall_context`.
-        state: The gateway's workspace, where there is no workshop that knows it.
-        timezone: For scheduled jobs that name none; empty = each has to.
+        state: The gateway's workspace, where there is no factory that knows it.
         declared: Agents that stand in no file; they come first where two have one name.
     """
     library = AgentLibrary(
         agents_dir,
         environ,
         make_provider,
-        sessions or SessionsConfig(),
+        defaults or AgentDefaults(),
         meter,
         tool_factory,
         state,
-        timezone,
         declared,
     )
     await library.reload()

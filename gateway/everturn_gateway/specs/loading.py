@@ -20,7 +20,6 @@ from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.plugins import installed
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.scheduler.reading import file_instant
-from everturn_gateway.specs.access import access_rules
 from everturn_gateway.specs.context import CONTEXT, ReadContext, read_context
 from everturn_gateway.specs.jobs import ReadJobs, read_jobs
 from everturn_gateway.specs.prompts import read_prompt
@@ -34,7 +33,7 @@ from everturn_gateway.specs.tooling import (
     read_uses,
     recall_uses,
 )
-from everturn_gateway.specs.values import agent_spec, summarizer
+from everturn_gateway.specs.values import access_rules, agent_spec, summarizer
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.skills import skills_index

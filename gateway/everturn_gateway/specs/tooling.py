@@ -72,8 +72,8 @@ def read_uses(document: Document, place: AgentPlace) -> Planned:
     Imports the plug-ins, and resolves paths: not for the event loop.
     """
     reader = _Reader(document, place)
-    if document.at(_MEMORY) is not None and (memory := installed().tools.get("memory")):
-        reader.enter(memory, "memory", document.section(_MEMORY), _MEMORY)
+    if document.at(_MEMORY) is not None:
+        reader.remember()
     for number in range(len(document.items(_TOOLS))):
         at = (*_TOOLS, number)
         entry = document.section(at)
@@ -169,6 +169,14 @@ class _Reader:
             return plugin
         self._complain((*at, "name"), _why_not(name, plugin, is_own=is_own))
         return None
+
+    def remember(self) -> None:
+        """Read `spec.memory`, which gives the tools of its own plug-in."""
+        plugin = installed().tools.get("memory")
+        if plugin is None:
+            self._complain(_MEMORY, str(installed().tools.fault("memory")))
+        else:
+            self.enter(plugin, plugin.name, self._document.section(_MEMORY), _MEMORY)
 
     def enter(
         self, plugin: ToolPlugin, name: str, data: Mapping[str, object], at: FieldPath

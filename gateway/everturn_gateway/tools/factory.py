@@ -302,8 +302,7 @@ async def open_tool_factory(
     environ: Mapping[str, str],
     secrets: SecretRegistry,
     clock: Clock,
-    hidden: tuple[Path, ...] = (),
-    has_open_api: bool = False,
+    beyond: OutOfReach | None = None,
     watch: CallWatch | None = None,
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[ToolFactory]:
@@ -320,8 +319,7 @@ async def open_tool_factory(
         environ: The gateway's environment.
         secrets: What no result may show.
         clock: The time.
-        hidden: Files with secrets, which no command of a model can read.
-        has_open_api: Whether the gateway's HTTP API asks nobody for a token.
+        beyond: What no command of a model can reach; None = there is nothing of the kind.
         watch: Is told of every call of a tool that runs.
         supervisor: Runs the tasks behind the tools; by default one of its own.
 
@@ -357,7 +355,7 @@ async def open_tool_factory(
             servers=servers,
             notifier=notifier,
             marks=marks,
-            beyond=OutOfReach(hidden=hidden, has_open_api=has_open_api),
+            beyond=beyond or OutOfReach(),
             watch=watch,
         )
         yield ToolFactory(shared)
