@@ -6,10 +6,12 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeVar, cast
 
 import anyio
+import msgspec
 
+from everturn_actors.codec import Codec, encode
 from everturn_actors.errors import ConflictError, DamagedValueError, JournalError
 from everturn_actors.ports import ABSENT, Clock, KeyedStore
 from everturn_actors.supervisor import Supervisor
@@ -18,6 +20,7 @@ T = TypeVar("T")
 
 DAMAGED: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 "What decoding raises where the data are not what they should be."
+REMEDY: Final = "set it right, or remove it to begin anew"
 _TRIES_MAX: Final = 100  # of a change; each time another writer was faster
 
 logger = logging.getLogger(__name__)
@@ -32,8 +35,41 @@ class Form(Generic[T]):
     "Raises one of `DAMAGED` where the data are no such value."
     empty: T
     "What holds where there is nothing."
-    remedy: str = "set it right, or remove it to begin anew"
+    remedy: str = REMEDY
     "What to do about damage, for the operator."
+
+
+def form_of(
+    name: str,
+    kind: object,
+    empty: T,
+    *,
+    check: Callable[[T], T] = lambda value: value,
+    remedy: str = REMEDY,
+) -> Form[T]:
+    """Return the form of a value that stands under a name, beside the number of the format.
+
+    It is JSON that people can read: `{"version": 1, "cursors": {...}}`. Anything else is damage.
+
+    Args:
+        name: Of the field.
+        kind: The type of the value, as `Codec` takes it.
+        empty: See `Form`.
+        check: Returns what was read as it is to be used; raises ValueError where it cannot be.
+        remedy: See `Form`.
+    """
+    sheet = msgspec.defstruct(
+        "Sheet", [("version", Literal[1]), (name, kind)], kw_only=True, forbid_unknown_fields=True
+    )
+    codec = Codec[object](sheet)
+
+    def write(value: T) -> bytes:
+        return msgspec.json.format(encode({"version": 1, name: value}), indent=1) + b"\n"
+
+    def read(data: bytes) -> T:
+        return check(cast("T", getattr(codec.decode(data), name)))
+
+    return Form(encode=write, decode=read, empty=empty, remedy=remedy)
 
 
 class Document(Generic[T]):

@@ -208,7 +208,6 @@ DAMAGED = [
     b'{"version": 2, "days": {}}',
     b'{"version": 1, "days": []}',
     b'{"version": 1, "days": {"yesterday": {}}}',
-    b'{"version": 1, "days": {"2026-01-02": {"a": {"m": {"calls": 1}}}}}',
     b'{"version": 1, "days": {"2026-01-02": {"a": {"m": 3}}}}',
 ]
 

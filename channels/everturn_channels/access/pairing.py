@@ -11,21 +11,20 @@ Names in them are what people call themselves: for display, never to be trusted.
 
 from __future__ import annotations
 
-import json
 import logging
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias, TypeVar
+from datetime import timedelta
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
-from everturn_actors.documents import Document, Form
+from everturn_actors.codec import Instant, Value
+from everturn_actors.documents import Document, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
-from everturn_actors.state.serialization import utc_text
 from everturn_channels.adapter import Person
 from everturn_channels.errors import ChannelError
 from everturn_channels.names import one_line
@@ -38,10 +37,6 @@ OPEN_CODES_MAX: Final = 100  # of a channel; strangers cost a line in a file eac
 PENDING_KEY: Final = "pairing/pending.json"
 APPROVED_KEY: Final = "pairing/approved.json"
 
-_VERSION: Final = 1
-
-T = TypeVar("T", "Request", "Paired")
-
 logger = logging.getLogger(__name__)
 
 
@@ -53,8 +48,7 @@ class UnknownCodeError(PairingError):
     """No request that is still valid has this code."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Value, frozen=True, kw_only=True):
     """Somebody asked for access and was given a code."""
 
     code: str
@@ -62,20 +56,19 @@ class Request:
     sender_id: str
     name: str
     "As they call themselves."
-    asked_at: datetime
-    expires_at: datetime
+    asked_at: Instant
+    expires_at: Instant
     "UTC. The code is worth nothing from then on."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paired:
+class Paired(Value, frozen=True, kw_only=True):
     """Somebody who was approved."""
 
     channel: str
     sender_id: str
     name: str
     "As they called themselves then."
-    approved_at: datetime
+    approved_at: Instant
     by: str = ""
     "Which owner did it, see `Owner.by`; empty = whoever runs the gateway, on the command line."
 
@@ -282,64 +275,15 @@ def _told() -> Generator[None]:
 # --- how they are written down ---
 
 
-def _form(name: str, value_from: Callable[[Mapping[str, Any]], T]) -> Form[tuple[T, ...]]:
-    def encode(values: tuple[T, ...]) -> bytes:
-        records = [{k: _plain(v) for k, v in asdict(each).items()} for each in values]
-        text = json.dumps({"version": _VERSION, name: records}, ensure_ascii=False, indent=1)
-        return text.encode() + b"\n"
-
-    def decode(data: bytes) -> tuple[T, ...]:
-        whole = json.loads(data)
-        if whole["version"] != _VERSION:
-            why = f"it is of version {whole['version']!r}, and this program reads {_VERSION}"
-            raise ValueError(why)
-        return tuple(value_from(record) for record in whole[name])
-
-    return Form(encode=encode, decode=decode, empty=())
+T = TypeVar("T", Request, Paired)
 
 
-def _plain(value: str | datetime) -> str:
-    return utc_text(value) if isinstance(value, datetime) else value
-
-
-def _request_from(record: Mapping[str, Any]) -> Request:
-    return Request(
-        code=_text(record, "code"),
-        channel=_text(record, "channel"),
-        sender_id=_text(record, "sender_id"),
-        name=one_line(_text(record, "name")),
-        asked_at=_instant(record, "asked_at"),
-        expires_at=_instant(record, "expires_at"),
-    )
-
-
-def _paired_from(record: Mapping[str, Any]) -> Paired:
-    return Paired(
-        channel=_text(record, "channel"),
-        sender_id=_text(record, "sender_id"),
-        name=one_line(_text(record, "name")),
-        approved_at=_instant(record, "approved_at"),
-        by=_text(record, "by") if "by" in record else "",
-    )
-
-
-def _text(record: Mapping[str, Any], name: str) -> str:
-    value = record[name]
-    if not isinstance(value, str):
-        msg = f"{name} has to be text, and is {value!r}"
-        raise TypeError(msg)
-    return value
-
-
-def _instant(record: Mapping[str, Any], name: str) -> datetime:
-    instant = datetime.fromisoformat(_text(record, name))
-    if instant.tzinfo is None:
-        msg = f"{name} has no time zone: {instant}"
-        raise ValueError(msg)
-    return instant
+def _named(values: tuple[T, ...]) -> tuple[T, ...]:
+    """Return people with names that can be shown, whoever wrote them."""
+    return tuple([replace(each, name=one_line(each.name)) for each in values])
 
 
 _Requests: TypeAlias = tuple[Request, ...]
 _People: TypeAlias = tuple[Paired, ...]
-_REQUESTS: Final = _form("requests", _request_from)
-_PEOPLE: Final = _form("people", _paired_from)
+_REQUESTS: Final = form_of("requests", _Requests, _Requests(), check=_named)
+_PEOPLE: Final = form_of("people", _People, _People(), check=_named)

@@ -10,13 +10,12 @@ list that cannot be read stops the channel.
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import anyio
 
-from everturn_actors.documents import Document, Form
+from everturn_actors.documents import Document, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import KeyedStore
 from everturn_channels.errors import SetupError
@@ -25,7 +24,6 @@ ALIASES_MAX: Final = 10_000  # moves of one bot; a group moves once
 ALIASES_KEY: Final = "channels/{name}.aliases.json"
 "Beside the channel's cursors."
 _Moves: TypeAlias = dict[str, str]
-_VERSION: Final = 1
 
 logger = logging.getLogger(__name__)
 
@@ -146,28 +144,17 @@ def _ends(moves: dict[str, str]) -> bool:
     return seen == len(moves)
 
 
-def _encoded(moves: dict[str, str]) -> bytes:
-    return json.dumps({"version": _VERSION, "moves": moves}, indent=0).encode() + b"\n"
+def _checked(moves: _Moves) -> _Moves:
+    if len({*moves.values()}) != len(moves) or not _ends(moves):
+        msg = "moves lead two chats to one, or a chat back to itself"
+        raise ValueError(msg)
+    return moves
 
 
-def _decoded(data: bytes) -> _Moves:
-    whole: Any = json.loads(data)
-    match whole:
-        case {"version": 1, "moves": dict()}:
-            read = cast("dict[str, object]", whole["moves"])
-            found = {old: new for old, new in read.items() if isinstance(new, str)}
-            is_one_way = len({*found.values()}) == len(found) and _ends(found)
-            if len(found) == len(read) and is_one_way:
-                return found
-        case _:
-            pass
-    msg = "it does not hold what it should"
-    raise ValueError(msg)
-
-
-_FORM: Final = Form(
-    encode=_encoded,
-    decode=_decoded,
-    empty=dict[str, str](),
+_FORM: Final = form_of(
+    "moves",
+    _Moves,
+    _Moves(),
+    check=_checked,
     remedy="put a copy of it back, or remove it: then those chats begin anew under their new ids",
 )

@@ -6,12 +6,11 @@ comes a second time. So it is written seldom, and after a crash it may be a seco
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
-from everturn_actors.documents import Document, Form, WriteBehind, written_behind
+from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.supervisor import Supervisor
@@ -22,7 +21,6 @@ NAME_LIMIT: Final = 200  # characters
 VALUE_LIMIT: Final = 1_000  # characters; platforms' cursors have some twenty
 PAUSE_S: Final = 1.0  # between two writes
 _FLUSH_S: Final = 5.0  # for the last write; a disk that takes longer hangs
-_VERSION: Final = 1
 CURSORS_KEY: Final = "channels/{name}.json"
 
 _Values: TypeAlias = dict[str, str]
@@ -112,22 +110,4 @@ async def open_cursors(
         yield cursors
 
 
-def _encoded(values: _Values | None) -> bytes:
-    return json.dumps({"version": _VERSION, "cursors": values}, indent=0).encode() + b"\n"
-
-
-def _decoded(data: bytes) -> _Values:
-    whole: Any = json.loads(data)
-    match whole:
-        case {"version": 1, "cursors": dict()}:
-            found = cast("dict[str, object]", whole["cursors"])
-            values = {name: value for name, value in found.items() if isinstance(value, str)}
-            if len(values) == len(found):
-                return values
-        case _:
-            pass
-    msg = "it does not hold what it should"
-    raise ValueError(msg)
-
-
-_FORM: Final = Form[_Values | None](encode=_encoded, decode=_decoded, empty=None)
+_FORM: Final[Form[_Values | None]] = form_of("cursors", _Values, None)

@@ -9,20 +9,18 @@ So no gateway has to run for a token to be made or revoked, and none has to be t
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias, cast
+from datetime import datetime
+from typing import Final, TypeAlias
 
-import orjson
-
-from everturn_actors.documents import Document, Form
+from everturn_actors.codec import Instant
+from everturn_actors.documents import Document, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import KeyedStore
-from everturn_actors.state.serialization import utc_text
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.principals.values import SCOPES, Scope, TokenRecord
+from everturn_gateway.principals.values import TokenRecord
 
 logger = logging.getLogger(__name__)
 
@@ -30,11 +28,10 @@ TOKENS_KEY: Final = "principals/tokens.json"
 USED_KEY: Final = "principals/used.json"
 TOKENS_MAX: Final = 1000  # people and programs of one gateway, those revoked included
 
-_VERSION: Final = 1
 _DIGEST_DIGITS: Final = 64
 
 _Tokens: TypeAlias = tuple[TokenRecord, ...]
-_Used: TypeAlias = Mapping[str, datetime]
+_Used: TypeAlias = dict[str, Instant]
 
 
 class TokenError(GatewayError):
@@ -78,7 +75,7 @@ class StoredTokens:
             if len(others) >= TOKENS_MAX:
                 msg = f"there are {TOKENS_MAX} tokens, which is as many as may be"
                 raise TokenError(msg)
-            return (*others, record)
+            return tuple(sorted((*others, record), key=lambda each: each.name))
 
         with _told():
             await self._tokens.change(add)
@@ -139,80 +136,19 @@ def _told() -> Generator[None]:
 # --- how they are written down ---
 
 
-def _encoded(tokens: _Tokens) -> bytes:
-    records = [
-        {
-            "name": each.name,
-            "digest": each.digest,
-            "scopes": each.scopes,
-            "agents": each.agents,
-            "daily_cost_usd": each.daily_cost_usd,
-            "requests_per_minute": each.requests_per_minute,
-            "created_at": utc_text(each.created_at),
-            "expires_at": utc_text(each.expires_at) if each.expires_at else None,
-            "revoked_at": utc_text(each.revoked_at) if each.revoked_at else None,
-        }
-        for each in sorted(tokens, key=lambda token: token.name)
-    ]
-    whole = {"version": _VERSION, "tokens": records}
-    return orjson.dumps(whole, option=orjson.OPT_INDENT_2) + b"\n"
+def _checked(tokens: _Tokens) -> _Tokens:
+    for each in tokens:
+        if each.revoked_at is None and len(each.digest) != _DIGEST_DIGITS:
+            msg = f"the digest of {each.name!r} is none"
+            raise ValueError(msg)
+    return tokens
 
 
-def _record_from(data: Mapping[str, Any]) -> TokenRecord:
-    """Return one record.
-
-    Raises:
-        KeyError, TypeError, ValueError, AttributeError: It is none.
-    """
-    scopes = tuple(data["scopes"])
-    if not scopes or not set(scopes) <= set(SCOPES):
-        msg = f"its scopes {scopes!r} are none of this version's"
-        raise ValueError(msg)
-    digest, revoked_at = str(data["digest"]), _optional(data["revoked_at"])
-    if revoked_at is None and len(digest) != _DIGEST_DIGITS:
-        msg = f"the digest of {data['name']!r} is none"
-        raise ValueError(msg)
-    cost, requests = data["daily_cost_usd"], data["requests_per_minute"]
-    return TokenRecord(
-        name=str(data["name"]),
-        digest=digest,
-        scopes=cast("tuple[Scope, ...]", scopes),
-        agents=tuple(map(str, data["agents"])),
-        daily_cost_usd=None if cost is None else float(cost),
-        requests_per_minute=None if requests is None else int(requests),
-        created_at=_instant(data["created_at"]),
-        expires_at=_optional(data["expires_at"]),
-        revoked_at=revoked_at,
-    )
-
-
-def _optional(text: str | None) -> datetime | None:
-    return None if text is None else _instant(text)
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)
-
-
-def _decoded(data: bytes) -> _Tokens:
-    whole = orjson.loads(data)
-    if whole["version"] != _VERSION:
-        why = f"it is of version {whole['version']!r}, and this program reads {_VERSION}"
-        raise ValueError(why)
-    return tuple(map(_record_from, whole["tokens"]))
-
-
-def _used_encoded(used: _Used) -> bytes:
-    told = {name: utc_text(instant) for name, instant in sorted(used.items())}
-    return orjson.dumps({"version": _VERSION, "used": told}, option=orjson.OPT_INDENT_2) + b"\n"
-
-
-def _used_decoded(data: bytes) -> _Used:
-    held: Mapping[str, str] = orjson.loads(data)["used"]
-    return {name: _instant(text) for name, text in held.items()}
-
-
-_TOKENS: Final = Form[_Tokens](
-    encode=_encoded, decode=_decoded, empty=(), remedy="no token of it holds until it is mended"
+_TOKENS: Final = form_of(
+    "tokens",
+    _Tokens,
+    _Tokens(),
+    check=_checked,
+    remedy="no token of it holds until it is mended",
 )
-_USED: Final = Form[_Used](encode=_used_encoded, decode=_used_decoded, empty={})
+_USED: Final = form_of("used", _Used, _Used())

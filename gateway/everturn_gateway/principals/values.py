@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
-from typing import Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
+from msgspec import Meta
+
+from everturn_actors.codec import Count, Instant
 from everturn_actors.model import PROGRAM_SENDERS
 
 Scope: TypeAlias = Literal["read", "talk", "approve", "operate", "admin"]
@@ -124,18 +127,18 @@ class TokenRecord:
     "Of its principal; no two tokens have one name."
     digest: str = field(repr=False)
     "SHA-256 of the token, as 64 hexadecimal digits."
-    scopes: tuple[Scope, ...]
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1)]
     agents: tuple[str, ...] = ()
     "The only agents it gets to know; empty = all."
     daily_cost_usd: float | None = None
     "What its sessions may cost from midnight to midnight, UTC; None = any amount."
-    requests_per_minute: int | None = None
+    requests_per_minute: Count | None = None
     "None = any number."
-    created_at: datetime
+    created_at: Instant
     "UTC, aware."
-    expires_at: datetime | None = None
+    expires_at: Instant | None = None
     "UTC, aware; from this instant on it is refused. None = never."
-    revoked_at: datetime | None = None
+    revoked_at: Instant | None = None
     "UTC, aware. It opens nothing any more; its limits hold for what its sessions still do."
 
     @property

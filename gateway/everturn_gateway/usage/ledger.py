@@ -8,15 +8,14 @@ limits. A write that fails is logged and tried again; damaged data are put aside
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-import orjson
-
-from everturn_actors.documents import Document, Form, WriteBehind, written_behind
+from everturn_actors.codec import Count
+from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock, KeyedStore
@@ -24,7 +23,6 @@ from everturn_actors.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
-VERSION: Final = 1
 SAVE_EVERY_S = 5.0  # at most so much is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
 
@@ -33,16 +31,16 @@ CLOSE_TIMEOUT_S = 2.0  # for the last save
 class Tally:
     """Calls that were answered, and what they used."""
 
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    calls: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_tokens: Count = 0
     "Of the input tokens."
-    cache_written_tokens: int = 0
+    cache_written_tokens: Count = 0
     "Of the input tokens."
-    cost_nanodollars: int = 0
+    cost_nanodollars: Count = 0
     "Of those calls whose cost is known."
-    unpriced_calls: int = 0
+    unpriced_calls: Count = 0
     "Calls whose cost is not known; they are not in `cost_nanodollars`."
 
     @staticmethod
@@ -299,37 +297,24 @@ def _added(rows: _Rows, more: _Rows) -> _Rows:
 
 
 def _encoded(rows: _Rows) -> bytes:
-    days: dict[str, dict[str, dict[str, Tally]]] = {}
+    days: _Days = {}
     for day in sorted(rows):
-        for (agent, model), tally in sorted(rows[day].items()):  # orjson writes a Tally by itself
-            days.setdefault(day.isoformat(), {}).setdefault(agent, {})[model] = tally
-    return orjson.dumps({"version": VERSION, "days": days}, option=orjson.OPT_INDENT_2) + b"\n"
+        for (agent, model), tally in sorted(rows[day].items()):
+            days.setdefault(day, {}).setdefault(agent, {})[model] = tally
+    return _DAYS.encode(days)
 
 
 def _decoded(data: bytes) -> _Rows:
-    held: Any = orjson.loads(data)
-    if held["version"] != VERSION:
-        msg = f"version {held['version']!r} is unknown to this version of Everturn"
-        raise ValueError(msg)
     return {
-        date.fromisoformat(day): {
-            (agent, model): _tally(values)
+        day: {
+            (agent, model): tally
             for agent, models in agents.items()
-            for model, values in models.items()
+            for model, tally in models.items()
         }
-        for day, agents in held["days"].items()
+        for day, agents in _DAYS.decode(data).items()
     }
 
 
-def _tally(values: Mapping[str, object]) -> Tally:
-    counts: dict[str, int] = {}
-    for name in (f.name for f in fields(Tally)):
-        count = values[name]
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            msg = f"{name} {count!r} is not a count"
-            raise ValueError(msg)
-        counts[name] = count
-    return Tally(**counts)
-
-
+_Days: TypeAlias = dict[date, dict[str, dict[str, Tally]]]  # by day, agent and model
+_DAYS: Final = form_of("days", _Days, _Days())
 _FORM: Final = Form[_Rows](encode=_encoded, decode=_decoded, empty={})
