@@ -5,19 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from everturn_actors.errors import ModelRefusedError
-from everturn_actors.model import ModelRequest, Reply
+from everturn_actors.model import ModelRequest
+from everturn_gateway.providers.adaptive import AdaptiveProvider
 from everturn_gateway.providers.anthropic.capabilities import Manner, Thinking, manner_of
 from everturn_gateway.providers.anthropic.reading import ReplyReader
 from everturn_gateway.providers.anthropic.wire import BodyWriter, may_think
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
-from everturn_gateway.providers.transport.sight import Sight
 from everturn_gateway.providers.transport.sse import EventParser
-from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport, written
+from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport
 
 # How thoughts that are sent back are refused: signed by another model or account, or changed on
 # the way. It says in which message they stand.
@@ -34,52 +33,20 @@ _NEXT_THINKING: Final[dict[Thinking, tuple[Thinking, ...]]] = {
 }
 
 
-class Anthropic:
-    """One model behind the Messages API; a `ModelProvider` and a `WindowSource`."""
+class Anthropic(AdaptiveProvider[Manner]):
+    """One model behind the Messages API."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        clients: HttpClients,
-        mask: Callable[[str], str],
-        model: str,
+        self, endpoint: Endpoint, *, clients: HttpClients, mask: Callable[[str], str], model: str
     ) -> None:
-        self._model = model
+        transport = Transport(endpoint, clients=clients, mask=mask, parser=EventParser)
+        super().__init__(transport, model=model, manner=manner_of(model))
         self._origin = endpoint.address
-        self._transport = Transport(endpoint, clients=clients, mask=mask, parser=EventParser)
         self._writer = BodyWriter(origin=endpoint.address)
-        self._manner = manner_of(model)
-        self._sight = Sight()
 
-    async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the complete reply; see `ModelProvider.complete`.
-
-        What this model refuses (a temperature, a way to think, images, ...) is done without from
-        then on, and the request sent again.
-        """
-        request = self._sight.shown(request)
-        while True:
-            manner = self._manner
-            try:
-                return await self._once(request, manner, on_text)
-            except RefusedRequestError as refused:
-                unseen = self._sight.without(request, refused)
-                if unseen is None and not self._adapts(request, manner, refused):
-                    raise refused.error from None
-                request = unseen or request
-
-    async def window_tokens(self) -> int | None:
-        """Return the window of the model; see `WindowSource.window_tokens`."""
-        return await self._transport.window_tokens(self._model)
-
-    async def _once(
-        self, request: ModelRequest, manner: Manner, on_text: Callable[[str], None]
-    ) -> Reply:
+    def _reader(self, request: ModelRequest, on_text: Callable[[str], None]) -> ReplyReader:
         where = self._transport.where(request.model)
-        reader = ReplyReader(where=where, model=request.model, on_text=on_text, origin=self._origin)
-        body = await written(request, partial(self._body, manner))
-        return await self._transport.call(body, reader, where)
+        return ReplyReader(where=where, model=request.model, on_text=on_text, origin=self._origin)
 
     def _body(self, manner: Manner, request: ModelRequest) -> bytes:
         budgeted = manner.thinking == "budget" and request.reasoning_effort is not None
@@ -91,18 +58,12 @@ class Anthropic:
             marks=manner.marks,
         )
 
-    def _adapts(self, request: ModelRequest, manner: Manner, refused: RefusedRequestError) -> bool:
-        """Whether a request that was sent in this manner may pass in the one that is learnt now.
-
-        Each time less is left to change, so that a server that refuses everything is not asked
-        for ever.
-        """
+    def _learnt(
+        self, request: ModelRequest, manner: Manner, refused: RefusedRequestError
+    ) -> Manner | None:
         if type(refused.error) is not ModelRefusedError:
-            return False
-        learnt = _learnt(refused.refusal.message, request, manner)
-        if learnt is not None and self._manner == manner:
-            self._manner = learnt  # else another call has learnt something: that is tried first
-        return learnt is not None
+            return None
+        return _learnt(refused.refusal.message, request, manner)
 
 
 def _learnt(said: str, request: ModelRequest, manner: Manner) -> Manner | None:

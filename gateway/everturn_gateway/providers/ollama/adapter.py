@@ -11,17 +11,17 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from everturn_actors.errors import ModelRefusedError
+from everturn_actors.errors import ModelError, ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.spec import ModelSpec
+from everturn_gateway.providers.adaptive import AdaptiveProvider
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.ollama.lines import LineParser
 from everturn_gateway.providers.ollama.reading import ReplyReader
 from everturn_gateway.providers.ollama.wire import BodyWriter, KeepAlive, Thinking
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
-from everturn_gateway.providers.transport.sight import Sight
-from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport, written
+from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ _NO_THINKING: Final = re.compile(r"does not support thinking", re.IGNORECASE)
 _NOT_FOUND: Final = re.compile(r"model \S+ not found", re.IGNORECASE)
 
 
-class Ollama:
-    """One model that Ollama runs; a `ModelProvider` and a `WindowSource`."""
+class Ollama(AdaptiveProvider[Thinking]):
+    """One model that Ollama runs; its manner is the way that it is asked to think."""
 
     def __init__(
         self,
@@ -46,64 +46,39 @@ class Ollama:
         model: ModelSpec,
         keep_alive: KeepAlive = None,
     ) -> None:
-        self._model = model.name
-        self._num_ctx = window_asked(model)
-        self._transport = Transport(
-            endpoint,
-            clients=clients,
-            mask=mask,
-            parser=LineParser,
-            accept="application/x-ndjson",
+        transport = Transport(
+            endpoint, clients=clients, mask=mask, parser=LineParser, accept="application/x-ndjson"
         )
+        super().__init__(transport, model=model.name, manner="level")
+        self._num_ctx = window_asked(model)
         self._writer = BodyWriter(num_ctx=self._num_ctx, keep_alive=keep_alive)
-        self._thinking: Thinking = "level"
-        self._sight = Sight()
         self._told_of_cuts = False
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
-        """Return the complete reply; see `ModelProvider.complete`.
+        """Return the complete reply; see `ModelProvider.complete`."""
+        reply = await super().complete(request, on_text)
+        self._notice_cut(reply)
+        return reply
 
-        A way to think that this model does not know is not asked for from then on, and images that
-        it cannot see are told in words.
-        """
-        request = self._sight.shown(request)
-        while True:
-            thinking = self._thinking
-            try:
-                reply = await self._once(request, thinking, on_text)
-            except RefusedRequestError as refused:
-                unseen = self._sight.without(request, refused)
-                if unseen is None and not self._adapts(thinking, refused):
-                    raise self._explained(refused) from None
-                request = unseen or request
-            else:
-                self._notice_cut(reply)
-                return reply
-
-    async def window_tokens(self) -> int | None:
-        """Return the window the model is loaded with; see `WindowSource.window_tokens`."""
-        return await self._transport.window_tokens(self._model)
-
-    async def _once(
-        self, request: ModelRequest, thinking: Thinking, on_text: Callable[[str], None]
-    ) -> Reply:
+    def _reader(self, request: ModelRequest, on_text: Callable[[str], None]) -> ReplyReader:
         where = self._transport.where(request.model)
-        reader = ReplyReader(where=where, model=request.model, on_text=on_text)
-        body = await written(request, lambda asked: self._writer.body(asked, thinking=thinking))
-        return await self._transport.call(body, reader, where)
+        return ReplyReader(where=where, model=request.model, on_text=on_text)
 
-    def _adapts(self, thinking: Thinking, refused: RefusedRequestError) -> bool:
-        """Whether a request that asked to think in this way may pass in the way learnt now."""
+    def _body(self, manner: Thinking, request: ModelRequest) -> bytes:
+        return self._writer.body(request, thinking=manner)
+
+    def _learnt(
+        self,
+        request: ModelRequest,  # noqa: ARG002 - the refusal says it all
+        manner: Thinking,
+        refused: RefusedRequestError,
+    ) -> Thinking | None:
         said = refused.refusal.message
-        if thinking == "level" and _NO_LEVELS.search(said):
-            self._thinking = "on" if self._thinking == "level" else self._thinking
-            return True
-        if thinking != "unasked" and _NO_THINKING.search(said):
-            self._thinking = "unasked"
-            return True
-        return False
+        if manner == "level" and _NO_LEVELS.search(said):
+            return "on"
+        return "unasked" if manner != "unasked" and _NO_THINKING.search(said) else None
 
-    def _explained(self, refused: RefusedRequestError) -> Exception:
+    def _explained(self, refused: RefusedRequestError) -> ModelError:
         error = refused.error
         if type(error) is ModelRefusedError and _NOT_FOUND.search(refused.refusal.message):
             return error.with_text(f"{error}; fetch it: `ollama pull {self._model}`")
