@@ -13,7 +13,8 @@ from support.commands import BWRAP, PLAIN, both_ways, lifeline, make_site, needs
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_gateway.tools.environment import RunsCommands
-from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.shell.bash import BashTool
 
 
 @both_ways

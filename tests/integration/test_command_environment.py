@@ -12,7 +12,8 @@ from support.commands import both_ways, make_site, run_tool
 from support.processes import open_desk
 
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.shell.bash import BashTool
 from everturn_gateway.tools.shell.confinement.environment import GIT_CONFIG, command_environ
 
 _RUNS = "touch RAN; "

@@ -41,7 +41,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.testing import START, ScriptedProvider, TestService
-from everturn_gateway.tools.conversations import DELEGATE, Delegate, is_tainted
+from everturn_gateway.tools.conversations import DELEGATE, is_tainted
+from everturn_gateway.tools.conversations.delegating import Delegate
 from everturn_gateway.tools.conversations.origins import depth_of
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.policy import PolicyGate

@@ -18,12 +18,12 @@ from support.tool_sites import tool_site
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import Confined
-from everturn_gateway.tools.files import file_tools, finder, finding, listing, tools
+from everturn_gateway.tools.files import finder, finding, listing, tools
 from everturn_gateway.tools.files.editing import Edited, edit
 from everturn_gateway.tools.files.finder import LEFT_OUT
 from everturn_gateway.tools.files.finding import Finding, Wanted
 from everturn_gateway.tools.files.listing import HITS_MAX
-from everturn_gateway.tools.files.tools import READ_MAX_BYTES, WRITE_MAX_BYTES
+from everturn_gateway.tools.files.tools import READ_MAX_BYTES, WRITE_MAX_BYTES, file_tools
 
 SLOW_REGEX = r"(a+)+$"
 SLOW_TEXT = "a" * 60 + "!"

@@ -23,7 +23,6 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ToolContext
 from everturn_actors.testing import ManualClock
-from everturn_gateway.tools.memory import memory_directive, memory_tools
 from everturn_gateway.tools.memory.notes import (
     DAY_MAX_BYTES,
     ENTRY_MAX_BYTES,
@@ -31,6 +30,7 @@ from everturn_gateway.tools.memory.notes import (
     TOPIC_MAX_BYTES,
     topic_name,
 )
+from everturn_gateway.tools.memory.tools import memory_directive, memory_tools
 
 NOW = datetime(2026, 11, 22, 14, 5, tzinfo=UTC)
 

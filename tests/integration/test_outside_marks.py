@@ -28,7 +28,7 @@ from everturn_actors.testing import (
 from everturn_gateway.scheduler.job_runner import JobRunner
 from everturn_gateway.scheduler.jobs import At, Run, RunTask, ToChat
 from everturn_gateway.time_zones import check_zone
-from everturn_gateway.tools.conversations import Delegate
+from everturn_gateway.tools.conversations.delegating import Delegate
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy import PolicyGate
 

@@ -26,8 +26,9 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_gateway.tools.cli import CliTool, declared
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.files import file_tools
-from everturn_gateway.tools.shell import BashTool, Confinement, sandbox_fault
+from everturn_gateway.tools.files.tools import file_tools
+from everturn_gateway.tools.shell import Confinement, sandbox_fault
+from everturn_gateway.tools.shell.bash import BashTool
 from everturn_gateway.tools.shell.confinement.run_as import PROCESSES_MOST, find_user
 
 CANARY = "c4n4ry-7Q2x9Lm4"

@@ -18,7 +18,8 @@ import pytest
 from support.commands import BWRAP, lifeline, make_site, needs_sandbox, run_tool
 
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.shell.bash import BashTool
 from everturn_gateway.tools.shell.confinement import sandbox, warden
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import Limits, command_line, confine

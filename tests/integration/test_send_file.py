@@ -12,7 +12,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import ToolOutput
 from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.tools.files import send_file_tool
+from everturn_gateway.tools.files.sending import send_file_tool
 from everturn_gateway.tools.policy import GuardedTool, Policy
 
 PNG = b"\x89PNG\r\n\x1a\nrest"

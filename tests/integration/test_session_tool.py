@@ -35,8 +35,10 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import Tool, ToolContext, ToolOutput
 from everturn_actors.testing import START, TestService
-from everturn_gateway.tools.conversations import DELEGATE, Delegate, SessionTool
+from everturn_gateway.tools.conversations import DELEGATE
+from everturn_gateway.tools.conversations.delegating import Delegate
 from everturn_gateway.tools.conversations.origins import hops_of, label
+from everturn_gateway.tools.conversations.sessions import SessionTool
 from everturn_gateway.tools.environment import ToolEnvironment
 
 HERE = ConversationKey(channel="telegram", chat="100", agent="test")

@@ -28,15 +28,11 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ToolOutput
 from everturn_gateway.plugins import ToolSettingsError
-from everturn_gateway.tools.web import (
-    WebFetch,
-    converting,
-    fetch_tool,
-    fetching,
-    web_tools,
-)
+from everturn_gateway.tools.web import converting, fetch_tool, fetching
 from everturn_gateway.tools.web.converter import Order
+from everturn_gateway.tools.web.fetch_tool import WebFetch
 from everturn_gateway.tools.web.reaching import Resolve
+from everturn_gateway.tools.web.tools import web_tools
 
 HERE = ("127.0.0.1",)
 "What an owner allows so that these servers can be reached at all."

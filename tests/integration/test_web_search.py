@@ -23,14 +23,10 @@ from support.web_server import (
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import ToolOutput
 from everturn_gateway.plugins import ToolSettingsError
-from everturn_gateway.tools.web import (
-    SearchSettings,
-    WebSearch,
-    search_tool,
-    searching,
-    web_tools,
-)
-from everturn_gateway.tools.web.search_apis import SearchProvider
+from everturn_gateway.tools.web import search_tool, searching
+from everturn_gateway.tools.web.search_apis import SearchProvider, SearchSettings
+from everturn_gateway.tools.web.search_tool import WebSearch
+from everturn_gateway.tools.web.tools import web_tools
 
 PATHS: dict[SearchProvider, str] = {
     "brave": "/web/search",

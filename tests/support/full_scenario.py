@@ -61,9 +61,10 @@ from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
-from everturn_gateway.tools.processes import BackgroundProcess, open_processes
+from everturn_gateway.tools.processes import open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.tmux import Tmux
+from everturn_gateway.tools.processes.tool import BackgroundProcess
 
 WAIT_S = 60  # for what takes milliseconds
 QUIET = 30  # rounds of the loop in which nothing touches a disk

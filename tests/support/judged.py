@@ -15,7 +15,7 @@ from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, Verdict
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.files import file_tools
+from everturn_gateway.tools.files.tools import file_tools
 from everturn_gateway.tools.policy import (
     GuardedTool,
     JudgedWrites,
@@ -24,7 +24,8 @@ from everturn_gateway.tools.policy import (
     PolicyGate,
     read_pattern,
 )
-from everturn_gateway.tools.shell import BashTool, Confinement
+from everturn_gateway.tools.shell import Confinement
+from everturn_gateway.tools.shell.bash import BashTool
 
 Step: TypeAlias = tuple[str, str, str] | str | Callable[[Path], None]
 """A call of `write_file` (path, content), `edit_file`, a command, or what others do meanwhile:

@@ -23,9 +23,10 @@ from everturn_actors.testing import ManualClock, TestService, open_test_service
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
-from everturn_gateway.tools.processes import BackgroundProcess, ProcessTable, open_processes
+from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.telling import SENDER
+from everturn_gateway.tools.processes.tool import BackgroundProcess
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 
 DEADLINE_S = 20.0  # of anything that has to happen; all of it takes milliseconds

@@ -44,9 +44,9 @@ from everturn_gateway.tools.policy import GuardedTool, Policy, PolicyGate
 from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
-from everturn_gateway.tools.scheduling import ScheduleTool
 from everturn_gateway.tools.scheduling.plugin import ScheduleSection
 from everturn_gateway.tools.scheduling.texts import listing
+from everturn_gateway.tools.scheduling.tool import ScheduleTool
 
 KEY = ConversationKey(channel="telegram", chat="-1001", topic="7", agent="test")
 START = utc("2026-11-23T09:00")

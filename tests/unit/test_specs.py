@@ -18,7 +18,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, 
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import load_agent, schema_text
-from everturn_gateway.tools.memory import memory_directive
+from everturn_gateway.tools.memory.tools import memory_directive
 
 AGENTS = Path(__file__).parents[2] / "agents"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar
 
@@ -51,6 +51,39 @@ class Preamble:
     "A system message directly after it; empty for none."
     preface: str
     "A user message after that; empty for none."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How things stand in a session, as its policy counts them. Tokens, where nothing else is said.
+
+    Made of the request that would be sent now.
+    """
+
+    projection: Projection
+    budget: Budget
+    limits: Limits
+    total: int
+    "Of the whole request."
+    messages: int
+    "Of all messages that are shown, preamble and summary left out."
+    history: int
+    "Of those before the running turn."
+    asked: int
+    "Of the running turn's user messages."
+    fixed: int
+    "Of system prompt, summary and tools."
+    history_messages: int
+    summarises: bool
+    "Whether a model writes summaries."
+
+
+def due_from(what: str, trigger: int, now: int, of: str = "", then: str = "") -> str:
+    """Return at how many tokens something happens, and how far that is, for people."""
+    where = f"{what} from {trigger:,} tokens{f' {of}' if of else ''} on{then}"
+    if now < trigger:
+        return f"{where}: {trigger - now:,} to go"
+    return f"{where}: there are {now:,}, so that it is due, as far as something can go"
 
 
 _SUMMARY = """\
@@ -141,6 +174,10 @@ class Policy(Generic[N]):
     "How often a request that the provider found too long is made smaller and sent again."
     summary_timeout_s: Callable[[N], float | None] = lambda _numbers: None
     "Deadline of one summary, all tries together; None = as the agent says."
+    summarises: bool = True
+    "Whether `older` ever asks for a summary."
+    outlook: Callable[[N, Standing], Iterable[str]] = lambda _numbers, _now: ()
+    "What will happen next, and when, in sentences for people; the nearest kind of thing first."
     summary_tries: Callable[[N], int] = lambda _numbers: SUMMARY_TRIES
     "How often a model is asked for one summary."
     step_limit: Callable[[N], int | None] = lambda _numbers: None

@@ -8,7 +8,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import one_source
 from everturn_gateway.tools.config import ToolConfig, may_read
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.files.tools import workspace_of
+from everturn_gateway.tools.files.workspace import workspace_of
 from everturn_gateway.tools.marks import INBOX
 from everturn_gateway.tools.policy.files.protected_files import reason_of_name
 

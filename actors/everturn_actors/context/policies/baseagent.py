@@ -18,14 +18,14 @@ seed's characters count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import BYTES_PER_TOKEN, tools_json
-from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.policy import Limits, Policy, Standing, due_from
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -168,6 +168,16 @@ def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     return (compact,)
 
 
+def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+    budget = now.budget
+    usable = budget.window_tokens - budget.reserve_tokens
+    trigger = int(numbers.auto_compact_threshold * usable)
+    used = now.fixed - budget.tools_tokens + now.messages
+    yield due_from("old tool results are cleared", trigger, used)
+    if now.summarises:
+        yield "where that is not enough, all older turns are summarised after a turn"
+
+
 POLICY = Policy(
     name="baseagent",
     promises_fit=False,
@@ -183,4 +193,5 @@ POLICY = Policy(
     preface=_preface,
     step_limit=lambda numbers: numbers.max_iterations,
     whole_characters=lambda numbers, _limits: numbers.max_output_tokens * BYTES_PER_TOKEN,
+    outlook=_outlook,
 )

@@ -30,7 +30,7 @@ Source: the seed design "Context Window Management".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,7 +44,7 @@ from everturn_actors.context.estimation.tokens import (
 )
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
-from everturn_actors.context.policy import Limits, Policy, with_summary
+from everturn_actors.context.policy import Limits, Policy, Standing, due_from, with_summary
 from everturn_actors.context.projection.projection import (
     Outcome,
     Place,
@@ -265,6 +265,18 @@ def _put(
     return edit(projection, changes, disposition="shortened", stage="fit", estimator=_ESTIMATES)
 
 
+def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+    limit = now.budget.history_tokens
+    used = now.history + now.asked
+    yield due_from("older messages are left out of a request", limit, used, "of history")
+    first, last = numbers.tool_result_keep_first, numbers.tool_result_keep_last
+    if first or last:
+        yield (
+            f"in a running turn all tool results but the first {first:,} and the last {last:,}"
+            " are masked"
+        )
+
+
 POLICY = Policy(
     name="duragent",
     numbers=Numbers(),
@@ -276,4 +288,6 @@ POLICY = Policy(
     ladder=_ladder,
     notice_text=lambda _numbers, omitted: notice(omitted).text,
     whole_characters=lambda numbers, _limits: numbers.max_tool_result_tokens,
+    outlook=_outlook,
+    summarises=False,
 )

@@ -23,7 +23,7 @@ even without the margin is refused.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
@@ -37,7 +37,7 @@ from everturn_actors.context.estimation.estimates import (
     text_units,
 )
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
-from everturn_actors.context.policy import Limits, Policy, with_summary
+from everturn_actors.context.policy import Limits, Policy, Standing, due_from, with_summary
 from everturn_actors.context.projection.markers import Markers, gap_messages
 from everturn_actors.context.projection.projection import (
     Outcome,
@@ -322,6 +322,29 @@ def _overflow(numbers: Numbers, limits: Limits) -> Stage:
     return stage
 
 
+def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+    counts = _estimates(numbers, now.limits)
+    notice = counts.text(numbers.markers.notice(_MANY))
+    summary = counts.text(with_summary("", now.projection.whole_summary))
+    room = max(now.budget.free_tokens - notice - summary, 0)
+    of = "of messages"
+    yield due_from(
+        "old tool results are cleared", int(room * numbers.clear_trigger), now.messages, of
+    )
+    if now.summarises:
+        summary_from = int(room * numbers.summarize_trigger)
+        yield due_from("older turns are summarised after a turn", summary_from, now.messages, of)
+    then = f", down to {int(room * numbers.cut_to):,}"
+    yield due_from("the oldest turns leave", room, now.messages, of, then)
+    held = now.limits.window_messages
+    if held is not None:
+        most, least = int(held * numbers.window_trigger), int(held * numbers.window_cut_to)
+        yield (
+            f"so they do above {most:,} messages, down to {least:,}:"
+            f" {len(now.projection.messages):,} are shown now"
+        )
+
+
 POLICY = Policy(
     name="everturn",
     numbers=Numbers(),
@@ -337,4 +360,5 @@ POLICY = Policy(
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),
     whole_characters=_result_tokens,
     unrecalled=lambda numbers: dataclasses.replace(numbers, recall=False),
+    outlook=_outlook,
 )

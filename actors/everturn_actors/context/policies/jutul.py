@@ -21,7 +21,7 @@ Source: the seed document "Context handling" of jutul-agent, and the libraries t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import calls_json, tools_json
-from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.policy import Limits, Policy, Standing, due_from
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -283,6 +283,16 @@ def _preface(summary: str) -> str:
     return _PREFACE + summary
 
 
+def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+    window = now.limits.window_tokens
+    clear = int(window * numbers.clear_trigger) if window else numbers.unknown_clear_tokens
+    yield due_from("old tool results are cleared", clear, now.messages, "of messages")
+    trigger = int(window * numbers.summarize_trigger) if window else 0
+    trigger = trigger or numbers.unknown_summarize_tokens
+    if now.summarises:
+        yield due_from("older turns are summarised after a turn", trigger, now.total)
+
+
 POLICY = Policy(
     name="jutul",
     promises_fit=False,
@@ -303,4 +313,5 @@ POLICY = Policy(
     whole_characters=lambda numbers, _limits: (
         numbers.evict_result_tokens * _EVICTED_CHARACTERS_PER_TOKEN
     ),
+    outlook=_outlook,
 )

@@ -25,14 +25,14 @@ default.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import size_bytes
-from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.policy import Limits, Policy, Standing, due_from
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -271,6 +271,19 @@ def _prompt(system: str, summary: str) -> str:
     return _SECTIONS.join(part for part in (system, f"{_HEADING}\n\n{summary}") if part)
 
 
+def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+    budget, count = now.budget, numbers.summarize_message_threshold
+    share = budget.window_tokens * numbers.summarize_token_percent // 100
+    if now.summarises:
+        yield (
+            f"after a turn, all but the newest {numbers.summarize_keep_messages:,} messages are"
+            f" summarised above {count:,} messages ({now.history_messages:,} now) or {share:,}"
+            f" tokens of history ({now.history:,} now)"
+        )
+    used = now.fixed + budget.reserve_tokens + now.messages
+    yield due_from("whole oldest turns leave a request", budget.window_tokens, used)
+
+
 POLICY = Policy(
     name="picoclaw",
     numbers=Numbers(),
@@ -284,4 +297,5 @@ POLICY = Policy(
     ladder=_ladder,
     older=_older,
     prompt=_prompt,
+    outlook=_outlook,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from everturn_gateway.tools.conversations.delegating import Delegate
 from everturn_gateway.tools.conversations.origins import (
     DELEGATE,
     is_asked_by_person,
@@ -11,12 +10,9 @@ from everturn_gateway.tools.conversations.origins import (
     name_of_call,
     sources_behind,
 )
-from everturn_gateway.tools.conversations.sessions import SessionTool
 
 __all__ = [
     "DELEGATE",
-    "Delegate",
-    "SessionTool",
     "is_asked_by_person",
     "is_person",
     "is_tainted",

@@ -14,7 +14,7 @@ from everturn_actors.state.validation import ATTACHMENT_BYTES, sniffed
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.files.tools import workspace_of
+from everturn_gateway.tools.files.workspace import workspace_of
 from everturn_gateway.tools.function import FunctionTool
 from everturn_gateway.tools.wording import counted, shown
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Final
 
 from pydantic import Field
@@ -13,7 +11,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import one_source, together
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments
-from everturn_gateway.tools.confined import Confined, Place, Version
+from everturn_gateway.tools.confined import Place, Version
 from everturn_gateway.tools.environment import FileWrite, ToolEnvironment
 from everturn_gateway.tools.files import reading
 from everturn_gateway.tools.files.editing import Edited, edit
@@ -25,13 +23,13 @@ from everturn_gateway.tools.files.listing import (
     folder_text,
     hits_text,
 )
+from everturn_gateway.tools.files.workspace import workspace_of
 from everturn_gateway.tools.files.writing import Writer, WritingTool
 from everturn_gateway.tools.function import FunctionTool
 from everturn_gateway.tools.marks import file_source
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
 from everturn_gateway.tools.wording import counted, shown
-from everturn_gateway.yaml_files import resolved
 
 READ_MAX_BYTES: Final = 8 * 1024 * 1024  # of one file; also the largest that can be edited
 WRITE_MAX_BYTES: Final = 2 * 1024 * 1024
@@ -94,23 +92,6 @@ class SearchFiles(Arguments):
     "only in files whose name fits, such as *.md"
     regex: bool = False
     ignore_case: bool = False
-
-
-def workspace_of(environment: ToolEnvironment) -> Confined:
-    """Return the agent's workspace, with paths that stay in it."""
-    closed = partial(_closed, environment)
-    return Confined(environment.files, what="the workspace", closed=closed, made_by_reading=True)
-
-
-def _closed(environment: ToolEnvironment) -> Iterator[Path]:
-    """Yield the folders that say what agents may do, where the workspace is one or holds them.
-
-    They are the gateway's, the agents' and this agent's.
-    """
-    root, home = resolved(environment.files), resolved(environment.home)
-    for folder in (resolved(environment.state), home, home.parent):
-        if folder == root or root in folder.parents:
-            yield folder
 
 
 def file_tools(

@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from everturn_gateway.tools.processes.table import ProcessTable, open_processes
-from everturn_gateway.tools.processes.tool import BackgroundProcess
 
-__all__ = ["BackgroundProcess", "ProcessTable", "open_processes"]
+__all__ = ["ProcessTable", "open_processes"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from everturn_gateway.tools.shell.bash import BashTool
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.sandbox import (
     Confinement,
@@ -14,7 +13,6 @@ from everturn_gateway.tools.shell.confinement.sandbox import (
 )
 
 __all__ = [
-    "BashTool",
     "Confinement",
     "Limits",
     "command_environ",

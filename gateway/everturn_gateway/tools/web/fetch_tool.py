@@ -17,12 +17,12 @@ from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.quoting import PAGE_TOKENS, pages_of, quoted
 from everturn_gateway.tools.recall.messages import one_line
+from everturn_gateway.tools.web import FETCH
 from everturn_gateway.tools.web.converter import Order
 from everturn_gateway.tools.web.converting import ConversionError, convert
 from everturn_gateway.tools.web.reaching import Reaching
 from everturn_gateway.tools.web.values import LIMIT_BYTES, Fetched, FetchError, is_text
 
-NAME: Final = "web_fetch"
 TEXT_CHARACTERS: Final = 500_000  # of one page, as text
 _AT_ONCE: Final = 4  # pages fetched side by side for one agent; each may need a process
 _KEPT: Final = 4  # pages whose text is kept for whoever asks for the rest
@@ -48,7 +48,7 @@ class FetchArguments(Arguments):
 
 # Sent with every request: as short as it can be understood.
 _DEFINITION: Final = ToolDefinition(
-    name=NAME,
+    name=FETCH,
     description="Read a web page, as Markdown. Long ones come in pages.",
     parameters=parameters(FetchArguments),
 )

@@ -18,9 +18,10 @@ from everturn_gateway.plugins import (
     ToolSetup,
 )
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.web import FETCH, SEARCH, web_tools
+from everturn_gateway.tools.web import FETCH, SEARCH
 from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.search_apis import SearchProvider, SearchSettings
+from everturn_gateway.tools.web.tools import web_tools
 from everturn_gateway.yaml_files import FieldPath, Section
 from everturn_gateway.yaml_files.fields import Address
 

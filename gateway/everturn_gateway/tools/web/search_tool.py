@@ -16,6 +16,7 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.quoting import quoted
 from everturn_gateway.tools.recall.messages import one_line
+from everturn_gateway.tools.web import SEARCH
 from everturn_gateway.tools.web.search_apis import (
     Hit,
     SearchApi,
@@ -24,7 +25,6 @@ from everturn_gateway.tools.web.search_apis import (
     api_for,
 )
 
-NAME: Final = "web_search"
 DEADLINE_S: Final = 30.0  # of a call, the wait after a 429 included
 _COUNT: Final = 5
 _MOST: Final = 20  # no provider gives more at once
@@ -47,7 +47,7 @@ class SearchArguments(Arguments):
 
 # Sent with every request: as short as it can be understood.
 _DEFINITION: Final = ToolDefinition(
-    name=NAME,
+    name=SEARCH,
     description="Search the web. Gives titles, addresses and a few words of each page.",
     parameters=parameters(SearchArguments),
 )
