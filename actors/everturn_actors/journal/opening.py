@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ from anyio import to_thread
 
 from everturn_actors.errors import WorkspaceLostError
 from everturn_actors.journal.disk import make_directory, sync_directory, write_error
-from everturn_actors.journal.files import FileStore, logger
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.index.listing import Listing
 from everturn_actors.journal.lock import WorkspaceLock, take_lock
 from everturn_actors.journal.log.files import REPAIR_HINT
@@ -22,6 +23,8 @@ from everturn_actors.journal.results import MEDIA_MAX_BYTES, RESULTS_MAX_BYTES
 from everturn_actors.journal.writer import Writer
 from everturn_actors.ports import CommitStats
 from everturn_actors.supervisor import Backoff, RestartPolicy, Supervisor, attempt, contain
+
+logger = logging.getLogger(__name__)
 
 LOCK_LOOK_S = 1.0  # how often an idle process looks whether the workspace is still its own
 

@@ -75,12 +75,8 @@ class CommitStats:
     "From the first write to the last sync, the way to a thread and back included."
 
 
-class SessionStore(Protocol):
-    """Keeps journals, snapshots, and the two small indexes that can be rebuilt from them.
-
-    Every method may raise `JournalError`. Methods of different sessions may run at the same time;
-    for one session, the one actor that owns it calls `append` and `save_snapshot` in order.
-    """
+class SessionLogs(Protocol):
+    """Keeps journals and snapshots."""
 
     async def load(self, session_id: str) -> Loaded | None:
         """Return what is stored, or None where there is no such session.
@@ -151,6 +147,17 @@ class SessionStore(Protocol):
         """
         ...
 
+    async def delete(self, session_id: str) -> None:
+        """Remove a session and all that belongs to it; return when that is durable."""
+        ...
+
+
+class SessionIndex(Protocol):
+    """Tells which sessions there are, and which of them are current or active.
+
+    All of it can be made again from the journals.
+    """
+
     async def sessions(
         self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
     ) -> tuple[SessionSummary, ...]:
@@ -179,6 +186,30 @@ class SessionStore(Protocol):
         meanwhile may be seen or not.
         """
         ...
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """Make `session_id` the current session of `key`, durably. It need not exist yet."""
+        ...
+
+    async def bound(self, key: ConversationKey) -> str:
+        """Return the current session of `key`, "" where there is none. A hint, not the truth."""
+        ...
+
+    async def mark_active(self, session_id: str) -> None:
+        """Remember durably that this session may have an open turn."""
+        ...
+
+    async def mark_passive(self, session_id: str) -> None:
+        """Take the mark back: the session has no open turn. Need not be durable."""
+        ...
+
+    async def active(self) -> tuple[str, ...]:
+        """Return every session that may have an open turn, without reading any session."""
+        ...
+
+
+class SessionBlobs(Protocol):
+    """Keeps what is too large for a journal."""
 
     async def save_result(self, session_id: str, name: str, text: str) -> None:
         """Keep a text that is too large for the log, under `name`; return when it is durable.
@@ -223,26 +254,10 @@ class SessionStore(Protocol):
         """
         ...
 
-    async def delete(self, session_id: str) -> None:
-        """Remove a session and all that belongs to it; return when that is durable."""
-        ...
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
-        """Make `session_id` the current session of `key`, durably. It need not exist yet."""
-        ...
+class SessionStore(SessionLogs, SessionIndex, SessionBlobs, Protocol):
+    """Keeps journals, snapshots, and the two small indexes that can be rebuilt from them.
 
-    async def bound(self, key: ConversationKey) -> str:
-        """Return the current session of `key`, "" where there is none. A hint, not the truth."""
-        ...
-
-    async def mark_active(self, session_id: str) -> None:
-        """Remember durably that this session may have an open turn."""
-        ...
-
-    async def mark_passive(self, session_id: str) -> None:
-        """Take the mark back: the session has no open turn. Need not be durable."""
-        ...
-
-    async def active(self) -> tuple[str, ...]:
-        """Return every session that may have an open turn, without reading any session."""
-        ...
+    Every method may raise `JournalError`. Methods of different sessions may run at the same time;
+    for one session, the one actor that owns it calls `append` and `save_snapshot` in order.
+    """

@@ -23,8 +23,8 @@ from everturn_actors.state.session_state import SessionState
 from everturn_gateway.telemetry.instruments import Instruments
 
 
-class MeasuredStore:
-    """Passes everything on to a store; see `SessionStore` for what each method promises."""
+class _Measured:
+    """A store, and where what it does is counted."""
 
     def __init__(self, store: SessionStore, instruments: Instruments) -> None:
         self._store = store
@@ -37,6 +37,10 @@ class MeasuredStore:
         except JournalError:
             self._to.journal_errors.add(operation)
             raise
+
+
+class _Logs(_Measured):
+    """`SessionLogs` that are timed."""
 
     async def load(self, session_id: str) -> Loaded | None:
         """See `SessionStore.load`."""
@@ -77,6 +81,14 @@ class MeasuredStore:
         """See `SessionStore.explain_gap`."""
         return await self._store.explain_gap(session_id, first, last)
 
+    async def delete(self, session_id: str) -> None:
+        """See `SessionStore.delete`."""
+        await self._store.delete(session_id)
+
+
+class _Index(_Measured):
+    """`SessionIndex` whose failures are counted."""
+
     async def sessions(
         self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
     ) -> tuple[SessionSummary, ...]:
@@ -94,30 +106,6 @@ class MeasuredStore:
     def idle(self, agent: str, *, before: datetime) -> AsyncGenerator[SessionSummary]:
         """See `SessionStore.idle`."""
         return self._store.idle(agent, before=before)
-
-    async def save_result(self, session_id: str, name: str, text: str) -> None:
-        """See `SessionStore.save_result`."""
-        with self._counting("result"):
-            await self._store.save_result(session_id, name, text)
-
-    async def read_result(self, session_id: str, name: str) -> str | None:
-        """See `SessionStore.read_result`."""
-        with self._counting("result"):
-            return await self._store.read_result(session_id, name)
-
-    async def save_media(self, session_id: str, name: str, data: bytes) -> None:
-        """See `SessionStore.save_media`."""
-        with self._counting("media"):
-            await self._store.save_media(session_id, name, data)
-
-    async def read_media(self, session_id: str, name: str) -> bytes | None:
-        """See `SessionStore.read_media`."""
-        with self._counting("media"):
-            return await self._store.read_media(session_id, name)
-
-    async def delete(self, session_id: str) -> None:
-        """See `SessionStore.delete`."""
-        await self._store.delete(session_id)
 
     async def bind(self, key: ConversationKey, session_id: str) -> None:
         """See `SessionStore.bind`."""
@@ -150,3 +138,31 @@ def count_batch(instruments: Instruments, batch: CommitStats) -> None:
     instruments.commit_seconds.add(batch.duration_s)
     instruments.commit_jobs.add(batch.jobs)
     instruments.written_bytes.add(amount=batch.size_bytes)
+
+
+class _Blobs(_Measured):
+    """`SessionBlobs` whose failures are counted."""
+
+    async def save_result(self, session_id: str, name: str, text: str) -> None:
+        """See `SessionStore.save_result`."""
+        with self._counting("result"):
+            await self._store.save_result(session_id, name, text)
+
+    async def read_result(self, session_id: str, name: str) -> str | None:
+        """See `SessionStore.read_result`."""
+        with self._counting("result"):
+            return await self._store.read_result(session_id, name)
+
+    async def save_media(self, session_id: str, name: str, data: bytes) -> None:
+        """See `SessionStore.save_media`."""
+        with self._counting("media"):
+            await self._store.save_media(session_id, name, data)
+
+    async def read_media(self, session_id: str, name: str) -> bytes | None:
+        """See `SessionStore.read_media`."""
+        with self._counting("media"):
+            return await self._store.read_media(session_id, name)
+
+
+class MeasuredStore(_Logs, _Index, _Blobs):
+    """Passes everything on to a store; see `SessionStore` for what each method promises."""

@@ -49,38 +49,8 @@ def _keep(shelf: dict[str, bytes], name: str, data: bytes, *, max_bytes: int) ->
         total -= len(shelf.pop(oldest))
 
 
-@asynccontextmanager
-async def open_memory_store(
-    disk: MemoryDisk | None = None,
-    *,
-    results_max_bytes: int = RESULTS_MAX_BYTES,
-    media_max_bytes: int = MEDIA_MAX_BYTES,
-) -> AsyncGenerator[MemoryStore]:
-    """Open a store on `disk`, or on one of its own that is gone at the end.
-
-    Args:
-        disk: What outlives the store.
-        results_max_bytes: How much `save_result` keeps of each session.
-        media_max_bytes: How much `save_media` keeps of each session.
-
-    Raises:
-        WorkspaceLockedError: Another store uses this disk.
-    """
-    disk = disk or MemoryDisk()
-    if disk.user is not None:
-        raise WorkspaceLockedError(_NOWHERE, os.getpid())
-    store = disk.user = MemoryStore(
-        disk, results_max_bytes=results_max_bytes, media_max_bytes=media_max_bytes
-    )
-    try:
-        yield store
-    finally:
-        if disk.user is store:
-            disk.user = None
-
-
-class MemoryStore:
-    """`SessionStore` in memory; see there for what each method promises."""
+class _OnDisk:
+    """A disk in memory, as all roles of the store see it."""
 
     def __init__(
         self,
@@ -94,6 +64,17 @@ class MemoryStore:
         "What is kept beside sessions."
         self._results_max_bytes = results_max_bytes
         self._media_max_bytes = media_max_bytes
+
+    async def _powered(self) -> MemoryDisk:
+        """Return the disk, after the pause that a real one would cause too."""
+        await checkpoint()
+        if self._disk.user is not self:
+            raise PowerLostError
+        return self._disk
+
+
+class _Logs(_OnDisk):
+    """`SessionLogs` in memory."""
 
     async def load(self, session_id: str) -> Loaded | None:
         """See `SessionStore.load`."""
@@ -164,6 +145,20 @@ class MemoryStore:
         _check(session_id)
         return (Gap(first=first, last=last, cause="discarded"),)
 
+    async def delete(self, session_id: str) -> None:
+        """See `SessionStore.delete`."""
+        disk = await self._powered()
+        disk.active.pop(session_id, None)
+        stored = disk.sessions.pop(session_id, None)
+        if stored is not None and stored.first is not None:
+            body = stored.first.body
+            if isinstance(body, SessionStarted) and disk.pointers.get(body.key) == session_id:
+                del disk.pointers[body.key]
+
+
+class _Index(_OnDisk):
+    """`SessionIndex` in memory."""
+
     async def sessions(
         self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
     ) -> tuple[SessionSummary, ...]:
@@ -189,6 +184,30 @@ class MemoryStore:
         for row in await self.sessions(after="", limit=ALL):
             if row.key.agent == agent and row.status != "ended" and row.updated_at < before:
                 yield row
+
+    async def bind(self, key: ConversationKey, session_id: str) -> None:
+        """See `SessionStore.bind`."""
+        (await self._powered()).pointers[key] = _check(session_id)
+
+    async def bound(self, key: ConversationKey) -> str:
+        """See `SessionStore.bound`."""
+        return (await self._powered()).pointers.get(key, "")
+
+    async def mark_active(self, session_id: str) -> None:
+        """See `SessionStore.mark_active`."""
+        (await self._powered()).active[_check(session_id)] = None
+
+    async def mark_passive(self, session_id: str) -> None:
+        """See `SessionStore.mark_passive`."""
+        (await self._powered()).active.pop(session_id, None)
+
+    async def active(self) -> tuple[str, ...]:
+        """See `SessionStore.active`."""
+        return tuple(sorted((await self._powered()).active))
+
+
+class _Blobs(_OnDisk):
+    """`SessionBlobs` in memory."""
 
     async def save_result(self, session_id: str, name: str, text: str) -> None:
         """See `SessionStore.save_result`."""
@@ -226,42 +245,39 @@ class MemoryStore:
         stored = (await self._powered()).sessions.get(session_id)
         return None if stored is None else stored.media.get(name)
 
-    async def delete(self, session_id: str) -> None:
-        """See `SessionStore.delete`."""
-        disk = await self._powered()
-        disk.active.pop(session_id, None)
-        stored = disk.sessions.pop(session_id, None)
-        if stored is not None and stored.first is not None:
-            body = stored.first.body
-            if isinstance(body, SessionStarted) and disk.pointers.get(body.key) == session_id:
-                del disk.pointers[body.key]
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
-        """See `SessionStore.bind`."""
-        (await self._powered()).pointers[key] = _check(session_id)
+class MemoryStore(_Logs, _Index, _Blobs):
+    """`SessionStore` in memory; see there for what each method promises."""
 
-    async def bound(self, key: ConversationKey) -> str:
-        """See `SessionStore.bound`."""
-        return (await self._powered()).pointers.get(key, "")
 
-    async def mark_active(self, session_id: str) -> None:
-        """See `SessionStore.mark_active`."""
-        (await self._powered()).active[_check(session_id)] = None
+@asynccontextmanager
+async def open_memory_store(
+    disk: MemoryDisk | None = None,
+    *,
+    results_max_bytes: int = RESULTS_MAX_BYTES,
+    media_max_bytes: int = MEDIA_MAX_BYTES,
+) -> AsyncGenerator[MemoryStore]:
+    """Open a store on `disk`, or on one of its own that is gone at the end.
 
-    async def mark_passive(self, session_id: str) -> None:
-        """See `SessionStore.mark_passive`."""
-        (await self._powered()).active.pop(session_id, None)
+    Args:
+        disk: What outlives the store.
+        results_max_bytes: How much `save_result` keeps of each session.
+        media_max_bytes: How much `save_media` keeps of each session.
 
-    async def active(self) -> tuple[str, ...]:
-        """See `SessionStore.active`."""
-        return tuple(sorted((await self._powered()).active))
-
-    async def _powered(self) -> MemoryDisk:
-        """Return the disk, after the pause that a real one would cause too."""
-        await checkpoint()
-        if self._disk.user is not self:
-            raise PowerLostError
-        return self._disk
+    Raises:
+        WorkspaceLockedError: Another store uses this disk.
+    """
+    disk = disk or MemoryDisk()
+    if disk.user is not None:
+        raise WorkspaceLockedError(_NOWHERE, os.getpid())
+    store = disk.user = MemoryStore(
+        disk, results_max_bytes=results_max_bytes, media_max_bytes=media_max_bytes
+    )
+    try:
+        yield store
+    finally:
+        if disk.user is store:
+            disk.user = None
 
 
 def _check(session_id: str) -> str:
