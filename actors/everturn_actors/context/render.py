@@ -312,11 +312,7 @@ class Renderer:
         history = shown_history(conversation, policy, self._history)
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
-        running: tuple[Block, ...] = ()
-        if current is not None:
-            running = shown_blocks(current, reductions, policy.gap)
-            if current.broken:
-                running = (*running, UserMessage(text=f"[{BROKEN.format(current.broken[-1])}]"))
+        running = _running(conversation, policy)
         messages = (*history.messages, *flatten(running))
         now = messages[len(history.messages) :]
         shown = history.shown_messages + sum(1 for message in now if message.seq)
@@ -328,28 +324,20 @@ class Renderer:
             at=None if current is None else current.started_at,
         )
         files = (*history.with_files, *with_files(now))
-        fingerprint, reported = conversation.fingerprint, conversation.reported.input_tokens
+        fingerprint = conversation.fingerprint
+        sent = {
+            "sent_units": fingerprint.units,
+            "reported_tokens": conversation.reported.input_tokens,
+        }
         if not files:  # what images cost says nothing about words
-            scale = session_scale(
-                statistics, sent_units=fingerprint.units, reported_tokens=reported
-            )
-            statistics = replace(statistics, scale=scale)
+            statistics = replace(statistics, scale=session_scale(statistics, **sent))
         limits, fixed = request_limits(policy, spec, statistics, system, tools)
-        if (
-            statistics.limit_tokens
-            and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0
-        ):
-            # Only the provider fails a turn, not what it said once: prompt and tools alone are
-            # larger than the limit that it named, so the request is made as if it had not.
-            statistics = replace(statistics, limit=None)
-            limits, fixed = request_limits(policy, spec, statistics, system, tools)
         limits = replace(limits, window_messages=conversation.window_messages or None)
-        count = policy.estimates(limits)
         pictures = NO_PICTURES
         if files:
+            told = policy.estimates(limits).text(summary.text if summary else "")
             budget = policy.divide(policy.numbers, limits, *fixed)
-            free = budget.free_tokens - count.text(summary.text if summary else "")
-            room = free if budget.window_tokens > 0 else None
+            room = budget.free_tokens - told if budget.window_tokens > 0 else None
             pictures = choose(files, room_tokens=room, scale=statistics.scale)
         units = history.units + sum(map(message_units, now)) + pictures.units
         projection = Projection(
@@ -370,15 +358,8 @@ class Renderer:
         prints = self._fingerprints.of(request, finished, max(fingerprint.messages, 0))
         units += preamble_units(request, messages)
         if fingerprint.prefix and fingerprint.prefix == prints[0]:
-            limits = replace(
-                limits,
-                correction_tokens=correction_tokens(
-                    statistics,
-                    sent_units=fingerprint.units,
-                    reported_tokens=reported,
-                    now_units=units,
-                ),
-            )
+            correction = correction_tokens(statistics, **sent, now_units=units)
+            limits = replace(limits, correction_tokens=correction)
         return Prepared(
             policy=policy,
             limits=limits,
@@ -388,10 +369,21 @@ class Renderer:
             preamble=preamble,
             system=system,
             request=request,
-            fingerprint=as_sent(conversation.fingerprint, prints, request, units),
+            fingerprint=as_sent(fingerprint, prints, request, units),
             estimates=Estimates(statistics.scale),
             pictures=pictures,
             outside=shown_outside(now, reductions)
             + history.outside
             + outside_of_summary(conversation),
         )
+
+
+def _running(conversation: Conversation, policy: Policy[Any]) -> tuple[Block, ...]:
+    """Return the blocks of the turn that runs."""
+    current = conversation.current
+    if current is None:
+        return ()
+    shown = shown_blocks(current, conversation.reductions, policy.gap)
+    if not current.broken:
+        return shown
+    return (*shown, UserMessage(text=f"[{BROKEN.format(current.broken[-1])}]"))

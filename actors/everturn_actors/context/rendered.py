@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from everturn_actors.context.catalog import limits_of
@@ -140,7 +140,12 @@ def request_limits(
     """Return what is known of a model, and what prompt and tools cost it, in tokens."""
     limits = limits_of(spec, statistics)
     count = policy.estimates(limits)
-    return limits, (count.text(system), count.tools(tools))
+    fixed = (count.text(system), count.tools(tools))
+    if statistics.limit_tokens and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0:
+        # Only the provider fails a turn, not what it said once: prompt and tools alone are larger
+        # than the limit that it named, so the request is made as if it had not.
+        return request_limits(policy, spec, replace(statistics, limit=None), system, tools)
+    return limits, fixed
 
 
 def as_sent(

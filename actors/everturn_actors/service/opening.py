@@ -78,8 +78,7 @@ async def open_service(
         settings: Times.
         on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
         delivery_ports: By the name of a channel: who tells its people what its sessions say.
-        known_as: Gives a conversation the name by which sessions know it: a platform may have given
-            its chat another id.
+        known_as: Gives a conversation its lasting name: a platform may give its chat another id.
         observer: Is told what sessions do.
         supervisor: Runs what the service does by itself; by default one of its own.
     """
