@@ -24,10 +24,9 @@ from everturn_gateway.tools.processes.files import ProcessFiles
 from everturn_gateway.tools.processes.output import read_output
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Watch
-from everturn_gateway.tools.processes.telling import tell
+from everturn_gateway.tools.processes.telling import tell, watch
 from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
-from everturn_gateway.tools.processes.watching import watch
 
 logger = logging.getLogger(__name__)
 
