@@ -26,7 +26,7 @@ from everturn_channels.errors import (
     SetupError,
 )
 from everturn_channels.inbound.access_control import NOT_AVAILABLE, Limits
-from everturn_channels.inbound.inbound_handler import UNCLEAR_S
+from everturn_channels.inbound.event_settler import UNCLEAR_S
 from everturn_channels.inbound.receiver import TOO_FAST
 from everturn_channels.settings import (
     AccessRules,

@@ -665,8 +665,8 @@ async def test_a_platform_that_is_away_is_known_not_to_have_been_reached() -> No
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_lost, adapter, inbox)
             await api.until(lambda: api.has_poll)
-            assert adapter._line is not None
-            adapter._line._connection.api = TelegramAPIServer.from_base("http://127.0.0.1:9")
+            assert adapter._reach.line is not None
+            adapter._reach.line._connection.api = TelegramAPIServer.from_base("http://127.0.0.1:9")
             with pytest.raises(NotSentError):
                 await adapter.send(out())
             tasks.cancel_scope.cancel()

@@ -1,20 +1,15 @@
-"""What an adapter hands events to. Each is settled here, or stays with its platform for now.
-
-`dispositions` says which. What nobody foresaw is tried a few times and then counts as settled: it
-is logged with its traceback, its sender is told, and the channel goes on.
-"""
+"""What an adapter hands events to, and tells how its platform fares."""
 
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Final, NoReturn, assert_never
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, CoreError
-from everturn_actors.supervisor import attempt
+from everturn_actors.errors import CoreError
 from everturn_channels.adapter import (
     Adapter,
     ButtonClick,
@@ -35,20 +30,16 @@ from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import AccessControl, Limits
 from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
-from everturn_channels.inbound.dispositions import disposition_of
+from everturn_channels.inbound.event_settler import EventSettler
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.rate_limits import Cooldown, RecentKeys
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.texts import not_kept, not_readable, not_yet_kept
+from everturn_channels.texts import not_readable
 
 logger = logging.getLogger(__name__)
 
-FAULT_EVERY_S: Final = 60  # how often a chat is told of a fault of ours
-UNCLEAR_S: Final = (1.0, 3.0)  # before the second and the third try of what nobody foresaw
-BLOCKED_TOLD_S: Final = 30.0  # then a chat is told that what was written there is not taken yet
-BLOCKED_TOLD_EVERY_S: Final = 900.0
 UNREADABLE_TOLD_EVERY_S: Final = 900.0
 UNREADABLE_LOGGED_EVERY_S: Final = 600.0  # with its traceback, for each kind
 _HOUR_S: Final = 3600
@@ -115,8 +106,14 @@ class ChannelInboundHandler:
             is_known=self._is_known,
         )
         self._settled: RecentKeys[tuple[str, str, str]] = RecentKeys()
-        self._faults: Cooldown[str] = Cooldown(FAULT_EVERY_S)
-        self._late: Cooldown[str] = Cooldown(BLOCKED_TOLD_EVERY_S)
+        self._settler = EventSettler(
+            self._receive,
+            channel=adapter.name,
+            clock=context.clock,
+            health=health,
+            notifier=self._notifier,
+            tasks=tasks,
+        )
         self._unreadable: Cooldown[str] = Cooldown(UNREADABLE_TOLD_EVERY_S)
         self._unreadable_kinds: Cooldown[str] = Cooldown(UNREADABLE_LOGGED_EVERY_S)
         self._began = context.clock.now()
@@ -140,10 +137,7 @@ class ChannelInboundHandler:
         name = _name_of(event)
         if name is not None and name in self._settled:
             return
-        await self._settle(event)
-        self._health.lanes.release(
-            event.chat.id, _what_of(event), is_passing=isinstance(event, Command)
-        )
+        await self._settler.settle(event)
         if name is not None:
             self._settled.note(name)
         await self._notices.heard(event)
@@ -160,75 +154,10 @@ class ChannelInboundHandler:
             case _:
                 return event
 
-    async def _settle(self, event: InboundEvent) -> None:
-        """Deal with an event for good.
-
-        Raises:
-            NotNowError: That has to wait.
-        """
-        # What a command or a click did before it failed must not be done again.
-        pauses_s = UNCLEAR_S if isinstance(event, Message | Edit) else ()
-        for backoff_s in (*pauses_s, None):
-            began = self._context.clock.now()
-            error = await attempt(partial(self._receive_once, event))
-            if error is not None:
-                match disposition_of(error):
-                    case "not now":
-                        raise self._not_now(event, error, began) from error
-                    case "unclear" if backoff_s is not None:
-                        self._log_unclear(event, error)
-                        await self._context.clock.sleep(backoff_s)
-                        continue
-                    case _:
-                        self._give_up(event, error)
-            return
-
-    def _not_now(self, event: InboundEvent, error: Exception, began: datetime) -> NotNowError:
-        """Note that an event has to wait; return what its adapter is told."""
-        why = str(error) or "it took too long"
-        if isinstance(error, ActorStoppedError):
-            return NotNowError(why)
-        now, chat = self._context.clock.now(), event.chat.id
-        lane = self._health.lanes.block(
-            chat, _what_of(event), self._health.words(why), began_at=began, now=now
-        )
-        logger.warning(
-            "an event cannot be taken now and is tried again",
-            extra={**self._fields(event), "error": lane.why, "tries": lane.tries},
-        )
-        # A time-out may have been ours alone: the message may be in the log all the same, which
-        # then knows it again. So nothing is said of its being lost, or of sending it again.
-        is_late = now - lane.since >= timedelta(seconds=BLOCKED_TOLD_S)
-        if is_late and _is_awaited(event) and self._late.may(chat, now):
-            self._notifier.notify_soon(event.chat, not_yet_kept())
-        return NotNowError(lane.why, retry_after_s=lane.retry_after_s)
-
-    def _log_unclear(self, event: InboundEvent, error: Exception) -> None:
-        logger.warning(
-            "an event could not be dealt with and is tried again",
-            extra={**self._fields(event), "error": str(error) or type(error).__name__},
-        )
-
-    def _give_up(self, event: InboundEvent, error: Exception) -> None:
-        logger.error(
-            "an event could not be dealt with and is left out",
-            extra={**self._fields(event), "error": str(error)},
-            exc_info=error,
-        )
-        self._tell_fault(event)
-
-    def _fields(self, event: InboundEvent) -> dict[str, str]:
-        return {
-            "channel": self._adapter.name,
-            "chat": event.chat.id,
-            "kind": type(event).__name__,
-        }
-
-    async def _receive_once(self, event: InboundEvent) -> None:
-        if not self._is_stale(event):
-            await self._receive(event)
-
     async def _receive(self, event: InboundEvent) -> None:
+        """Have an event taken, unless nobody waits for it any more."""
+        if self._is_stale(event):
+            return
         match event:
             case Message():
                 await self._receiver.message(event)
@@ -243,17 +172,6 @@ class ChannelInboundHandler:
                     await self._commands.click(event)
             case _:
                 assert_never(event)
-
-    def _tell_fault(self, event: InboundEvent) -> None:
-        """Tell the sender of something that made our code fail, where they await an answer."""
-        match event:
-            case Command() | ButtonClick():
-                self._tasks.start("an answer", partial(event.answer, not_kept()))
-            case Message() if _is_awaited(event):
-                if self._faults.may(event.chat.id, self._context.clock.now()):
-                    self._notifier.notify_soon(event.chat, not_kept())
-            case _:
-                pass
 
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""
@@ -353,17 +271,6 @@ class ChannelInboundHandler:
     def is_new(self) -> bool:
         """Whether this channel never ran before. See `InboundHandler.is_new`."""
         return self._cursors.is_new
-
-
-def _is_awaited(event: InboundEvent) -> bool:
-    """Whether whoever sent something awaits an answer to it in their chat."""
-    return isinstance(event, Message) and (event.is_addressed or event.chat.type == "dm")
-
-
-def _what_of(event: InboundEvent) -> tuple[str, str]:
-    """Return what tells an event from others of its chat."""
-    what = event.data if isinstance(event, ButtonClick) else event.id
-    return type(event).__name__, what
 
 
 def _name_of(event: InboundEvent) -> tuple[str, str, str] | None:

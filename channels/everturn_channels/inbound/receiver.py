@@ -276,7 +276,10 @@ class Receiver:
         fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}
         is_for_us = not inbound.ambient
         try:
-            return await self._submit_twice(inbound)
+            try:
+                return await self._context.service.submit(inbound)
+            except ActorFailedError:  # its session starts afresh with the second try
+                return await self._context.service.submit(inbound)
         except QueueFullError as error:
             logger.info("a message was dropped, too many wait", extra=fields)
             if error.overflow == "reject" and is_for_us:
@@ -302,13 +305,6 @@ class Receiver:
             if is_for_us:
                 self._word(message, DAMAGED)
         return None
-
-    async def _submit_twice(self, inbound: Inbound) -> Submission:
-        """Hand in a message; a session that failed just now starts afresh with the second try."""
-        try:
-            return await self._context.service.submit(inbound)
-        except ActorFailedError:
-            return await self._context.service.submit(inbound)
 
     def _acknowledge(self, message: Message) -> None:
         emoji = self._settings.acknowledge

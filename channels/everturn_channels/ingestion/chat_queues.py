@@ -256,27 +256,13 @@ class ChatQueues:
     async def _fill(self, queue: _Queue, gap: Gap) -> None:
         """Put what was written in a gap before all that waits, and tell of what is left out."""
         queue.gaps.discard(gap.key)
-        found = await self._read(gap)
+        found = await _read(gap, self._handler, self._clock)
         for count, why in found.skipped:
             if count and found.chat is not None:
                 await self._handler.skipped(found.chat, count, why)
         queue.items.extendleft(Queued(event) for event in reversed(found.events))
         queue.ids.update(event.id for event in found.events)
         self._total += len(found.events)
-
-    async def _read(self, gap: Gap) -> Backfill:
-        while True:
-            try:
-                found = await gap.read()
-            except ConnectionLostError as error:
-                await self._clock.sleep(self._handler.blocked(gap.chat, str(error)))
-            except Exception as error:  # noqa: BLE001 - the boundary around one history
-                # What came once comes again: to ask for it for ever would leave the chat deaf.
-                self._handler.unreadable("history", error)
-                return Backfill()
-            else:
-                self._handler.unblocked(gap.chat)
-                return found
 
     async def _leave_out(self, queue: _Queue) -> None:
         chat, count = None, 0
@@ -298,6 +284,22 @@ class ChatQueues:
         if chat is not None:
             why = "they could not be kept, and held up everybody else"
             await self._handler.skipped(chat, count, why)
+
+
+async def _read(gap: Gap, handler: InboundHandler, clock: Clock) -> Backfill:
+    """Return what was written in a gap, as soon as the platform tells it."""
+    while True:
+        try:
+            found = await gap.read()
+        except ConnectionLostError as error:
+            await clock.sleep(handler.blocked(gap.chat, str(error)))
+        except Exception as error:  # noqa: BLE001 - the boundary around one history
+            # What came once comes again: to ask for it for ever would leave the chat deaf.
+            handler.unreadable("history", error)
+            return Backfill()
+        else:
+            handler.unblocked(gap.chat)
+            return found
 
 
 def _of(event: PlatformEvent) -> dict[str, str]:

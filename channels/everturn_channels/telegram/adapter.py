@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal
 
-from aiogram.exceptions import TelegramAPIError, TelegramBadRequest
-from aiogram.methods import GetFile, GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
+from aiogram.exceptions import TelegramAPIError
+from aiogram.methods import GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
 from aiogram.types import BotCommand
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Button, Capabilities, InboundHandler, Outbound
 from everturn_channels.errors import (
-    ConnectionLostError,
-    FileTooLargeError,
-    NotSentError,
     SendError,
     SetupError,
 )
@@ -26,7 +23,8 @@ from everturn_channels.telegram.checking import look
 from everturn_channels.telegram.connection import Line, explained, open_line
 from everturn_channels.telegram.mapping import Reading
 from everturn_channels.telegram.polling import Poller
-from everturn_channels.telegram.sender import FILES_MAX_BYTES, Sender
+from everturn_channels.telegram.reach import LineReach
+from everturn_channels.telegram.sender import FILES_MAX_BYTES
 from everturn_channels.telegram.updates import UpdateReader, begin
 
 logger = logging.getLogger(__name__)
@@ -61,7 +59,7 @@ class TelegramAdapter(Adapter):
         self._url, self._secret = webhook_url, webhook_secret
         self._backlog_max_messages = backlog_max_messages
         self._where = "channels.telegram" if name == "telegram" else f"channels.telegram ({name})"
-        self._line: Line | None = None
+        self._reach = LineReach(self._where)
         self._hook: webhook.Hook | None = None
         self._has_begun = False
 
@@ -92,15 +90,15 @@ class TelegramAdapter(Adapter):
         async with self._open_line() as line:
             with explained(line, self._where):
                 me = await line.ask(GetMe())
-            reading = Reading(bot_id=me.id, username=me.username or "", reach=self)
+            reading = Reading(bot_id=me.id, username=me.username or "", reach=self._reach)
             updates = UpdateReader(handler=handler, reading=reading, clock=self._clock)
-            self._line = line
+            self._reach.line = line
             try:
                 await self._offer_commands(line)
                 handler.connected(f"@{me.username}")
                 await self._receive(line, handler, updates)
             finally:
-                self._line = self._hook = None
+                self._reach.line = self._hook = None
 
     async def check(self) -> Sequence[str]:
         """Look at what may be wrong. See `Adapter.check`."""
@@ -115,7 +113,7 @@ class TelegramAdapter(Adapter):
 
     async def send(self, message: Outbound) -> str:
         """Send a message. See `Adapter.send`."""
-        return await self._sender().send(message)
+        return await self._reach.sender().send(message)
 
     async def edit(
         self,
@@ -127,19 +125,19 @@ class TelegramAdapter(Adapter):
         buttons: tuple[Button, ...] = (),
     ) -> None:
         """Change a message of the bot. See `Adapter.edit`."""
-        await self._sender().edit(chat_id, platform_id, payload, buttons)
+        await self._reach.sender().edit(chat_id, platform_id, payload, buttons)
 
     async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Show a draft. See `Adapter.show_draft`."""
-        await self._sender().show_draft(chat_id, topic, draft, text)
+        await self._reach.sender().show_draft(chat_id, topic, draft, text)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """Show the typing indicator once. See `Adapter.type`."""
-        await self._sender().type(chat_id, topic)
+        await self._reach.sender().type(chat_id, topic)
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
         """Put a reaction on a message. See `Adapter.react`."""
-        await self._sender().react(chat_id, message_id, emoji)
+        await self._reach.sender().react(chat_id, message_id, emoji)
 
     async def take_webhook(self, secret: str, body: bytes) -> int:
         """Take what Telegram sent to the webhook; return the HTTP status to answer with.
@@ -150,38 +148,6 @@ class TelegramAdapter(Adapter):
         if self._hook is None:
             return webhook.UNAVAILABLE
         return await self._hook.take(secret, body)
-
-    # --- what events are answered with (`mapping.Reach`) ---
-
-    async def answer(self, chat: str, topic: str, reply_to: str, text: str) -> None:
-        """Answer a command. See `Command.answer`."""
-        await self._sender().answer(chat, topic, reply_to, text)
-
-    async def answer_click(self, query_id: str, text: str) -> None:
-        """Answer a click. See `ButtonClick.answer`."""
-        await self._sender().answer_click(query_id, text)
-
-    async def fetch(self, file_id: str, size_bytes: int | None, limit_bytes: int) -> bytes:
-        """Get a file. See `IncomingFile.fetch`."""
-        if size_bytes is not None and size_bytes > limit_bytes:
-            msg = f"the file has {size_bytes} bytes; at most {limit_bytes} are taken"
-            raise FileTooLargeError(msg)
-        if self._line is None:
-            msg = "the bot is not connected"
-            raise ConnectionLostError(msg)
-        with explained(self._line, self._where):
-            try:
-                file = await self._line.ask(GetFile(file_id=file_id))
-            except TelegramBadRequest as error:
-                if "too big" in error.message:
-                    msg = "the file is larger than 20 MB, which Telegram does not hand to bots"
-                    raise FileTooLargeError(msg) from None
-                raise
-        path = file.file_path or ""
-        if not path or path.startswith("/"):
-            msg = "the Bot API server keeps the file on its own disk (its option --local)"
-            raise ConnectionLostError(msg)
-        return await self._line.download(path, limit_bytes)
 
     # --- inside ---
 
@@ -249,12 +215,6 @@ class TelegramAdapter(Adapter):
             clock=self._clock,
             where=self._where,
         )
-
-    def _sender(self) -> Sender:
-        if self._line is None:
-            msg = "the bot is not connected"
-            raise NotSentError(msg)
-        return Sender(self._line)
 
     def _faults(self) -> list[str]:
         """Return what is wrong with the settings, as far as that shows here."""
