@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from everturn._tools import Tool
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.ports import ModelProvider
 from everturn_actors.ports import Tool as ToolPort
 from everturn_gateway.errors import ConfigError
@@ -46,7 +46,7 @@ class Agent:
 
     A call of one whose `needs_approval` is False runs without a question.
     """
-    policy: Policy[Any] | None = None
+    policy: AnyPolicy | None = None
     "How its conversation is made to fit, see `Policy`; None = as `settings` say, or `everturn`."
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Whatever else may stand under `spec` in an `agent.yaml`, by the same names.

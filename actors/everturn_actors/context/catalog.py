@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.policies import everturn
-from everturn_actors.context.policy import Limits, Policy
+from everturn_actors.context.policy import AnyPolicy, Limits, Policy
 from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 
-def _is_policy(policy: object) -> TypeGuard[Policy[Any]]:
+def _is_policy(policy: object) -> TypeGuard[AnyPolicy]:
     return isinstance(policy, Policy)
 
 
-def policy_of(context: ContextSpec, *, recalls: bool = True) -> Policy[Any]:
+def policy_of(context: ContextSpec, *, recalls: bool = True) -> AnyPolicy:
     """Return the policy of an agent.
 
     Args:

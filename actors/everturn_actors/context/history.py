@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from everturn_actors.context.estimation.estimates import message_units, turn_units
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.context.projection.reductions import shown_blocks
 from everturn_actors.context.projection.turns import Block, blocks, flatten
 from everturn_actors.model import (
@@ -26,7 +25,7 @@ class History:
     """The finished turns of a session that are shown, in the form in which they are."""
 
     reductions: Reductions
-    policy: Policy[Any]
+    policy: AnyPolicy
     oldest: int
     "Number of the oldest turn that was held when this was built."
     turns: list[Turn] = field(default_factory=list[Turn])
@@ -60,7 +59,7 @@ class History:
         self.units += sum(map(message_units, messages))
         self.with_files += with_files(messages)
 
-    def missing(self, conversation: Conversation, policy: Policy[Any]) -> Sequence[Turn] | None:
+    def missing(self, conversation: Conversation, policy: AnyPolicy) -> Sequence[Turn] | None:
         """Return the turns that came since, oldest first; None where this is of no use."""
         held = conversation.turns
         if self.reductions is not conversation.reductions or self.policy is not policy:
@@ -100,9 +99,7 @@ def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage]:
     return [each for each in messages if isinstance(each, UserMessage) and each.attachments]
 
 
-def shown_history(
-    conversation: Conversation, policy: Policy[Any], known: History | None
-) -> History:
+def shown_history(conversation: Conversation, policy: AnyPolicy, known: History | None) -> History:
     """Return the finished turns that are shown: `known` and what came since, or all built anew."""
     new = known.missing(conversation, policy) if known is not None else None
     if known is None or new is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.projection.projection import (
@@ -215,7 +215,7 @@ class Policy(Generic[N]):
             system=prompt, notice=notice, preface=self.preface(summary) if summary else ""
         )
 
-    def with_numbers(self, changes: Mapping[str, Any]) -> Policy[N]:
+    def with_numbers(self, changes: Mapping[str, object]) -> Policy[N]:
         """Return this policy with other numbers.
 
         Raises:
@@ -239,11 +239,15 @@ class Policy(Generic[N]):
         return tuple(each.name for each in fields(numbers))
 
 
+AnyPolicy: TypeAlias = Policy[Any]
+"A policy, whatever numbers it has."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """What a policy made of a projection."""
 
-    policy: Policy[Any]
+    policy: AnyPolicy
     limits: Limits
     budget: Budget
     given: Projection
@@ -280,7 +284,7 @@ class Applied:
         return self.preamble_tokens + self.messages_tokens + fixed
 
 
-def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
+def all_stages(policy: AnyPolicy, limits: Limits) -> tuple[Stage, ...]:
     """Return what a policy does to an imported history, in its order."""
     numbers = policy.numbers
     intake = take_in(
@@ -298,7 +302,7 @@ def all_stages(policy: Policy[Any], limits: Limits) -> tuple[Stage, ...]:
 
 
 def apply_policy(
-    policy: Policy[Any],
+    policy: AnyPolicy,
     projection: Projection,
     limits: Limits,
     *,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from msgspec import structs
 
@@ -29,7 +28,7 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.context.projection.projection import (
     PROJECTION_MESSAGES,
     PROJECTION_UNITS,
@@ -82,7 +81,7 @@ class Renderer:
 
     def __init__(self) -> None:
         """Begin without anything kept."""
-        self._chosen: tuple[ContextSpec, bool, Policy[Any]] | None = None
+        self._chosen: tuple[ContextSpec, bool, AnyPolicy] | None = None
         self._history: History | None = None
         self._fingerprints = Fingerprints()
         self._last: (
@@ -90,7 +89,7 @@ class Renderer:
             | None
         ) = None
 
-    def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> Policy[Any]:
+    def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> AnyPolicy:
         """Return the agent's policy with the agent's numbers."""
         context = spec.session.context
         recalls = can_recall(tools)
@@ -378,7 +377,7 @@ class Renderer:
         )
 
 
-def _running(conversation: Conversation, policy: Policy[Any]) -> tuple[Block, ...]:
+def _running(conversation: Conversation, policy: AnyPolicy) -> tuple[Block, ...]:
     """Return the blocks of the turn that runs."""
     current = conversation.current
     if current is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from everturn_actors.context.catalog import limits_of
 from everturn_actors.context.estimation.budget import Budget
@@ -16,7 +15,7 @@ from everturn_actors.context.estimation.estimates import (
     tools_units,
 )
 from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures
-from everturn_actors.context.policy import Limits, Policy, Preamble
+from everturn_actors.context.policy import AnyPolicy, Limits, Preamble
 from everturn_actors.context.projection.projection import Projection, Stage, projection_units
 from everturn_actors.context.projection.reductions import event_of
 from everturn_actors.events import ContextReduced
@@ -44,7 +43,7 @@ class Rendered:
     """A request, and how it came to be as it is."""
 
     request: ModelRequest
-    policy: Policy[Any]
+    policy: AnyPolicy
     limits: Limits
     budget: Budget
     projection: Projection
@@ -82,7 +81,7 @@ class Rendered:
 class Prepared:
     """What a request can be made of."""
 
-    policy: Policy[Any]
+    policy: AnyPolicy
     limits: Limits
     budget: Budget
     projection: Projection
@@ -131,7 +130,7 @@ def preamble_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int
 
 
 def request_limits(
-    policy: Policy[Any],
+    policy: AnyPolicy,
     spec: AgentSpec,
     statistics: ModelStatistics,
     system: str,

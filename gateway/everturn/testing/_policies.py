@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pytest
 
-from everturn_actors.context.policy import Applied, Limits, Policy, apply_policy
+from everturn_actors.context.policy import AnyPolicy, Applied, Limits, apply_policy
 from everturn_actors.model import Reply, ToolResult, UserMessage
 from everturn_gateway.commands.context.transcript import read_transcript
 
@@ -39,7 +39,7 @@ class PolicyContract:
     ...     policy = MY_POLICY
     """
 
-    policy: Policy[Any]
+    policy: AnyPolicy
 
     def test_what_it_promises_to_fit_fits(self) -> None:
         """A request that is too long is refused by the provider, and the turn waits."""

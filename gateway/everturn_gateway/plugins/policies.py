@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
 from everturn_gateway.yaml_files import Section
 
@@ -18,7 +18,7 @@ class PolicySection(Section):
     fields of `Policy.numbers` have. One that is left out is the policy's own.
     """
 
-    def numbers(self) -> dict[str, Any]:
+    def numbers(self) -> dict[str, object]:
         """Return the numbers that are set, by their names."""
         return {name: value for name, value in self if value is not None}
 
@@ -36,7 +36,7 @@ class PolicyPlugin(Plugin):
     """
 
     settings: type[PolicySection]
-    policy: Policy[Any]
+    policy: AnyPolicy
     "Pure: no IO, no clock. Its name is that of the plug-in."
     faults: Callable[[Any], Remarks] = no_remarks
     "Given settings, what is wrong with them beyond single fields; the agent is refused so."

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import PolicyPlugin, installed
 from everturn_gateway.specs.plugin_settings import read_settings
@@ -23,9 +23,9 @@ IDLE_NUMBERS: Final = "duragent"
 class ReadContext:
     """What was read, and what is wrong with it."""
 
-    policy: Policy[Any] | None = None
+    policy: AnyPolicy | None = None
     "With the agent's numbers; None where there is a fault."
-    numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    numbers: Mapping[str, object] = field(default_factory=dict[str, object])
     "Those that the agent's file sets, by name."
     faults: tuple[Fault, ...] = ()
     inactive: tuple[str, ...] = ()

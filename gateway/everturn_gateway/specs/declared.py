@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import yaml
 
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.ports import Tool
 from everturn_gateway.specs.loading import AgentFile
 from everturn_gateway.tools.policy.rules.patterns import read_pattern
@@ -32,7 +32,7 @@ class DeclaredAgent:
     allowed: tuple[str, ...] = ()
     "Names of those of `tools` that run without a question; the policy's `deny` holds all the same."
 
-    policy: Policy[Any] | None = None
+    policy: AnyPolicy | None = None
     "How its conversation is made to fit; None = as the document says."
 
     def as_document(self) -> Document:

@@ -59,7 +59,7 @@ class AgentFile:
     "What it may use in a day."
     access: AccessRules = field(default_factory=AccessRules)
     "Who may talk to it on a chat platform."
-    policy_numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    policy_numbers: Mapping[str, object] = field(default_factory=dict[str, object])
     "Numbers of the context policy that its file sets, by name."
     tool_config: ToolConfig = field(default_factory=ToolConfig)
     "Which tools it is given, and what rules them."

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from everturn_gateway.plugins import Plugin, PolicyPlugin, installed
 from everturn_gateway.specs.context import IDLE_NUMBERS
@@ -18,12 +18,14 @@ from everturn_gateway.specs.sections.model import FallbackSection, ModelSection,
 from everturn_gateway.specs.sections.tools import NamedToolSection
 from everturn_gateway.yaml_files.descriptions import described_schema
 
+_Schema: TypeAlias = dict[str, Any]
+
 # Any value may come from the environment.
 _VARIABLE: dict[str, object] = {"type": "string", "pattern": r"\$\{"}
 _NOT_TEXT = {"integer", "number", "boolean"}
 
 
-def agent_schema() -> dict[str, Any]:
+def agent_schema() -> _Schema:
     """Return the schema, for editors and other programs.
 
     Imports all plug-ins: not for the event loop.
@@ -39,11 +41,11 @@ def agent_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Everturn agent",
-        **cast("dict[str, Any]", _for_people(made)),
+        **cast("_Schema", _for_people(made)),
     }
 
 
-def _add_tools(definitions: dict[str, Any]) -> None:
+def _add_tools(definitions: _Schema) -> None:
     """Say which tools there are, and what each of them reads beside its name."""
     tools = installed().tools
     entry = definitions[NamedToolSection.__name__]
@@ -70,7 +72,7 @@ def _add_tools(definitions: dict[str, Any]) -> None:
     entry["allOf"].append({"if": builtin, "then": then})
 
 
-def _add_policies(definitions: dict[str, Any]) -> None:
+def _add_policies(definitions: _Schema) -> None:
     """Say which policies there are, and which numbers each of them has."""
     policies = installed().policies
     context = definitions[ContextSection.__name__]
@@ -85,16 +87,16 @@ def _add_policies(definitions: dict[str, Any]) -> None:
     _where(context, {"not": {"required": ["policy"]}}, dict.fromkeys(common, True), either)
 
 
-def _numbers(plugin: PolicyPlugin, definitions: dict[str, Any]) -> dict[str, Any]:
+def _numbers(plugin: PolicyPlugin, definitions: _Schema) -> _Schema:
     """Return the schema of each number of a policy, with the policy's own value."""
-    fields: dict[str, Any] = _settings(plugin, definitions)["properties"]
+    fields: _Schema = _settings(plugin, definitions)["properties"]
     for name, value in asdict(plugin.policy.numbers).items():
         if name in fields and value is not None:
             fields[name]["default"] = value
     return fields
 
 
-def _settings(plugin: Plugin, definitions: dict[str, Any]) -> dict[str, Any]:
+def _settings(plugin: Plugin, definitions: _Schema) -> _Schema:
     """Return the schema of a plug-in's settings; what it refers to is put beside all others."""
     prefix = f"{plugin.name}."
     made = described_schema(plugin.settings, ref_template=f"#/$defs/{prefix}{{model}}")
@@ -102,19 +104,19 @@ def _settings(plugin: Plugin, definitions: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def _names(field: str, name: str) -> dict[str, Any]:
+def _names(field: str, name: str) -> _Schema:
     return {"properties": {field: {"const": name}}, "required": [field]}
 
 
 def _where(
-    definition: dict[str, Any],
-    when: dict[str, Any],
-    *fields: dict[str, Any],
+    definition: _Schema,
+    when: _Schema,
+    *fields: _Schema,
     required: Sequence[str] = (),
 ) -> None:
     """Let a section have these fields and no others, where `when` holds."""
     known = {name: schema for each in fields for name, schema in each.items()}
-    then: dict[str, Any] = {"properties": known, "additionalProperties": False}
+    then: _Schema = {"properties": known, "additionalProperties": False}
     if required:
         then["required"] = list(required)
     definition.setdefault("allOf", []).append({"if": when, "then": then})

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from everturn_actors.context.policy import Policy
+from everturn_actors.context.policy import AnyPolicy
 from everturn_gateway.plugins import PolicySection
 from everturn_gateway.yaml_files import FieldPath
 from everturn_gateway.yaml_files.fields import Amount, Count, Share
@@ -35,7 +34,7 @@ class ClearingSection(PolicySection):
 
 
 def out_of_order(
-    policy: Policy[Any], section: PolicySection, less: str, more: str
+    policy: AnyPolicy, section: PolicySection, less: str, more: str
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield a fault where the number `less` is not below `more`: every turn would be a cut."""
     given = section.numbers()

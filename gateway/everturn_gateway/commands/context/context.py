@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
-from everturn_actors.context.policy import Applied, Limits, Policy, apply_policy
+from everturn_actors.context.policy import AnyPolicy, Applied, Limits, apply_policy
 from everturn_actors.context.projection.projection import Change, size_tokens
 from everturn_actors.context.projection.turns import flatten
 from everturn_actors.errors import ContextDoesNotFitError
@@ -171,7 +171,7 @@ def _dispositions(transcript: Transcript, applied: Applied) -> Iterator[Json]:
         }
 
 
-def _apply(policy: Policy[Any], given: _Given) -> Applied:
+def _apply(policy: AnyPolicy, given: _Given) -> Applied:
     system = "\n\n".join(part for part in (given.system, given.transcript.system) if part)
     return apply_policy(
         policy,
@@ -182,7 +182,7 @@ def _apply(policy: Policy[Any], given: _Given) -> Applied:
     )
 
 
-def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
+def _print_table(given: _Given, policies: Sequence[AnyPolicy]) -> None:
     fates: tuple[Disposition, ...] = (
         "shortened",
         "masked",
@@ -217,7 +217,7 @@ def _print_table(given: _Given, policies: Sequence[Policy[Any]]) -> None:
     print_table(("policy", "messages", "tokens before", "after", *fates, "fits", "notes"), rows)
 
 
-def _policies(name: str, settings: Mapping[str, str]) -> list[Policy[Any]]:
+def _policies(name: str, settings: Mapping[str, str]) -> list[AnyPolicy]:
     """Return the policy, or all, with these numbers; of all, each takes those that it has."""
     policies = {plugin.name: plugin for plugin in installed().policies.all()}
     if name and name not in policies:
@@ -239,7 +239,7 @@ def _policies(name: str, settings: Mapping[str, str]) -> list[Policy[Any]]:
     return [_tuned(plugin, settings) for plugin in chosen]
 
 
-def _tuned(plugin: PolicyPlugin, settings: Mapping[str, str]) -> Policy[Any]:
+def _tuned(plugin: PolicyPlugin, settings: Mapping[str, str]) -> AnyPolicy:
     """Return the policy with those of the numbers that it has, checked as in an agent's file."""
     fields = plugin.settings.model_fields
     own = {name: text for name, text in settings.items() if name in fields}

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from everturn_actors.ports import Tool
-from everturn_gateway.plugins import ToolPlan, ToolPlugin, ToolRequest, ToolSetup
+from everturn_gateway.plugins import ToolPlugin, ToolSetup
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.processes.table import ProcessTable
 from everturn_gateway.tools.processes.tool import BackgroundProcess
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.settings import (
     ConfinedConfig,
     ConfinedSection,
     OutOfReach,
-    read_confinement,
+    plan_confined,
 )
 from everturn_gateway.yaml_files.fields import Count
 
@@ -33,16 +34,8 @@ class ProcessConfig(ConfinedConfig):
     max_processes: int
 
 
-def _plan(request: ToolRequest) -> ToolPlan:
-    section = request.settings(ProcessSection)
-    read = read_confinement(section, folder=request.home, state=request.state)
-    return ToolPlan(
-        settings=ProcessConfig(confinement=read.confinement, max_processes=section.max_processes),
-        reads_workspace=True,
-        writes_workspace=True,
-        faults=read.faults,
-        warnings=read.warnings,
-    )
+def _config(section: ProcessSection, confinement: Confinement) -> ProcessConfig:
+    return ProcessConfig(confinement=confinement, max_processes=section.max_processes)
 
 
 def _make(setup: ToolSetup[ProcessConfig]) -> tuple[Tool, ...]:
@@ -57,6 +50,6 @@ BACKGROUND_PROCESS: Final = ToolPlugin(
     summary="runs commands that go on while the conversation does",
     docs="docs/shell-and-processes.md",
     settings=ProcessSection,
-    plan=_plan,
+    plan=lambda request: plan_confined(request, ProcessSection, _config),
     make=_make,
 )

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from everturn_actors.ports import Tool
-from everturn_gateway.plugins import ToolPlan, ToolPlugin, ToolRequest, ToolSetup
+from everturn_gateway.plugins import ToolPlugin, ToolSetup
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.bash import BashTool
+from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.settings import (
     ConfinedConfig,
     ConfinedSection,
     OutOfReach,
-    read_confinement,
+    plan_confined,
 )
 from everturn_gateway.yaml_files.fields import Seconds
 
@@ -32,16 +33,8 @@ class BashConfig(ConfinedConfig):
     timeout_s: float
 
 
-def _plan(request: ToolRequest) -> ToolPlan:
-    section = request.settings(BashSection)
-    read = read_confinement(section, folder=request.home, state=request.state)
-    return ToolPlan(
-        settings=BashConfig(confinement=read.confinement, timeout_s=section.timeout_seconds),
-        reads_workspace=True,
-        writes_workspace=True,
-        faults=read.faults,
-        warnings=read.warnings,
-    )
+def _config(section: BashSection, confinement: Confinement) -> BashConfig:
+    return BashConfig(confinement=confinement, timeout_s=section.timeout_seconds)
 
 
 def _make(setup: ToolSetup[BashConfig]) -> tuple[Tool, ...]:
@@ -56,6 +49,6 @@ BASH: Final = ToolPlugin(
     summary="runs commands in the agent's workspace",
     docs="docs/shell-and-processes.md",
     settings=BashSection,
-    plan=_plan,
+    plan=lambda request: plan_confined(request, BashSection, _config),
     make=_make,
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
-from everturn_gateway.plugins import PluginToolSection
+from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolRequest
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, Limits
 from everturn_gateway.yaml_files import Section, resolved
 from everturn_gateway.yaml_files.fields import Count, Text
@@ -43,6 +43,9 @@ class ConfinedSection(PluginToolSection):
     writable: tuple[Text, ...] = ()
     "The same, for what they may change as well."
     limits: LimitsSection = LimitsSection()
+
+
+SectionT = TypeVar("SectionT", bound=ConfinedSection)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,27 @@ def read_confinement(
     )
     told = tuple(((), fault) for fault in faults)
     return ReadConfinement(confinement=confinement, faults=told, warnings=tuple(warnings))
+
+
+def plan_confined(
+    request: ToolRequest, kind: type[SectionT], config: Callable[[SectionT, Confinement], object]
+) -> ToolPlan:
+    """Return the plan of a tool that runs commands in the agent's workspace.
+
+    Args:
+        request: What the agent's file says.
+        kind: The model of its settings.
+        config: Makes what the tool is made of.
+    """
+    section = request.settings(kind)
+    read = read_confinement(section, folder=request.home, state=request.state)
+    return ToolPlan(
+        settings=config(section, read.confinement),
+        reads_workspace=True,
+        writes_workspace=True,
+        faults=read.faults,
+        warnings=read.warnings,
+    )
 
 
 def _limits(section: LimitsSection) -> Limits:
