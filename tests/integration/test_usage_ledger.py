@@ -209,6 +209,7 @@ DAMAGED = [
     b'{"version": 1, "days": []}',
     b'{"version": 1, "days": {"yesterday": {}}}',
     b'{"version": 1, "days": {"2026-01-02": {"a": {"m": 3}}}}',
+    b'{"version": 1, "days": {"2026-01-02": {"a": {"m": {"calls": -1}}}}}',
 ]
 
 

@@ -83,10 +83,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
         case SessionStarted():
             raise impossible(event, "the session has begun already")
         case SessionShared():
-            others = {each for each in state.shared_with if each != body.principal}
-            given = others if body.is_withdrawn else others | {body.principal}
-            # With a snapshot, as its head is what the list of sessions goes by.
-            return with_checkpoint(advance(state, event, shared_with=tuple(sorted(given))))
+            return _shared(state, event, body)
         case Received():
             return apply_received(state, event, body)
         case SilentMessage():
@@ -128,9 +125,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
         case TurnFinished():
             return apply_turn_finished(state, event, body)
         case StatusChanged():
-            if body.status == "ended":
-                raise impossible(event, "a session ends with session_ended")
-            return with_checkpoint(advance(state, event, status=body.status))
+            return _status_changed(state, event, body)
         case SessionEnded():
             return _ended(state, event, body)
         case _:
@@ -148,6 +143,19 @@ def _begun(event: Event, body: SessionStarted) -> SessionState:
         seen=dict.fromkeys(body.seen, 1),
         principal=body.principal,
     )
+
+
+def _shared(state: SessionState, event: Event, body: SessionShared) -> SessionState:
+    others = {each for each in state.shared_with if each != body.principal}
+    given = others if body.is_withdrawn else others | {body.principal}
+    # With a snapshot, as its head is what the list of sessions goes by.
+    return with_checkpoint(advance(state, event, shared_with=tuple(sorted(given))))
+
+
+def _status_changed(state: SessionState, event: Event, body: StatusChanged) -> SessionState:
+    if body.status == "ended":
+        raise impossible(event, "a session ends with session_ended")
+    return with_checkpoint(advance(state, event, status=body.status))
 
 
 def _ended(state: SessionState, event: Event, body: SessionEnded) -> SessionState:
