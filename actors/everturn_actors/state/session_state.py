@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import msgspec
 
 from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.context.estimation.window import DEFAULT_WINDOW_MESSAGES
@@ -62,8 +62,8 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     "What the provider reported for it."
     cache_misses: Count = 0
     "Requests that did not begin with the one before, though nothing had been reduced."
-    seen: Mapping[str, int] = {}
-    "Idempotency key -> the event of what came with it, oldest first."
+    seen: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    "Idempotency key -> the event of what came with it, oldest first. Never changed in place."
     waiting: tuple[UserMessage, ...] = ()
     "Received, not yet in a turn, oldest first."
     open_turn: OpenTurn | None = None
