@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 
 from everturn_actors.errors import JournalError
@@ -42,11 +43,12 @@ async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:
     """
     lines: list[JournalNote] = []
     damaged: list[str] = []
-    for session_id in await doctor.session_ids(config.workspace):
-        findings = await doctor.check(config.workspace, session_id)
-        lines += [JournalNote(text=_place(finding)) for finding in findings]
-        if findings:
-            damaged.append(session_id)
+    sessions = await doctor.session_ids(config.workspace)
+    async with aclosing(doctor.check_all(config.workspace, sessions)) as checked:
+        async for session_id, findings in checked:
+            lines += [JournalNote(text=_place(finding)) for finding in findings]
+            if findings:
+                damaged.append(session_id)
     if not repair:
         return lines
     async with open_file_store(config.workspace) as store:

@@ -3,10 +3,11 @@
 from everturn_actors.journal.doctor.checks import (
     IndexReport,
     check,
+    check_all,
     rebuild_index,
     repair,
     session_ids,
 )
 from everturn_actors.journal.doctor.findings import Finding
 
-__all__ = ["Finding", "IndexReport", "check", "rebuild_index", "repair", "session_ids"]
+__all__ = ["Finding", "IndexReport", "check", "check_all", "rebuild_index", "repair", "session_ids"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from everturn_actors.journal.log.layout import Layout
 from everturn_actors.model import ConversationKey
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState
+
+_AT_A_TIME = 100  # sessions; as much as a person who interrupts it waits for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,23 @@ async def check(workspace: Path, session_id: str) -> tuple[Finding, ...]:
     layout = Layout(workspace=workspace)
     files = layout.session(session_id)
     return await to_thread.run_sync(check_with_mark, layout, files)
+
+
+async def check_all(
+    workspace: Path, session_ids: Sequence[str]
+) -> AsyncGenerator[tuple[str, tuple[Finding, ...]]]:
+    """Yield sessions and what is wrong with each, as `check` tells it.
+
+    Many at a time: to go to a thread and back costs more than to look at a small session.
+    """
+    layout = Layout(workspace=workspace)
+
+    def look(some: Sequence[str]) -> list[tuple[str, tuple[Finding, ...]]]:
+        return [(each, check_with_mark(layout, layout.session(each))) for each in some]
+
+    for begin in range(0, len(session_ids), _AT_A_TIME):
+        for found in await to_thread.run_sync(look, session_ids[begin : begin + _AT_A_TIME]):
+            yield found
 
 
 async def repair(store: FileStore, session_id: str) -> tuple[str, ...]:
