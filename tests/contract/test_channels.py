@@ -217,6 +217,9 @@ while True:
     if os.path.exists("die"):
         os.unlink("die")
         os._exit(1)
+    if os.path.exists("odd"):
+        os.unlink("odd")
+        say(type="message", id=10_000, text="from nobody")
     for path in sorted(pathlib.Path("in").iterdir()):
         if path not in sent.values() and time.monotonic() >= held:
             last += 1
@@ -262,6 +265,10 @@ class TestProgram(ChannelContract):
         draft = anyio.Path(self.folder / "draft")
         await draft.write_text(text)
         await draft.rename(self.folder / "in" / f"{self.letters:06}.{chat_id}")
+
+    async def write_unreadable(self) -> None:
+        """Let the program say what is no event."""
+        await anyio.Path(self.folder / "odd").touch()
 
     async def interrupt(self) -> None:
         """Let the program die."""

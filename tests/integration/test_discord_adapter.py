@@ -205,19 +205,6 @@ async def test_the_cursor_moves_only_after_the_message_was_taken() -> None:
     assert notes.account == "@everturn"
 
 
-async def test_a_message_that_cannot_be_kept_is_tried_again_before_the_next_one() -> None:
-    """A full disk must neither lose a message nor change the order of a chat."""
-    async with open_discord_api() as api:
-        notes = Notebook()
-        notes.failures = 3
-        async with serving(api, notes):
-            for text in ("one", "two", "three"):
-                await api.says(text)
-            await api.until(lambda: len(notes.events) == 3)
-
-    assert notes.texts() == ["one", "two", "three"]
-
-
 async def test_places_of_direct_messages_threads_and_forum_posts() -> None:
     """Each thread is a conversation of its own, in the chat to which its rules belong."""
     async with open_discord_api() as api:

@@ -266,35 +266,6 @@ async def test_a_message_is_confirmed_only_once_it_is_safe(tmp_path: Path) -> No
     assert (first, handler.cursors["plugin"]) == ("taken8", "taken8taken7")
 
 
-async def test_chats_do_not_wait_for_each_other_and_keep_their_order(tmp_path: Path) -> None:
-    """One that takes long must not hold up the rest, and a reply not come before its question."""
-    adapter = write_plugin(
-        tmp_path,
-        """
-        connect()
-        message(1, "a", "a1")
-        message(2, "a", "a2")
-        message(3, "b", "b1")
-        stay()
-        """,
-    )
-    handler, gate = OpenInlet(), anyio.Event()
-
-    async def wait(event: InboundEvent) -> None:
-        if event.chat.id == "a":
-            await gate.wait()
-
-    handler.deal = wait
-    async with serving(adapter, handler):
-        await handler.until(lambda: texts(handler.taken) == ["b1"])
-        begun = texts(handler.begun)
-        gate.set()
-        await handler.until(lambda: len(handler.taken) == 3)
-
-    assert begun == ["a1", "b1"]
-    assert texts(handler.taken) == ["b1", "a1", "a2"]
-
-
 async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> None:
     """A member who floods, or a plug-in that does, must not fill the gateway."""
     adapter = write_plugin(

@@ -107,24 +107,6 @@ async def test_an_update_is_confirmed_only_when_it_was_taken() -> None:
     assert [c["command"] for c in api.commands][:3] == ["start", "help", "reset"]
 
 
-async def test_a_chat_keeps_its_order_and_holds_up_no_other() -> None:
-    """One slow conversation must not silence the bot, nor be shuffled."""
-    async with open_bot() as (api, _, inbox):
-        gate = inbox.hold(HERE)
-        for number in range(5):
-            api.say(f"ann {number}")
-            api.say(f"bob {number}", chat=BOB)
-        await inbox.until(lambda: len(texts(inbox, BOB)) == 5)
-        api.say("bob again", chat=BOB)
-        await inbox.until(lambda: len(texts(inbox, BOB)) == 6)
-        gate.set()
-        await inbox.until(lambda: len(texts(inbox)) == 5)
-        await api.until(lambda: not api.updates and api.has_poll)
-
-    assert texts(inbox) == [f"ann {number}" for number in range(5)]
-    assert texts(inbox, BOB) == [*(f"bob {number}" for number in range(5)), "bob again"]
-
-
 async def test_a_command_is_taken_once_beside_what_hangs_in_its_chat() -> None:
     """Who wonders what takes so long asks for the status; to forget everything has to wait."""
     slow = SlowFiles()
@@ -323,18 +305,6 @@ async def test_albums_arrive_as_one_message() -> None:
     assert after.text == "next"
     assert late.is_album
     assert late.is_addressed
-
-
-async def test_an_update_that_nobody_understands_hides_no_other() -> None:
-    """A new kind of message at Telegram must not stop the bot."""
-    async with open_bot() as (api, _, inbox):
-        api.push({"message": {"message_id": "odd", "chat": 5}})
-        api.push({"shiny_new_kind": {"id": 1}})
-        api.say("hello")
-        await inbox.until(lambda: inbox.taken)
-        await api.until(lambda: not api.updates and api.has_poll)
-
-    assert texts(inbox) == ["hello"]
 
 
 async def test_what_can_be_read_of_an_odd_message_is_answered() -> None:

@@ -158,6 +158,7 @@ class PluginAdapter(Adapter):
         if not isinstance(hello, Hello):
             return hello
         self._hello = hello
+        connection.on_unreadable = handler.unreadable
         await handler.keep_cursor(HELLO_KEPT, kept_hello(hello))
         # What is beyond the window waits in the pipe.
         async with open_chat_queues(handler, self._clock, total_max=WINDOW) as queues:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -85,6 +85,8 @@ class Connection:
         self._bad_lines = 0
         self.why = ""
         "What the plug-in did so that it had to be ended; empty = nothing."
+        self.on_unreadable: Callable[[str, str], None] | None = None
+        "Told the type of a line that cannot be read, and why."
 
     async def hear(self, hands: Hands) -> FromPlugin:
         """Return the next thing that the plug-in says, but for results, which are given out here.
@@ -204,6 +206,9 @@ class Connection:
 
     def _refuse(self, complaint: Complaint) -> None:
         self.complain(complaint)
+        if self.on_unreadable is not None and complaint.of != "result":
+            why = self._program.masked(str(BadLineError(complaint)))
+            self.on_unreadable(complaint.of or "line", why)
         self._bad_lines += 1
         if self._bad_lines > BAD_LINES_MOST:
             self.end("what it writes to its standard output are no lines of the protocol")
