@@ -124,10 +124,8 @@ async def run_webhook(world: World) -> object:
 async def add_job(world: World) -> object:
     """Schedule another message."""
     job = {"id": f"job-{next(world.numbers)}", "agent": "victim", "message": "x", "every": "1d"}
-    to = {"session": next(iter(VICTIMS))}
-    answer = await world.http.post("/api/v1/schedules", json={**job, "to": to})
-    await anyio.sleep(1)  # until the folder is read again
-    return answer.json()
+    to = {"session": world.victim}
+    return (await world.http.post("/api/v1/schedules", json={**job, "to": to})).json()
 
 
 async def spawn(world: World) -> object:

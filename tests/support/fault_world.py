@@ -311,7 +311,10 @@ class World:
         file = self.folder / "workspace" / "channels" / f"{channel}.json"
         with anyio.fail_after(WAIT_S):
             await until(
-                lambda: json.loads(file.read_bytes())["cursors"]["read"] == self.read[channel]
+                lambda: (
+                    file.exists()
+                    and json.loads(file.read_bytes())["cursors"]["read"] == self.read[channel]
+                )
             )
 
 
@@ -327,7 +330,8 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def write_folder(folder: Path) -> None:
-    """Write the configuration and the agents."""
+    """Write the configuration and the agents, of whom nothing is known yet."""
+    VICTIMS.clear()
     (folder / "everturn.yaml").write_text(CONFIG)
     for name, tools in (("victim", TOOLS), ("other", "")):
         file = folder / "agents" / name / "agent.yaml"
