@@ -30,6 +30,7 @@ from everturn_actors.documents import WriteBehind
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.keyed import FileKeyedStore
+from everturn_channels.chats.cursors import Cursors
 from everturn_channels.delivery.deliverer import Deliverer
 from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.scheduler.job_runner import JobRunner
@@ -213,6 +214,11 @@ class OfKey:
         return str(rest[0]).startswith(self.key)
 
 
+def is_cursor_of_one(arguments: tuple[Any, ...]) -> bool:
+    """It is called for how far the victim's bot has read."""
+    return "channels/one.json" in arguments[0]._writer._document.place
+
+
 def of_model(arguments: tuple[Any, ...]) -> bool:
     """The request is the victim's: the other one is told other things."""
     return not any("other" in getattr(m, "text", "") for m in arguments[1].messages)
@@ -342,7 +348,7 @@ async def fail_once(world: World, part: Part, kind: str, fault: Fault) -> None:
 
 FROM_THE_START = [
     Part(FileStore, "active", wait),
-    Part(WriteBehind, "run", wait, OfKey("channels/one.json")),
+    Part(Cursors, "run", wait, is_cursor_of_one),
     Part(WriteBehind, "run", wait, OfKey("models.json")),
     Part(Scheduler, "serve", wait),
     Part(Wiki, "listing", look_up),

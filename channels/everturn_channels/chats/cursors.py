@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
 
+import anyio
+
 from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
@@ -35,8 +37,9 @@ class Cursors:
         self._values = dict(values or {})
         "By name, the one that was put longest ago first."
         self._is_new = values is None
-        self.writer = WriteBehind(document, lambda: self._values, clock, pause_s=PAUSE_S)
-        "Writes what changed."
+        self._clock = clock
+        self._writer = WriteBehind(document, lambda: self._values, clock, pause_s=PAUSE_S)
+        self._changed = anyio.Event()
 
     @property
     def is_new(self) -> bool:
@@ -74,9 +77,23 @@ class Cursors:
             return
         while len(self._values) > NAMES_MAX:
             del self._values[next(iter(self._values))]
-        self.writer.changed()
+        self._writer.changed()
+        self._changed.set()  # first: what becomes of the first write, others follow
         if is_first:
-            await self.writer.flush()
+            await self.flush()
+
+    async def run(self) -> None:
+        """Write what changed, at most once in `PAUSE_S`, until cancelled. Idle, it sleeps."""
+        while True:
+            await self._changed.wait()
+            self._changed = anyio.Event()
+            if not await self.flush():
+                self._changed.set()
+            await self._clock.sleep(PAUSE_S)
+
+    async def flush(self) -> bool:
+        """Write what changed now; return whether it is durable. The log says where not."""
+        return await self._writer.flush()
 
 
 @asynccontextmanager
@@ -106,7 +123,7 @@ async def open_cursors(
         raise SetupError(msg) from error
     cursors = Cursors(document, clock, values=values)
     runs = supervisor or Supervisor(clock)
-    async with written_behind(cursors.writer, runs, f"cursors:{name}", close_s=_FLUSH_S):
+    async with written_behind(cursors, runs, f"cursors:{name}", close_s=_FLUSH_S):
         yield cursors
 
 
