@@ -256,7 +256,7 @@ async def test_an_agent_is_shown_with_what_has_no_effect(tmp_path: Path) -> None
     as_json = await everturn("agent", "show", "helper", "--json", cwd=tmp_path)
 
     assert shown.code == 0
-    assert "not active yet" in shown.out
+    assert "without effect:" in shown.out
     assert "spec.tools: web_search (needs search:" in shown.out
     [inactive] = json.loads(as_json.out)["inactive"]
     assert inactive.startswith("spec.tools: web_search (needs search:")

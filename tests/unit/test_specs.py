@@ -194,7 +194,7 @@ def test_an_agent_with_every_field_of_duragent_s_loads_unchanged(tmp_path: Path)
 
 
 def test_what_has_no_effect_is_listed(tmp_path: Path) -> None:
-    """A person must be able to see what has no effect yet."""
+    """A person must be able to see what has no effect."""
     full = load_agent(write_full(tmp_path / "full"), environ={})
     added = load_agent(write_folder(tmp_path / "added", ADDED), environ={})
 

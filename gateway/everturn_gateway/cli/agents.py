@@ -28,7 +28,7 @@ def show_agent(
     *,
     as_json: Json = False,
 ) -> int:
-    """Show one agent, and which of its settings have no effect yet."""
+    """Show one agent, and which of its settings have no effect."""
     return commands.agents.show_agent(options, name, as_json=as_json)
 
 

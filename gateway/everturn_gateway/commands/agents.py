@@ -230,7 +230,7 @@ def _facts(agent: AgentFile, facts: ModelStatistics) -> Iterator[str]:
         yield f"daily limit  {', '.join(limits)}"
     yield from _tools(agent.tool_config)
     if agent.inactive:
-        yield "not active yet:"
+        yield "without effect:"
         yield from (f"  {field}" for field in agent.inactive)
 
 
@@ -267,7 +267,7 @@ def validate(options: Options, names: Sequence[str]) -> int:
         agents, faults = check_agents(config)
     for agent in agents:
         count = len(agent.inactive)
-        note = f" ({count} settings not active yet)" if count else ""
+        note = f" ({count} settings without effect)" if count else ""
         print_line(f"ok  {agent.spec.name}  {agent.folder}{note}")
         for text in policy_notes(agent.tool_config):
             print_line(f"    policy: {text}")

@@ -241,7 +241,7 @@ def _agents(
             text = f"{name}: anybody may write to it (spec.access: open), and {risk}"
             found.append(Finding(verdict="note", subject="agent", text=text))
         if agent.inactive:
-            text = f"{name}: not active yet: {', '.join(agent.inactive)}"
+            text = f"{name}: without effect: {', '.join(agent.inactive)}"
             found.append(Finding(verdict="note", subject="agent", text=text))
     return found, sorted(agents, key=lambda agent: agent.spec.name)
 

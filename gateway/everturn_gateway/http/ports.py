@@ -40,7 +40,7 @@ class AgentView(Protocol):
 
     @property
     def inactive(self) -> tuple[str, ...]:
-        """Fields that are set and have no effect yet."""
+        """Fields that are set and have no effect."""
         ...
 
 

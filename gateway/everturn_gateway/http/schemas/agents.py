@@ -28,7 +28,7 @@ class AgentBody(Body):
     version: str
     model: ModelBody
     on_disconnect: Literal["pause", "continue"]
-    inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect yet.")
+    inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect.")
 
     @staticmethod
     def of(agent: AgentView) -> AgentBody:
@@ -69,7 +69,7 @@ class AgentSpecBody(Body):
     document: dict[str, Any] = Field(
         description="The file's data; variables are not expanded, literal secrets are masked."
     )
-    inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect yet.")
+    inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect.")
 
 
 class FaultBody(Body):
