@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +27,6 @@ from everturn_channels.errors import (
     SetupError,
 )
 from everturn_channels.inbound.access_control import NOT_AVAILABLE, Limits
-from everturn_channels.inbound.event_settler import UNCLEAR_S
 from everturn_channels.inbound.receiver import TOO_FAST
 from everturn_channels.settings import (
     AccessRules,
@@ -138,9 +138,8 @@ async def test_a_fault_of_ours_costs_one_message_and_is_told(
     async with feeding(tmp_path, save_file=save_file) as fed:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(fed.adapter.feed, fed.message("bad", files=(a_file(b"\0\1"),)))
-            for backoff_s in UNCLEAR_S:
-                await fed.clock.until_sleeping(backoff_s)
-                fed.clock.advance(backoff_s)
+            what = "an event could not be dealt with and is left out"
+            await _pass_time(fed, lambda: _logged(caplog, what))
         await fed.say("good")
         await fed.until_idle()
 
@@ -746,6 +745,13 @@ async def test_a_wrong_setting_is_logged_once_and_looked_at_every_five_minutes(
         assert fed.health.status().state == "connected"
 
 
+async def _pass_time(fed: Fed, is_so: Callable[[], object]) -> None:
+    """Let seconds go by until something is so."""
+    while not is_so():
+        await anyio.wait_all_tasks_blocked()
+        fed.clock.advance(1)
+
+
 async def test_a_bug_of_an_adapter_is_logged_with_its_traceback_and_survived(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -754,9 +760,7 @@ async def test_a_bug_of_an_adapter_is_logged_with_its_traceback_and_survived(
     async with feeding(tmp_path, adapter=adapter) as fed:
         await adapter.handler()
         adapter.break_off(ExceptionGroup("", [AttributeError("'NoneType' has no 'sequence'")]))
-        await fed.clock.until_sleeping(1)
-        fed.clock.advance(1)
-        await anyio.wait_all_tasks_blocked()
+        await _pass_time(fed, lambda: adapter.serves == 2)
         await fed.say()
 
         (record,) = _logged(caplog, "a channel failed")
