@@ -98,8 +98,12 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
         yield finding
     for finding in await anyio.to_thread.run_sync(_plugins):
         yield finding
-    async with open_keyed(config, is_change=False) as keyed:
-        statistics = await look_up(keyed, SystemClock())
+    statistics: StoredModelStatistics | None = None
+    try:
+        async with open_keyed(config, is_change=False) as keyed:
+            statistics = await look_up(keyed, SystemClock())
+    except (CoreError, GatewayError) as error:
+        yield Finding(verdict="problem", subject="store", text=str(error))
     findings, agents = await anyio.to_thread.run_sync(_agents, config, statistics)
     for finding in findings:
         yield finding
@@ -204,13 +208,13 @@ async def _tokens(config: Config) -> list[Finding]:
     """Say which tokens of principals expire, are over, or were never used."""
     try:
         notes = await token_notes(config)
-    except GatewayError as error:
+    except (CoreError, GatewayError) as error:
         return [Finding(verdict="problem", subject="token", text=str(error))]
     return [Finding(verdict="note", subject="token", text=text) for text in notes]
 
 
 def _agents(
-    config: Config, model_statistics: StoredModelStatistics
+    config: Config, model_statistics: StoredModelStatistics | None
 ) -> tuple[list[Finding], list[AgentFile]]:
     """Return what is to be said of the agents, and those that work, by name."""
     try:
@@ -227,7 +231,7 @@ def _agents(
         found.append(Finding(verdict="ok", subject="agent", text=text))
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
-            for note in hint_notes(model, model_statistics.of(model))
+            for note in (hint_notes(model, model_statistics.of(model)) if model_statistics else ())
         ]
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
@@ -257,7 +261,7 @@ async def _channels(
             notes = await move_notes(config, keyed, agents)
         for note in notes:
             yield Finding(verdict="note", subject="channel", text=note)
-    except SetupError as error:
+    except (CoreError, GatewayError, SetupError) as error:
         yield Finding(verdict="problem", subject="channel", text=str(error))
     facts: Mapping[str, ChannelStatus] = {}
     try:
