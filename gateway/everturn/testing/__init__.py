@@ -57,7 +57,13 @@ _SUITES = {
     "StoreContract": "_stores",
     "ToolContract": "_tools",
 }
-_ASSERTING = (*_SUITES.values(), "_store_lists", "_store_logs", "_store_results")
+_ASSERTING = (
+    *_SUITES.values(),
+    "_channel_inbound",
+    "_store_lists",
+    "_store_logs",
+    "_store_results",
+)
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the suites
