@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -54,6 +55,7 @@ ALLOWED: Final = {
 "By module or folder: what it opens files for, which is not to keep something in the workspace."
 
 
+@cache
 def opening() -> dict[str, set[str]]:
     """Return what each module calls that opens, makes or removes files."""
     found: dict[str, set[str]] = {}
