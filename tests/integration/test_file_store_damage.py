@@ -158,7 +158,9 @@ OTHER_LINES = encode(OTHER_ID, simple_log(3, session_id=OTHER_ID)).splitlines(ke
         pytest.param([*LINES[:15], LINES[3]], 16, "event 16 is missing", id="twice at the end"),
         pytest.param(OTHER_LINES, 1, f"log of session '{OTHER_ID}'", id="another session"),
         pytest.param(OTHER_LINES[:1], 1, f"log of session '{OTHER_ID}'", id="another, begun"),
-        pytest.param([*LINES[:4], *OTHER_LINES[4:]], 5, "another session", id="half of another"),
+        pytest.param(
+            [*LINES[:4], *OTHER_LINES[4:]], 5, "belongs to another log", id="half of another"
+        ),
         pytest.param(
             [encode(SESSION_ID, [started(OTHER_ID)]), *LINES[1:]],
             1,

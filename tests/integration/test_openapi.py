@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 import jsonschema
 import pytest
 from fastapi.routing import APIRoute
@@ -52,7 +53,7 @@ async def test_the_document_is_valid_and_complete(tmp_path: Path) -> None:
     """Every reference in it leads somewhere, and every route is in it with its own name."""
     async with open_http_gateway(tmp_path) as gateway:
         app = create_app(gateway)
-        document = app.openapi()
+        document = await anyio.to_thread.run_sync(app.openapi)
     operations = {
         (path, method): operation
         for path, methods in document["paths"].items()
@@ -88,7 +89,7 @@ async def test_the_document_asks_for_a_token_where_the_server_does(
     """A generated client sends a token where one is needed, and knows for which scope."""
     server = ServerConfig(api_token=token)
     async with open_http_gateway(tmp_path, server=server) as gateway:
-        document = create_app(gateway).openapi()
+        document = await anyio.to_thread.run_sync(create_app(gateway).openapi)
     agents, live = document["paths"]["/api/v1/agents"]["get"], document["paths"]["/livez"]["get"]
 
     optional: list[dict[str, list[str]]] = [] if token else [{}]  # on this machine

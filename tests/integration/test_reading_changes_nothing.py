@@ -159,11 +159,12 @@ async def resting_gateway(
         yield gateway, made
 
 
-def gets(gateway: Gateway, made: dict[str, str], media: str) -> list[str]:
+async def gets(gateway: Gateway, made: dict[str, str], media: str) -> list[str]:
     """Return a request for each GET of the document, and each session where it has one."""
     fill = {"name": "test", "model": "test", "schedule_id": "standup", "seq": "4"}
     found: list[str] = []
-    for path, methods in create_app(gateway).openapi()["paths"].items():
+    document = await anyio.to_thread.run_sync(create_app(gateway).openapi)
+    for path, methods in document["paths"].items():
         if "get" not in methods:
             continue
         where = path.replace("/media/{name}", f"/media/{media}")
@@ -198,7 +199,7 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
         await client.get("/api/v1/sessions")  # the index, a cache, is made where there is none
         before = await anyio.to_thread.run_sync(tree_marks, workspace)
         statuses: dict[str, int] = {}
-        for path in gets(gateway, made, media):
+        for path in await gets(gateway, made, media):
             statuses[path] = await fetch(client, path)
             after = await anyio.to_thread.run_sync(tree_marks, workspace)
             assert after == before, path

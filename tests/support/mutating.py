@@ -33,7 +33,7 @@ from everturn_actors.testing import open_test_service
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chats.cursors import open_cursors
+from everturn_channels.chats.cursors import CURSORS_KEY, open_cursors
 from everturn_channels.discord import DiscordAdapter
 from everturn_channels.health import Health
 from everturn_channels.inbound.access_control import Limits
@@ -222,7 +222,9 @@ async def tell_discord_history(odds: Sequence[Odd]) -> None:
                 good.append(f"good-{number}-")
                 world.add_message(ann, world.general, f"<@{world.bot['id']}> {good[-1]}")
             kept = {"version": 1, "cursors": {world.general: first["id"]}}
-            await anyio.Path(name, "test.json").write_text(json.dumps(kept))
+            file = anyio.Path(name, CURSORS_KEY.format(name="test"))
+            await file.parent.mkdir()
+            await file.write_text(json.dumps(kept))
             async with taking(adapter, Path(name), clock) as taken:
                 await taken.until_taken(good)
 
