@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import fields
 
 from everturn_channels.adapter import Message
+from everturn_channels.chats.cursors import VALUE_LIMIT
 from everturn_channels.plugin import protocol, reading
 from everturn_channels.plugin.protocol import (
     LINE_BYTES,
@@ -116,6 +117,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         assert words in PAGE
     assert (LINE_BYTES, protocol.PART_BYTES) == (1024**2, 512 * 1024)
     assert (protocol.FILE_BYTES, protocol.CURSOR_MOST) == (20 * 1024**2, 4096)
+    assert protocol.CURSOR_MOST <= VALUE_LIMIT  # else it is taken, and not kept
     assert {kind.__dataclass_fields__["request"].default for kind in get_args(Request)} == {0}
 
 

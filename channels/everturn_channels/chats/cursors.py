@@ -20,7 +20,7 @@ from everturn_channels.errors import ChannelError, SetupError
 
 NAMES_MAX: Final = 10_000  # the oldest go; a bot that reads more chats at a time is rare
 NAME_LIMIT: Final = 200  # characters
-VALUE_LIMIT: Final = 1_000  # characters; platforms' cursors have some twenty
+VALUE_LIMIT: Final = 4_096  # characters, as programs may leave; platforms' cursors have some twenty
 PAUSE_S: Final = 1.0  # between two writes
 _FLUSH_S: Final = 5.0  # for the last write; a disk that takes longer hangs
 CURSORS_KEY: Final = "channels/{name}.json"
