@@ -1,3 +1,4 @@
+# ruff: noqa: D102 - most methods are of uvicorn's protocol, under its names
 """uvicorn's protocol for HTTP/1.1, with limits that hold before and between requests."""
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class _TooManyRequestsError(Exception):
     """A client sends requests and does not wait for their answers."""
 
 
-class _LimitedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits that hold outside a request too.
+class LimitedProtocol(HttpToolsProtocol):
+    """Uvicorn's protocol, with limits that hold outside a request too.
 
     Uvicorn's own timeout holds between two requests only: a connection that never sends one, or
     stops within its head, would stay for ever. It limits neither how long a head may be, nor what
@@ -69,6 +70,8 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     idle_timeout_s: ClassVar[float]
     max_connections: ClassVar[int]
+    is_stopping: ClassVar[bool] = False
+    "Set when the server stops; it closes the connections that it has, and knows of no later ones."
     idle_since = 0.0
     has_moved = False
     "Whether what came last ended a head or a request, or was of a body."
@@ -80,13 +83,18 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast("asyncio.Transport", _Joining(transport, self.loop)))
+        if self.is_stopping:
+            # It was taken between the end of the others and that of the listener. It would be
+            # served for as long as turns may take, by a gateway that says it is ready.
+            self.transport.close()
+            return
         self.expect()
         if len(self.connections) > self.max_connections:
             self.make_room()
 
     def make_room(self) -> None:
         """Close the connection that has waited longest for a request, this one left aside."""
-        others = cast("set[_LimitedProtocol]", self.connections) - {self}
+        others = cast("set[LimitedProtocol]", self.connections) - {self}
         silent = [
             each for each in others if not each.open_requests and not each.transport.is_closing()
         ]
@@ -188,7 +196,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         )
 
 
-def limited_protocol(idle_timeout_s: float, max_connections: int) -> type[HttpToolsProtocol]:
+def limited_protocol(idle_timeout_s: float, max_connections: int) -> type[LimitedProtocol]:
     """Return the protocol with these limits; uvicorn makes one of it for each connection."""
     limits = {"idle_timeout_s": idle_timeout_s, "max_connections": max_connections}
-    return type("LimitedProtocol", (_LimitedProtocol,), limits)
+    return type("LimitedProtocol", (LimitedProtocol,), limits)

@@ -19,7 +19,7 @@ from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http.application import create_app
 from everturn_gateway.http.limits import ConnectionLimit, within_descriptors
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.protocol import limited_protocol
+from everturn_gateway.http.protocol import LimitedProtocol, limited_protocol
 from everturn_gateway.http.waiting import OpenWaits
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,8 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
     sockets = await run_sync(listen, config.host, config.port)
     waits = OpenWaits(max_followers=config.follower_limit)
     limited = ConnectionLimit(create_app(gateway, waits), max_connections=config.max_connections)
-    server = _Server(_uvicorn_config(limited, config))
+    protocol = limited_protocol(config.idle_timeout_s, config.max_connections)
+    server = _Server(_uvicorn_config(limited, protocol, config), protocol)
     limited.watch(server.server_state.connections)
     port = sockets[0].getsockname()[1]
 
@@ -91,10 +92,12 @@ async def _serve(server: _Server, sockets: list[socket.socket], shield: anyio.Ca
         server.stopped.set()
 
 
-def _uvicorn_config(app: ConnectionLimit, config: ServerConfig) -> uvicorn.Config:
+def _uvicorn_config(
+    app: ConnectionLimit, protocol: type[LimitedProtocol], config: ServerConfig
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=limited_protocol(config.idle_timeout_s, config.max_connections),
+        http=protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -113,14 +116,16 @@ def _uvicorn_config(app: ConnectionLimit, config: ServerConfig) -> uvicorn.Confi
 class _Server(uvicorn.Server):
     """A server that is stopped by its owner, never by a signal of its own."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, protocol: type[LimitedProtocol]) -> None:
         super().__init__(config)
+        self._protocol = protocol
         self.listening = anyio.Event()
         self.stopped = anyio.Event()
         self._stop = anyio.Event()
 
     def stop(self) -> None:
         self.should_exit = True
+        self._protocol.is_stopping = True
         self._stop.set()
 
     @contextmanager
