@@ -201,7 +201,7 @@ async def test_a_watch_ends_after_its_last_message(
         first_at = clock.now()
         await desk.call("send_keys", handle=handle, keys="echo $((40 + 2))")
         await _until_shown(desk, handle, "42")
-        told = await _told_with(desk, clock, "42")
+        told = await _told_with(desk, clock, "| 42")
 
         assert (clock.now() - first_at).total_seconds() >= telling.GAP_S - 2
         assert "no longer watched" in told[1]
