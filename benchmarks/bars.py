@@ -25,15 +25,10 @@ LOOP_LIMIT_MS = 20.0
 
 def figures(*, quick: bool) -> Iterator[tuple[str, Callable[[], list[Figure]]]]:
     """Yield what to measure, by the name of its benchmark."""
-    many, sessions = (420, 1_000) if quick else (5_000, 10_000)
+    many, rounds, sessions = (420, 1, 1_000) if quick else (5_000, 5, 10_000)
 
-    def long_turns() -> list[Figure]:
-        times, cpu, _ = turns.long_conversation(many)
-        return turns.late_to_early(many, times, cpu)
-
-    yield "turns", lambda: turns.side_by_side(200 if quick else 600)
-    yield "turns", long_turns
-    yield "concurrency", lambda: concurrency.measured(32, 10)[1]
+    yield "turns", lambda: turns.measured(many, rounds)[1]
+    yield "concurrency", lambda: concurrency.measured(32, 10, rounds)[1]
     yield "streaming", lambda: streaming.measured(5 if quick else 20)[1]
     yield "startup", lambda: startup.measured(sessions, sessions)[1]
     yield "recovery", lambda: recovery.measured(10_000)[1]

@@ -32,6 +32,9 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 EVERTURN = Path(sysconfig.get_path("scripts")) / "everturn"
 WIDTH = 120  # of tables that go to a file
+SHORT_REPLY = "All right."
+LONG_REPLY = "What I think of it is this: " + "it holds. " * 38  # 408 bytes
+LONG_MESSAGE = " Tell me what you think of it." * 20  # 600 bytes
 START_S = 60  # a gateway that is not up by then is not measured
 
 AGENT = """\
@@ -79,10 +82,10 @@ def running(url: str, pid: int, began: float) -> Running:
 
 
 @contextmanager
-def model_api(*, delay_ms: float = 0, chunks: int = 1) -> Generator[str]:
-    """Run the canned model API as a process; give its URL."""
+def model_api(*, delay_ms: float = 0, reply: str = SHORT_REPLY) -> Generator[str]:
+    """Run the canned model API as a process; give its URL. A reply comes in one chunk."""
     command = [sys.executable, "-m", "support.model_api", "--port", "0"]
-    command += ["--delay-ms", str(delay_ms), "--chunks", str(chunks)]
+    command += ["--delay-ms", str(delay_ms), "--piece", reply]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
     try:

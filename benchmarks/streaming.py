@@ -104,7 +104,7 @@ async def measure(interval_s: float, turns: int) -> tuple[Streamed, Streamed, by
     with workspace(url) as folder, bare_script(url, folder) as script, gateway(folder) as running:
         async with Connection(running.url) as connection:
             path = f"/api/v1/sessions/{await new_session(connection)}/stream"
-        both = ((ours, running, path), (floor, script, "/stream"))
+        both = ((ours, running, path), (floor, script, "/bench/stream"))
         for _, who, where in both:
             await stream(who, model, where)
         for _ in range(turns):

@@ -355,11 +355,12 @@ async def _main() -> None:
     options = argparse.ArgumentParser(description="A model API for load tests.")
     options.add_argument("--port", type=int, default=0)
     options.add_argument("--text", default="All right.", help="the reply")
+    options.add_argument("--piece", default="", help="or this, in one chunk")
     options.add_argument("--chunks", type=int, default=0, help="or so many words")
     options.add_argument("--delay-ms", type=float, default=0, help="before the first byte")
     options.add_argument("--piece-delay-ms", type=float, default=0, help="before each chunk")
     given = options.parse_args()
-    answer = Answer(text=given.text)
+    answer = Answer(text=given.text, pieces=(given.piece,) if given.piece else ())
     if given.chunks:
         answer = replace(answer, pieces=tuple(f"word{n} " for n in range(given.chunks)))
     answer = replace(
