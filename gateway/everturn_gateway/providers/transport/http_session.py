@@ -1,4 +1,4 @@
-"""The connections to one address, by aiohttp. Loaded with the first call, since aiohttp takes 100 ms."""
+"""The connections to one address, by aiohttp, which takes 100 ms to load: at the first call."""
 
 from __future__ import annotations
 
