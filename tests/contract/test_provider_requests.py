@@ -57,7 +57,7 @@ BLIND = {
 }
 
 
-def seen(sent: Any) -> list[str]:  # noqa: ANN401 - a request
+def seen(sent: Any) -> list[str]:
     """Return the images of a request, in base64."""
     found: list[str] = []
     for message in sent["messages"]:
@@ -74,7 +74,7 @@ def seen(sent: Any) -> list[str]:  # noqa: ANN401 - a request
     return found
 
 
-def with_picture(**fields: Any) -> ModelRequest:  # noqa: ANN401 - of the request
+def with_picture(**fields: Any) -> ModelRequest:
     """Return a request with an image and another file."""
     message = UserMessage(text="Who?", attachments=(PICTURE, PAPER))
     return request(message, **{"media": {PICTURE.name: PNG}, **fields})
@@ -224,7 +224,7 @@ async def test_calls_side_by_side_learn_from_one_refusal(kind: Kind) -> None:
         "ollama": '"m" does not support thinking',
     }[kind.name]
 
-    def answer(received: Any) -> Answer:  # noqa: ANN401 - a Received
+    def answer(received: Any) -> Answer:
         sent = received.json()
         thinks = {"reasoning_effort", "thinking", "think"} & set(sent)
         return kind.refuse(400, said) if thinks else Answer(text="All right.")

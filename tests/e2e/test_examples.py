@@ -77,7 +77,7 @@ async def test_people_talk_over_the_channel_of_the_example(tmp_path: Path) -> No
 
 async def test_the_api_and_a_route_stand_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """The route asks the agent, and the mounted API knows the conversation."""
-    token = "of-this-test"  # noqa: S105 - it opens nothing else
+    token = "of-this-test"
     monkeypatch.setenv("EVERTURN_API_TOKEN", token)
     app = (await anyio.to_thread.run_sync(load, "mounted_in_fastapi.py")).app
     transport = httpx2.ASGITransport(app)

@@ -16,7 +16,7 @@ MOST = {"workbench": 1, "coder": 0, "researcher": 1, "digest": 0}
 "Questions of each scenario's agent; docs/evidence.md has those of before."
 
 
-def _benchmark() -> Any:  # noqa: ANN401 - a script
+def _benchmark() -> Any:
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
         return importlib.import_module("questions")
@@ -29,7 +29,7 @@ questions = _benchmark()
 
 @needs_sandbox
 @pytest.mark.parametrize("scenario", questions.SCENARIOS, ids=lambda each: str(each.agent))
-async def test_ordinary_work_asks_no_more_than_is_written_down(scenario: Any) -> None:  # noqa: ANN401 - a script's
+async def test_ordinary_work_asks_no_more_than_is_written_down(scenario: Any) -> None:
     """Whoever is asked for everything reads nothing, and switches the questions off."""
     count, is_done = await anyio.to_thread.run_sync(
         lambda: questions.measure(scenario, ROOT, then=False)

@@ -34,8 +34,8 @@ from support.talking import (
 )
 from support.telegram_api import BOT, TOKEN, Json, TelegramApi, open_telegram_api
 
-WORK_TOKEN = "4242424243:AAHanother-token_of-thirty-five-letter"  # noqa: S105 - nobody's
-HOOK_SECRET = "a-secret-of-the-webhook"  # noqa: S105 - nobody's
+WORK_TOKEN = "4242424243:AAHanother-token_of-thirty-five-letter"
+HOOK_SECRET = "a-secret-of-the-webhook"
 CLERK, STRANGER, UNLUCKY = 1003, 1004, 1005
 REPEAT = "(This may be a repeat.)\n"
 JOINED = {"policy": "open", "queue": {"debounce": {"window_ms": 400}}}

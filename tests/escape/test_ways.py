@@ -100,7 +100,7 @@ def alone(channel: str, name: str, *calls: Call, allow: tuple[str, ...] = ()) ->
     )
 
 
-def outside(name: str, *steps: Step, allow: tuple[str, ...] = WIDE, **more: Any) -> Escape:  # noqa: ANN401 - fields
+def outside(name: str, *steps: Step, allow: tuple[str, ...] = WIDE, **more: Any) -> Escape:
     """Return a sequence in which text from outside was read before."""
     return Escape(
         name=f"outside text: {name}", allow=allow, **{"tools": ONLINE, **more}, steps=(PAGE, *steps)

@@ -29,7 +29,7 @@ class Act:
         self.capabilities = ToolCapabilities(repeatable=repeatable)
         self.runs = 0
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
         """Run."""
         self.runs += 1
         return "acted"
@@ -46,7 +46,7 @@ class Bound:
     at: dict[int, Callable[[], object]] = field(default_factory=dict[int, Callable[[], object]])
     "What happens right after it said its word for so many times."
 
-    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say the word, about the file as it stands."""
         self.judged += 1
         files = (FileDigest(path="report.sh", digest=self.content),) if self.content else ()
@@ -142,7 +142,7 @@ async def test_a_file_that_changed_meanwhile_is_asked_about_anew_by_its_name() -
 
 @pytest.mark.parametrize("changes", [True, False])
 async def test_a_restart_between_the_answer_and_the_run_changes_nothing_of_it(
-    changes: bool,  # noqa: FBT001 - a case
+    changes: bool,
 ) -> None:
     """A word outlives the process that took it; so must what it was given for."""
     act, gate, disk = Act(), Bound(), MemoryDisk()

@@ -41,7 +41,7 @@ class Act:
     def __init__(self) -> None:
         self.runs: list[str] = []
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
         """Run."""
         self.runs.append(call.call_id)
         return "acted"
@@ -55,7 +55,7 @@ class Asking:
         self.kept: list[str] = []
         self._fails = fails
 
-    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say it."""
         if self._fails is not None:
             raise self._fails

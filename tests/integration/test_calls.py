@@ -46,7 +46,7 @@ class Probe:
         self._go: dict[str, anyio.Event] = {}
         self._held = held
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Wait, and answer with the name of the call."""
         self.running.append(call.call_id)
         self.most = max(self.most, len(self.running))

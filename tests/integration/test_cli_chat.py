@@ -35,7 +35,7 @@ async def gateway(folder: Path, *, served: bool) -> AsyncGenerator[None]:
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
-async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:  # noqa: FBT001 - a parameter
+async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
     """The main job of the command: replies stream, Ctrl-C cancels, and the conversation stays."""
     held = anyio.Event()
     async with model(tmp_path) as api, gateway(tmp_path, served=served):

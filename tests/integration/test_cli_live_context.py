@@ -108,7 +108,7 @@ async def test_a_script_asks_for_both_in_a_chat_and_while_it_looks_on(tmp_path: 
 @pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
 async def test_a_person_looks_and_makes_room_without_waiting(
     tmp_path: Path,
-    served: bool,  # noqa: FBT001 - a parameter
+    served: bool,
 ) -> None:
     """A summary takes a while; the person goes on, and finds it made later."""
     held = anyio.Event()

@@ -77,7 +77,7 @@ async def test_a_hangup_reads_the_configuration_again(tmp_path: Path) -> None:
     assert done.code == 0
 
 
-def config(folder: Path, **values: Any) -> Config:  # noqa: ANN401 - any of its fields
+def config(folder: Path, **values: Any) -> Config:
     """Return a configuration."""
     return Config(workspace=folder / "workspace", agents_dir=folder / "agents", **values)
 

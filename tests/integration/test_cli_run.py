@@ -32,7 +32,7 @@ async def test_the_answer_is_printed_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
-async def test_json_tells_all_and_the_session_goes_on(tmp_path: Path, served: bool) -> None:  # noqa: FBT001 - a parameter
+async def test_json_tells_all_and_the_session_goes_on(tmp_path: Path, served: bool) -> None:
     """A script keeps the session's id and asks again; both ways print the same."""
     write_agent(tmp_path)
 
@@ -95,7 +95,7 @@ async def test_a_deadline_cancels_the_turn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
-async def test_ctrl_c_cancels_the_turn(tmp_path: Path, served: bool) -> None:  # noqa: FBT001 - a parameter
+async def test_ctrl_c_cancels_the_turn(tmp_path: Path, served: bool) -> None:
     """130 is what a shell expects of an interrupted command, and the model call is closed."""
     (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")
     async with open_model_api() as api:

@@ -90,7 +90,7 @@ class Pages:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
         return self.text
 
 

@@ -19,7 +19,7 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.clock import SystemClock
 
 WAIT_S = 20
-TOKEN = "of-this-test"  # noqa: S105 - it opens nothing else
+TOKEN = "of-this-test"
 
 
 class Deleting:

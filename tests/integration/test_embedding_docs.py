@@ -27,7 +27,7 @@ def test_every_program_of_the_page_is_tried() -> None:
 @pytest.mark.parametrize(("program", "printed"), list(zip(PROGRAMS, PRINTED, strict=False)))
 def test_the_programs_of_the_page_run(program: str, printed: str, tmp_path: Path) -> None:
     """People copy them as they are."""
-    done = subprocess.run(  # noqa: S603 - our own page
+    done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,
         capture_output=True,

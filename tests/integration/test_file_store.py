@@ -97,7 +97,7 @@ def files_of(store: FileStore, session_id: str = SESSION_ID) -> SessionFiles:
 @contextmanager
 def python(script: str, *arguments: object) -> Iterator[subprocess.Popen[str]]:
     """Run a script in a process of its own; it is killed at the end."""
-    process = subprocess.Popen(  # noqa: S603 - our own script, in our own interpreter
+    process = subprocess.Popen(
         [sys.executable, "-c", script, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

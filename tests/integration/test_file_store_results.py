@@ -53,7 +53,7 @@ async def a_session(
 
 def saving(workspace: Path) -> subprocess.Popen[str]:
     """Start a process that saves one result after the other and says so."""
-    return subprocess.Popen(  # noqa: S603 - our own script, in our own interpreter
+    return subprocess.Popen(
         [sys.executable, "-c", SAVE, str(workspace), str(TESTS)], stdout=subprocess.PIPE, text=True
     )
 

@@ -41,7 +41,7 @@ def running(command: str, call_id: str = "c1") -> Reply:
 
 
 @asynccontextmanager
-async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway]:  # noqa: ANN401 - YAML
+async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway]:
     """Open a gateway whose agent `second` has a shell and this tool policy."""
 
     def write() -> None:

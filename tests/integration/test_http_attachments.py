@@ -28,7 +28,7 @@ def users(request: ModelRequest) -> list[tuple[str, list[bytes]]]:
     ]
 
 
-async def send(gateway: HttpGateway, path: str, body: dict[str, Any], key: str = "") -> Any:  # noqa: ANN401 - an answer
+async def send(gateway: HttpGateway, path: str, body: dict[str, Any], key: str = "") -> Any:
     """Post a message and return the answer."""
     async with gateway.client() as client:
         return await client.post(path, json=body, headers={"Idempotency-Key": key} if key else {})
@@ -177,7 +177,7 @@ def client_of(gateway: HttpGateway) -> openai.AsyncOpenAI:
 
 
 @pytest.mark.parametrize("stateful", [False, True])
-async def test_images_of_an_openai_client_reach_the_model(tmp_path: Path, stateful: bool) -> None:  # noqa: FBT001 - a parameter
+async def test_images_of_an_openai_client_reach_the_model(tmp_path: Path, stateful: bool) -> None:
     """Existing programs show pictures as they are used to."""
     messages: list[Any] = [
         {"role": "user", "content": [{"type": "text", "text": "who?"}, image_part(CAT.data)]},

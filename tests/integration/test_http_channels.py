@@ -44,7 +44,7 @@ ILL = ChannelStatus(
     retry_at=AT,
     retries=2,
 )
-SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
+SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 
 @dataclass(slots=True, kw_only=True)

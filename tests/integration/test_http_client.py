@@ -59,7 +59,7 @@ class Line:
         source: anyio.abc.SocketStream,
         target: anyio.abc.SocketStream,
         cut: anyio.CancelScope,
-        back: bool,  # noqa: FBT001 - an argument of start_soon
+        back: bool,
     ) -> None:
         try:
             async for chunk in source:
@@ -193,7 +193,7 @@ async def test_a_gateway_that_is_gone_for_good_is_given_up(tmp_path: Path) -> No
 
 async def test_a_token_is_needed_and_named(tmp_path: Path) -> None:
     """The error has to say where the token belongs, and not what it is."""
-    token = "sesame-open"  # noqa: S105 - of this test
+    token = "sesame-open"
     server = ServerConfig(api_token=token)
     async with open_http_gateway(tmp_path, server=server) as gateway:
         async with open_http_client(gateway.base_url, token=token) as terminal:

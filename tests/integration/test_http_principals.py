@@ -42,7 +42,7 @@ class People:
     gateway: HttpGateway
     stack: AsyncExitStack
 
-    async def client(self, name: str, *scopes: Scope, **limits: Any) -> httpx2.AsyncClient:  # noqa: ANN401 - of a token
+    async def client(self, name: str, *scopes: Scope, **limits: Any) -> httpx2.AsyncClient:
         """Make a token and return a client that sends it."""
         return await self.holder(await self.gateway.token(name, *scopes, **limits))
 
@@ -260,7 +260,7 @@ async def test_openai_clients_find_no_conversation_of_somebody_else(tmp_path: Pa
         bob = await gateway.client("bob", "talk")
         owner = await gateway.holder(API)
 
-        async def chat(client: httpx2.AsyncClient, **more: Any) -> httpx2.Response:  # noqa: ANN401 - JSON
+        async def chat(client: httpx2.AsyncClient, **more: Any) -> httpx2.Response:
             headers = more.pop("headers", {})
             body = {"model": "test", "messages": [{"role": "user", "content": "Hi"}], **more}
             return await client.post("/v1/chat/completions", json=body, headers=headers)

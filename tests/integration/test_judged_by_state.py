@@ -63,7 +63,7 @@ def _repository(path: str = ".", config: str = "") -> Step:
             " && git -c user.name=o -c user.email=o@o commit -qm first && echo 2 > file"
         )
         environ = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
-        subprocess.run(["/bin/sh", "-c", script], cwd=folder, env=environ, check=True)  # noqa: S603
+        subprocess.run(["/bin/sh", "-c", script], cwd=folder, env=environ, check=True)
         with (folder / ".git/config").open("a") as stream:
             stream.write(config)
 

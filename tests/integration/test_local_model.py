@@ -37,7 +37,7 @@ def ignore(_piece: str) -> None:
     """Take a piece of text that does not matter."""
 
 
-def request(text: str = "hi", **fields: Any) -> ModelRequest:  # noqa: ANN401 - of the request
+def request(text: str = "hi", **fields: Any) -> ModelRequest:
     """Return a request with one message."""
     return ModelRequest(model="model", system="", messages=(UserMessage(text=text),), **fields)
 

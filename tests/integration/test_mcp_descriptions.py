@@ -29,12 +29,12 @@ TEXT = {"type": "string"}
 both = pytest.mark.parametrize("kind", ["stdio", "http"])
 
 
-def schema(**properties: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def schema(**properties: Any) -> dict[str, Any]:
     """Return the schema of a tool with these arguments."""
     return {"type": "object", "properties": properties}
 
 
-def describe(file: Path, description: str, **properties: Any) -> None:  # noqa: ANN401 - JSON
+def describe(file: Path, description: str, **properties: Any) -> None:
     """Have the server describe its tool so from its next list on."""
     poke = {"description": "Does nothing.", "schema": schema()}
     tools = {"look_up": {"description": description, "schema": schema(**properties)}, "poke": poke}

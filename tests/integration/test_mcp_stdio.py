@@ -479,6 +479,6 @@ def test_the_package_is_not_imported_before_it_is_needed() -> None:
         "import sys, everturn_gateway.tools.mcp as m;"
         " sys.exit(not {'mcp', 'mcp_types'}.isdisjoint(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)  # noqa: S603 - ours
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
 
     assert done.returncode == 0

@@ -389,7 +389,7 @@ async def test_warnings_and_errors_of_the_log_are_counted() -> None:
         (";;,,;=", False),
     ],
 )
-def test_the_format_is_the_one_that_is_asked_for(accept: str, wanted: bool) -> None:  # noqa: FBT001 - a table of cases
+def test_the_format_is_the_one_that_is_asked_for(accept: str, wanted: bool) -> None:
     """What a scraper sends is not ours to choose, and no header may break the route."""
     assert wants_openmetrics(accept) is wanted
 

@@ -54,7 +54,7 @@ def names(folder: Path) -> list[str]:
     return sorted(child.name for child in folder.iterdir())
 
 
-async def stored(path: Path) -> Any:  # noqa: ANN401 - JSON
+async def stored(path: Path) -> Any:
     """Return what the file holds."""
     return json.loads(await anyio.Path(path).read_text())
 

@@ -60,7 +60,7 @@ def ignore(_piece: str) -> None:
     """Take a piece of text that does not matter."""
 
 
-def request(*messages: AnyMessage, **fields: Any) -> ModelRequest:  # noqa: ANN401 - of the request
+def request(*messages: AnyMessage, **fields: Any) -> ModelRequest:
     """Return a request with these messages."""
     return ModelRequest(
         model="fake-1", system="Be kind.", messages=messages or (UserMessage(text="Hi"),), **fields
@@ -291,7 +291,7 @@ async def test_a_proxy_is_asked_for_other_machines(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("streams", [True, False])
-async def test_a_reply_that_only_lost_its_usage_counts(streams: bool) -> None:  # noqa: FBT001 - both
+async def test_a_reply_that_only_lost_its_usage_counts(streams: bool) -> None:
     """The text is whole once the finish reason came, whether it came in pieces or at once."""
     chunk = b'data: {"choices":[{"delta":{"content":"4"},"finish_reason":"stop"}]}\n\n'
     whole = b'{"choices":[{"message":{"content":"4"},"finish_reason":"stop"}]}'

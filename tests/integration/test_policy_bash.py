@@ -63,7 +63,7 @@ def _traced(line: str, shell: Path) -> list[str]:
     """Return the names of the commands that bash runs, and what stands in the folder then."""
     log = shell / "trace"
     with log.open("wb") as trace:
-        process = subprocess.Popen(  # noqa: S603 - what is under test finds two harmless programs
+        process = subprocess.Popen(
             # bash traces to the file it is told the number of, and so do shells that it starts.
             [BASH or "bash", "--norc", "-x", "-c", line],
             cwd=shell / "empty",

@@ -44,7 +44,7 @@ def sealed(how: str, *, as_user: bool = False) -> Generator[tuple[int, str]]:
         "ODD NAME": CANARY,
         "EMPTY": "",
     }
-    with subprocess.Popen(  # noqa: S603 - the test's own program
+    with subprocess.Popen(
         as_other(argv) if as_user else argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

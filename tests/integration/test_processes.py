@@ -369,14 +369,14 @@ async def test_a_killed_keeper_loses_its_process_and_that_is_told(place: Path) -
 def test_a_signal_reaches_no_process_that_has_taken_over_an_id() -> None:
     """Ids are used again: who began at another time is somebody else."""
     program = [sys.executable, "-c", "input()"]
-    with subprocess.Popen(program, stdin=subprocess.PIPE) as child:  # noqa: S603 - ours
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as child:
         began = supervisor_process.began_at(child.pid)
         supervisor_process.send_to(child.pid, str(int(began) - 1), signal.SIGKILL)
         child.communicate(b"\n")
 
         assert child.returncode == 0
 
-    with subprocess.Popen(program, stdin=subprocess.PIPE) as child:  # noqa: S603 - ours
+    with subprocess.Popen(program, stdin=subprocess.PIPE) as child:
         supervisor_process.send_to(
             child.pid, supervisor_process.began_at(child.pid), signal.SIGKILL
         )

@@ -83,7 +83,7 @@ async def make_sessions(gateway: HttpGateway) -> dict[str, str]:
     made: dict[str, str] = {}
     async with gateway.client() as client:
 
-        async def say(session_id: str, content: str, **more: Any) -> httpx2.Response:  # noqa: ANN401
+        async def say(session_id: str, content: str, **more: Any) -> httpx2.Response:
             path = f"/api/v1/sessions/{session_id}/messages"
             return await client.post(path, json={"content": content, **more})
 

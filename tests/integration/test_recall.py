@@ -169,7 +169,7 @@ class Talk:
             conversation=self.state.conversation if self.state else Conversation(),
         )
 
-    async def recall(self, **arguments: Any) -> str:  # noqa: ANN401 - whatever a model writes
+    async def recall(self, **arguments: Any) -> str:
         """Call the tool. `from_` stands for `from`."""
         given = {name.rstrip("_"): value for name, value in arguments.items()}
         call = ToolCall(call_id="r", name="recall_context", arguments=json.dumps(given))
@@ -178,13 +178,13 @@ class Talk:
         self.answered = answer
         return answer if isinstance(answer, str) else answer.text
 
-    async def refused(self, **arguments: Any) -> str:  # noqa: ANN401 - whatever a model writes
+    async def refused(self, **arguments: Any) -> str:
         """Call the tool and return why it refuses."""
         with pytest.raises(ToolFailedError) as failure:
             await self.recall(**arguments)
         return str(failure.value)
 
-    async def all_pages(self, **arguments: Any) -> str:  # noqa: ANN401 - whatever a model writes
+    async def all_pages(self, **arguments: Any) -> str:
         """Return what all pages quote, put together, reading as the answers say."""
         text, page = "", 1
         while True:
@@ -602,7 +602,7 @@ def ask_about(store: object, session_id: str = SESSION_ID) -> ToolContext:
     return ToolContext(session_id=session_id, key=KEY, store=cast("SessionStore", store))
 
 
-def a_call(**arguments: Any) -> ToolCall:  # noqa: ANN401 - whatever a model writes
+def a_call(**arguments: Any) -> ToolCall:
     """Return a call of the tool."""
     return ToolCall(call_id="r", name="recall_context", arguments=json.dumps(arguments))
 
@@ -713,7 +713,7 @@ class Printer:
         return self._text
 
 
-def recalling(call_id: str, **arguments: Any) -> Reply:  # noqa: ANN401 - whatever a model writes
+def recalling(call_id: str, **arguments: Any) -> Reply:
     """Return a reply that calls the tool."""
     call = ToolCall(call_id=call_id, name="recall_context", arguments=json.dumps(arguments))
     return Reply(calls=(call,), stop_reason="tool_calls")

@@ -74,7 +74,7 @@ class Gate:
         """Nothing is allowed for good."""
 
 
-async def say(test: TestService, text: str = "hello", **fields: Any) -> str:  # noqa: ANN401
+async def say(test: TestService, text: str = "hello", **fields: Any) -> str:
     """Have a message answered; return its session."""
     done = await test.service.submit(Inbound(text=text, key=test.key(), **fields))
     await done.result()

@@ -265,7 +265,7 @@ async def test_it_can_be_asked_again_over_http(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("typed", [False, True], ids=["sessions retry", "/retry"])
-async def test_it_can_be_asked_again_from_a_terminal(tmp_path: Path, typed: bool) -> None:  # noqa: FBT001 - a parameter
+async def test_it_can_be_asked_again_from_a_terminal(tmp_path: Path, typed: bool) -> None:
     """After the key was set right, the question still stands."""
     env = {"OPENAI_API_KEY": "sk-test"}
     async with open_model_api() as api:

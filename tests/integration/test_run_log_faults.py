@@ -203,7 +203,7 @@ class Dying:
             yield
 
     def _double(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def double(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - any system call
+        def double(*arguments: Any, **named: Any) -> Any:
             if name in {"open", "replace", "unlink"} and not self._is_ours(arguments[0]):
                 return real(*arguments, **named)
             self.made += 1
@@ -302,7 +302,7 @@ async def test_what_was_acknowledged_survives_a_real_kill(tmp_path: Path) -> Non
 
     def write_and_kill() -> int:
         command = [sys.executable, "-c", WRITE, str(tmp_path), str(TESTS)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own script
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 if int(line) == LINES_MAX + 50:  # it was shortened, and goes on

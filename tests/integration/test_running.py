@@ -219,11 +219,11 @@ async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 async def test_many_at_once_leave_no_descriptor_open(tmp_path: Path) -> None:
     """A gateway that runs for months starts many commands."""
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count of descriptors
+    before = len(os.listdir("/proc/self/fd"))
     async with anyio.create_task_group() as tasks:
         for _ in range(8):
             tasks.start_soon(_bash, tmp_path, "echo x")
     with pytest.raises(ToolFailedError):
         await _bash(tmp_path / "gone", "true")
 
-    assert len(os.listdir("/proc/self/fd")) <= before  # noqa: PTH208 - as above
+    assert len(os.listdir("/proc/self/fd")) <= before

@@ -49,7 +49,7 @@ def _run(
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     argv = command_line(environment, confinement, command, cwd=cwd)
-    return subprocess.run(  # noqa: S603 - the commands of these tests
+    return subprocess.run(
         argv,
         env=command_environ(environment, sandbox.HOME),
         capture_output=True,

@@ -34,7 +34,7 @@ def environment() -> Generator[ToolEnvironment]:
 
 
 def _run(environment: ToolEnvironment, command: str, confinement: Confinement = BWRAP) -> str:
-    done = subprocess.run(  # noqa: S603 - the commands of these tests
+    done = subprocess.run(
         command_line(environment, confinement, command),
         env=command_environ(environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,
@@ -176,7 +176,7 @@ def test_user_namespaces_cannot_be_made(environment: ToolEnvironment) -> None:
     )
 
     assert said.splitlines()[0] == "-1 -1"
-    assert int(said.splitlines()[1]) != os.stat("/proc/self/ns/user").st_ino  # noqa: PTH116
+    assert int(said.splitlines()[1]) != os.stat("/proc/self/ns/user").st_ino
 
 
 def test_no_descriptor_of_the_gateway_is_inherited(environment: ToolEnvironment) -> None:

@@ -218,7 +218,7 @@ class _Answering:
 
 
 def _look(world: _World, command: str, confinement: Confinement = BWRAP) -> str:
-    done = subprocess.run(  # noqa: S603 - the commands of these tests
+    done = subprocess.run(
         command_line(world.environment, confinement, command),
         env=command_environ(world.environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,

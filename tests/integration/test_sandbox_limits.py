@@ -36,7 +36,7 @@ def _limited(**limits: int) -> Confinement:
 
 
 def _run(environment: ToolEnvironment, command: str, confinement: Confinement) -> tuple[int, str]:
-    done = subprocess.run(  # noqa: S603 - the commands of these tests
+    done = subprocess.run(
         command_line(environment, confinement, command),
         env=command_environ(environment, sandbox.HOME),
         stdout=subprocess.PIPE,
@@ -191,7 +191,7 @@ def test_a_warden_that_cannot_look_inside_runs_nothing(tmp_path: Path) -> None:
     )
     program.chmod(0o755)
     order = '{"data": [], "tasks": 9, "memory_bytes": 9, "file_bytes": 9, "files": 9, "nice": 0}'
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         ["python3", "-I", "-S", warden.__file__, order, str(program)],  # noqa: S607
         capture_output=True,
         text=True,

@@ -38,7 +38,7 @@ def _run(
     *,
     readable: Sequence[Path] = (),
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - the commands of these tests
+    return subprocess.run(
         command_line(environment, confinement, command, readable=readable),
         env=command_environ(environment, sandbox.HOME),
         stdin=subprocess.DEVNULL,
@@ -98,7 +98,7 @@ def test_a_path_that_leads_by_a_link_is_found_by_both_names(folder: Path) -> Non
 def test_a_virtual_environment_on_the_path_works(folder: Path) -> None:
     """The gateway itself is installed into one, often in a home; so are an agent's packages."""
     venv = folder / "venv"
-    subprocess.run(  # noqa: S603
+    subprocess.run(
         [sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=_HANG_S
     )
     (next(venv.glob("lib/python3*/site-packages")) / "mine.py").write_text("print('mine')")

@@ -22,7 +22,7 @@ WEBHOOK = "/channels/{name}/webhook"
 HEAD = b"POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 MEGABYTE = 1024 * 1024
 
-SECRET = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105 - the header's name
+SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 
 async def pushed(stream: SocketStream, piece: bytes, most_bytes: int) -> int:

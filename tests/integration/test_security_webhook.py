@@ -12,7 +12,7 @@ from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.posting import WebPoster
 from everturn_gateway.tools.web.reaching import Reaching
 
-SECRET = "s3cret"  # noqa: S105 - made up
+SECRET = "s3cret"
 
 
 def poster(*allowed: str, names: Mapping[str, Sequence[str]] | None = None) -> WebPoster:

@@ -82,7 +82,7 @@ class Counter:
         self.runs = 0
         self._gate = gate
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
         self.runs += 1
         if self._gate is not None:
             await self._gate.wait()

@@ -51,13 +51,13 @@ spec:
 DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
 
 
-async def fails(*_args: Any, **_kwargs: Any) -> Never:  # noqa: ANN401 - whatever it is called with
+async def fails(*_args: Any, **_kwargs: Any) -> Never:
     """Fail as a bug does."""
     msg = "a bug"
     raise RuntimeError(msg)
 
 
-async def is_cancelled(*_args: Any, **_kwargs: Any) -> Never:  # noqa: ANN401 - the same
+async def is_cancelled(*_args: Any, **_kwargs: Any) -> Never:
     """Fail as what waits for something does that somebody else cancelled."""
     raise anyio.get_cancelled_exc_class()
 

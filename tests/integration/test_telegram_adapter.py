@@ -43,7 +43,7 @@ HERE = str(ANN)
 BOB = 1002
 
 
-def make(api: TelegramApi, clock: Clock | None = None, **settings: Any) -> TelegramAdapter:  # noqa: ANN401 - as the adapter's
+def make(api: TelegramApi, clock: Clock | None = None, **settings: Any) -> TelegramAdapter:
     """Return the adapter of the bot that the server knows."""
     settings = {"name": "telegram", "token": TOKEN, "api_base": api.url, **settings}
     return TelegramAdapter(clock=clock or QuickClock(), **settings)
@@ -52,7 +52,7 @@ def make(api: TelegramApi, clock: Clock | None = None, **settings: Any) -> Teleg
 @asynccontextmanager
 async def open_bot(
     inbox: Inbox | None = None,
-    **settings: Any,  # noqa: ANN401 - as the adapter's
+    **settings: Any,
 ) -> AsyncGenerator[tuple[TelegramApi, TelegramAdapter, Inbox]]:
     """Serve a bot while the block runs; Ann has written to it before."""
     async with open_telegram_api() as api:
@@ -81,7 +81,7 @@ def texts(inbox: Inbox, chat: int = ANN) -> list[str]:
     return [a.text for a in inbox.taken if isinstance(a, Message) and a.chat.id == str(chat)]
 
 
-def out(text: str = "hello", **fields: Any) -> Outbound:  # noqa: ANN401 - fields of Outbound
+def out(text: str = "hello", **fields: Any) -> Outbound:
     """Return a message to send to Ann."""
     payload = json.dumps({"text": text, "entities": []}) if text else ""
     return Outbound(**{"chat_id": HERE, "payload": payload, **fields})

@@ -35,7 +35,7 @@ class _NoReach:
 READING = Reading(bot_id=BOT_ID, username=BOT, reach=_NoReach())
 
 
-def read(kind: str = "message", **content: Any) -> object:  # noqa: ANN401 - fields of an update
+def read(kind: str = "message", **content: Any) -> object:
     """Return what an update of a kind says."""
     update = Update.model_validate({"update_id": 1, kind: content})
     return READING.event(update, NOW)

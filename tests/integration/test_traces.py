@@ -298,9 +298,7 @@ async def test_a_failing_model_leaves_the_next_turn_clean() -> None:
 
 def test_without_an_endpoint_nothing_of_the_sdk_is_loaded() -> None:
     """It would cost every start a tenth of a second and some megabytes for nothing."""
-    done = subprocess.run(  # noqa: S603 - our own
-        [sys.executable, "-c", OFF], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", OFF], capture_output=True, text=True, check=True)
 
     assert done.stdout.split("\n")[:2] == ["[]", "False"]
 

@@ -56,7 +56,7 @@ def clock_at(year: int, month: int, day: int, hour: int = 12) -> ManualClock:
     return ManualClock(datetime(year, month, day, hour, tzinfo=UTC))
 
 
-async def stored(path: Path) -> Any:  # noqa: ANN401 - JSON
+async def stored(path: Path) -> Any:
     """Return what a file holds."""
     return json.loads(await anyio.Path(path).read_text())
 

@@ -42,7 +42,7 @@ def streamed(*deltas: dict[str, Any], usage: dict[str, Any] | None = None) -> An
     return Answer(body=body + b"data: [DONE]\n\n", headers={"content-type": "text/event-stream"})
 
 
-def calling(call: ToolCall = LOOKED, **extra: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def calling(call: ToolCall = LOOKED, **extra: Any) -> dict[str, Any]:
     """Return a delta with one whole call."""
     function = {"name": call.name, "arguments": call.arguments}
     return {
@@ -113,7 +113,7 @@ async def test_gemini_takes_over_calls_that_another_model_made(name: str, extra:
     ],
     ids=["gemini", "openrouter"],
 )
-async def test_what_one_vendor_signed_goes_to_nobody_else(kind: Kind, delta: Any) -> None:  # noqa: ANN401 - JSON
+async def test_what_one_vendor_signed_goes_to_nobody_else(kind: Kind, delta: Any) -> None:
     """OpenAI refuses fields that it does not know; and back at its own, all is still there."""
     async with (
         open_model_api() as home,
@@ -171,7 +171,7 @@ async def test_a_gemini_key_that_is_none_is_the_keys_fault() -> None:
 async def test_openrouter_gets_its_thoughts_back_in_their_order() -> None:
     """They come in pieces; behind it stands Claude or Gemini, which wants them whole."""
 
-    def thought(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def thought(**fields: Any) -> dict[str, Any]:
         return {"reasoning": "x", "reasoning_details": [fields]}
 
     text = "reasoning.text"

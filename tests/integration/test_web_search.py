@@ -272,7 +272,7 @@ async def test_searches_of_one_reply_go_one_after_the_other() -> None:
     async with open_web_server() as web:
         together, most = 0, 0
 
-        async def count(asked: Any, stream: Any) -> None:  # noqa: ANN401 - an `Answer`
+        async def count(asked: Any, stream: Any) -> None:
             nonlocal together, most
             together += 1
             most = max(most, together)

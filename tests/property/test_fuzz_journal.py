@@ -188,7 +188,7 @@ def test_a_snapshot_of_any_bytes_is_a_state_or_refused_by_line(data: bytes) -> N
 DOCUMENTS: Final = [read_yaml(data) for data in STATES]
 
 
-def written(document: Any) -> bytes:  # noqa: ANN401 - what was made of one
+def written(document: Any) -> bytes:
     """Return a document in the form of a snapshot: a field a line, an entry of a list a line."""
     if not isinstance(document, dict):
         return as_json(document)
@@ -205,7 +205,7 @@ def written(document: Any) -> bytes:  # noqa: ANN401 - what was made of one
 @given(st.sampled_from(DOCUMENTS).flatmap(mutated), st.booleans())
 def test_a_snapshot_with_any_values_is_a_state_or_refused_by_line(
     document: object,
-    by_hand: bool,  # noqa: FBT001 - drawn
+    by_hand: bool,
 ) -> None:
     """Each value is checked where it is read: a wrong one would fail a turn, days later."""
     read_state(written(document) + (b"# by hand\n" if by_hand else b""))

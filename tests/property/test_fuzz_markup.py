@@ -83,7 +83,7 @@ texts = st.one_of(
 @example("\\(" * 101 + "**x", False)  # noqa: FBT003 - the drawn flag
 def test_any_reply_becomes_messages_that_telegram_takes(
     text: str,
-    is_plain: bool,  # noqa: FBT001 - drawn
+    is_plain: bool,
 ) -> None:
     """A message that is refused is said later or never; a bad entity refuses the whole."""
     payloads = [json.loads(each) for each in telegram.render(text, is_plain=is_plain)]
@@ -107,7 +107,7 @@ def test_any_reply_becomes_messages_that_telegram_takes(
 @given(texts, st.booleans())
 def test_any_reply_becomes_messages_that_discord_takes(
     text: str,
-    is_plain: bool,  # noqa: FBT001 - drawn
+    is_plain: bool,
 ) -> None:
     """The same there."""
     chunks = [json.loads(each)["content"] for each in discord.render(text, is_plain=is_plain)]
@@ -167,7 +167,7 @@ def test_any_page_becomes_bounded_text(
     encoding: str,
     charset: str,
     kind: str,
-    packed: bool,  # noqa: FBT001 - drawn
+    packed: bool,
 ) -> None:
     """What fails here is told as a page that cannot be read, and costs a process."""
     body = (

@@ -152,7 +152,7 @@ def test_any_result_is_text_or_refused(data: bytes) -> None:
     json.dumps(text)
 
 
-def readable(data: bytes) -> Any:  # noqa: ANN401 - JSON
+def readable(data: bytes) -> Any:
     """Return what a transport would pass on of JSON; None where it is none."""
     message = message_of(b'{"jsonrpc":"2.0","id":1,"result":{"is":' + data + b"}}")
     return message.result["is"] if isinstance(message, JSONRPCResponse) else None

@@ -17,7 +17,7 @@ values = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=20), min
 def test_every_cut_gives_the_same_lines(
     sent: list[dict[str, str]],
     cuts: list[int],
-    ended: bool,  # noqa: FBT001 - drawn
+    ended: bool,
 ) -> None:
     """A line that came in two packets, or two lines in one, must not change what is read."""
     data = b"\n".join(orjson.dumps(value) for value in sent) + (b"\n" if ended else b"")

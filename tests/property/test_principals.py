@@ -109,7 +109,7 @@ class World:
         found = answer.json().get("id", "") if answer.is_success else ""
         self.known(who, agent, found, answer.is_success)
 
-    def known(self, who: str, agent: str, session_id: str, was_taken: bool) -> None:  # noqa: FBT001 - a helper
+    def known(self, who: str, agent: str, session_id: str, was_taken: bool) -> None:
         principal = PEOPLE[who]
         may = principal.may("talk") and principal.knows_agent(agent)
         assert was_taken == may, (who, agent)

@@ -84,7 +84,7 @@ def test_every_border_of_a_real_stream_gives_the_same_events() -> None:
 
 
 @given(st.lists(noise, max_size=6), st.booleans())
-def test_lines_that_are_no_data_give_no_event(lines: list[str], ends: bool) -> None:  # noqa: FBT001 - drawn
+def test_lines_that_are_no_data_give_no_event(lines: list[str], ends: bool) -> None:
     """Keep-alives and fields of later versions of the format must not look like a reply."""
     stream = "".join(f"{line}\n" for line in lines) + ("\n" if ends else "")
 

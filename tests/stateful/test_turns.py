@@ -152,7 +152,7 @@ class HeldTool:
         self.capabilities = CAPABILITIES[name]
         self._held = held
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Count the call, and wait."""
         self._held.runs[call.call_id] += 1
         self._held.named[call.call_id] = call.name

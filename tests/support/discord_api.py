@@ -96,7 +96,7 @@ class DiscordApi(Rest):
         *,
         author: Payload | None = None,
         channel: str = "",
-        **extra: Any,  # noqa: ANN401 - JSON
+        **extra: Any,
     ) -> Payload:
         """Somebody writes; in the guild's first channel where no other is named."""
         message = self.world.add_message(
@@ -264,7 +264,7 @@ class DiscordApi(Rest):
                 line.session.line = None
         return ws
 
-    async def _gateway_op(self, line: Line, op: int, data: Any) -> None:  # noqa: ANN401 - JSON
+    async def _gateway_op(self, line: Line, op: int, data: Any) -> None:
         if op == 1:
             self.heartbeats += 1
             await line.send({"op": 11})

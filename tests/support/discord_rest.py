@@ -18,7 +18,7 @@ import anyio
 from aiohttp import web
 from support.discord_world import FORUM, Payload, World
 
-TOKEN = "MTIzNDU2Nzg5.Gtest.not-a-real-one"  # noqa: S105 - a made-up one
+TOKEN = "MTIzNDU2Nzg5.Gtest.not-a-real-one"
 CONTENT_FLAG = 1 << 18
 "Of an application: may read message content."
 LIMIT = 2000

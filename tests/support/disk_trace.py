@@ -162,13 +162,13 @@ class Recorder:
         with self._lock:
             self._note("mark", what, data=world)
 
-    def _note(self, kind: Kind, path: str, **more: Any) -> Operation:  # noqa: ANN401 - fields
+    def _note(self, kind: Kind, path: str, **more: Any) -> Operation:
         number = len(self.trace.operations) + 1
         operation = Operation(number=number, kind=kind, path=path, **more)
         self.trace.operations.append(operation)
         return operation
 
-    def _ask(self, kind: Kind, path: str, **more: Any) -> None:  # noqa: ANN401 - fields
+    def _ask(self, kind: Kind, path: str, **more: Any) -> None:
         if self.before is not None:
             self.before(Operation(number=0, kind=kind, path=path, **more))
 
@@ -180,7 +180,7 @@ class Recorder:
         if dir_fd is not None and not text.startswith("/"):
             parent = self._paths.get(dir_fd)
             return None if parent is None else f"{parent}/{text}" if parent else text
-        text = os.path.abspath(text)  # noqa: PTH100 - links are not followed
+        text = os.path.abspath(text)
         if text == self.folder:
             return ""
         return text.removeprefix(f"{self.folder}/") if self._holds(text) else None
@@ -192,7 +192,7 @@ class Recorder:
 
     def open(
         self,
-        path: Any,  # noqa: ANN401 - a path
+        path: Any,
         flags: int,
         mode: int = 0o777,
         *,
@@ -225,7 +225,7 @@ class Recorder:
             self._files.pop(fd, None)
         self._real["close"](fd)
 
-    def pwrite(self, fd: int, data: Any, offset: int) -> int:  # noqa: ANN401 - a buffer
+    def pwrite(self, fd: int, data: Any, offset: int) -> int:
         """See `os.pwrite`."""
         name = self._paths.get(fd)
         if name is None:
@@ -237,7 +237,7 @@ class Recorder:
             self._note("write", name, offset=offset, data=kept, file=self._files[fd])
             return done
 
-    def write(self, fd: int, data: Any) -> int:  # noqa: ANN401 - a buffer
+    def write(self, fd: int, data: Any) -> int:
         """See `os.write`."""
         name = self._paths.get(fd)
         if name is None or not self._is_file(fd):
@@ -251,7 +251,7 @@ class Recorder:
             return done
 
     def _is_file(self, fd: int) -> bool:
-        return os.path.isfile(f"/proc/self/fd/{fd}")  # noqa: PTH113 - a descriptor
+        return os.path.isfile(f"/proc/self/fd/{fd}")
 
     def ftruncate(self, fd: int, length: int) -> None:
         """See `os.ftruncate`."""
@@ -278,12 +278,12 @@ class Recorder:
     def two(
         self,
         which: Literal["rename", "replace", "link"],
-        source: Any,  # noqa: ANN401 - a path
-        target: Any,  # noqa: ANN401 - a path
+        source: Any,
+        target: Any,
         *,
         src_dir_fd: int | None = None,
         dst_dir_fd: int | None = None,
-        **more: Any,  # noqa: ANN401 - passed on
+        **more: Any,
     ) -> None:
         """See `os.rename`, `os.replace` and `os.link`."""
         old, new = self._below(source, src_dir_fd), self._below(target, dst_dir_fd)
@@ -300,10 +300,10 @@ class Recorder:
     def one(
         self,
         which: Literal["unlink", "remove", "rmdir", "mkdir", "mkfifo"],
-        path: Any,  # noqa: ANN401 - a path
-        *args: Any,  # noqa: ANN401 - passed on
+        path: Any,
+        *args: Any,
         dir_fd: int | None = None,
-        **more: Any,  # noqa: ANN401 - passed on
+        **more: Any,
     ) -> None:
         """See the function of `os` of this name."""
         kinds: dict[str, Kind] = {
@@ -322,13 +322,13 @@ class Recorder:
         """Return a function that nobody may use here: a replay does not know it."""
         real = self._real[which]
 
-        def call(path: Any, *args: Any, **more: Any) -> Any:  # noqa: ANN401 - passed on
+        def call(path: Any, *args: Any, **more: Any) -> Any:
             assert self._below(path) is None, f"os.{which} of {path} is not recorded"
             return real(path, *args, **more)
 
         return call
 
-    def stream(self, opened: Any, mode: str, real: Callable[..., Any], more: dict[str, Any]) -> Any:  # noqa: ANN401
+    def stream(self, opened: Any, mode: str, real: Callable[..., Any], more: dict[str, Any]) -> Any:
         """See `open` and `os.fdopen`: a stream for writing whose writes come by here."""
         name = self._below(opened)
         if name is None or not set(mode) & set("wax+"):
@@ -357,11 +357,11 @@ class Recorder:
         self._real = {name: getattr(os, name) for name in names}
         real_open, real_fdopen = io.open, os.fdopen
 
-        def open_stream(path: Any, mode: str = "r", *args: Any, **more: Any) -> Any:  # noqa: ANN401
+        def open_stream(path: Any, mode: str = "r", *args: Any, **more: Any) -> Any:
             more |= dict(zip(("buffering", "encoding", "errors", "newline"), args, strict=False))
             return self.stream(path, mode, real_open, more)
 
-        def fdopen(fd: int, mode: str = "r", *args: Any, **more: Any) -> Any:  # noqa: ANN401
+        def fdopen(fd: int, mode: str = "r", *args: Any, **more: Any) -> Any:
             more |= dict(zip(("buffering", "encoding"), args, strict=False))
             return self.stream(fd, mode, real_fdopen, more)
 
@@ -398,7 +398,7 @@ class _Raw(io.FileIO):
         super().__init__(fd, "r+", closefd=False)
         self._recorder, self._fd = recorder, fd
 
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - a buffer
+    def write(self, data: Any, /) -> int:
         """Write by way of the recorder."""
         return self._recorder.write(self._fd, bytes(data))
 

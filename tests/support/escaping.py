@@ -152,7 +152,7 @@ class Escape:
     "Whether it works where a person allows everything: what stops it is that nobody did."
 
 
-def call(tool: str, answer: Decision | tuple[Decision, ...] = (), **arguments: Any) -> Call:  # noqa: ANN401 - a tool's own
+def call(tool: str, answer: Decision | tuple[Decision, ...] = (), **arguments: Any) -> Call:
     """Return a call."""
     answers = (answer,) if isinstance(answer, str) else answer
     return Call(tool=tool, arguments=arguments, answer=answers)

@@ -171,7 +171,7 @@ async def open_wiki(*_settings: object, **_callbacks: object) -> AsyncGenerator[
     yield Wiki()
 
 
-async def find_wiki() -> Any:  # noqa: ANN401 - opens sessions
+async def find_wiki() -> Any:
     """Return what opens a connection to the server."""
     await anyio.lowlevel.checkpoint()
     return open_wiki
@@ -353,7 +353,7 @@ async def open_world(
         adapter.name = channel.name
         return adapter
 
-    def read() -> Any:  # noqa: ANN401 - a configuration
+    def read() -> Any:
         return load_config(folder / "everturn.yaml", environ={})
 
     with (
@@ -409,12 +409,12 @@ class Fault:
                 self._met += 1
                 raise self._error()
 
-        async def call_later(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        async def call_later(*arguments: Any, **named: Any) -> Any:
             await anyio.lowlevel.checkpoint()
             fail(arguments)
             return await function(*arguments, **named)
 
-        def call(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        def call(*arguments: Any, **named: Any) -> Any:
             fail(arguments)
             return function(*arguments, **named)
 

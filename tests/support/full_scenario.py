@@ -90,7 +90,7 @@ JOBS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def spec(name: str, *, window: int = 40_000, **session: Any) -> AgentSpec:  # noqa: ANN401 - fields
+def spec(name: str, *, window: int = 40_000, **session: Any) -> AgentSpec:
     """Return the values of an agent."""
     model = ModelSpec(
         provider="scripted", name="scripted", context_window=window, max_output_tokens=500
@@ -128,7 +128,7 @@ class Threads:
     def counted(self) -> Generator[None]:
         """Count for a block."""
 
-        async def run_sync(*args: Any, **more: Any) -> Any:  # noqa: ANN401 - passed on
+        async def run_sync(*args: Any, **more: Any) -> Any:
             self._working += 1
             try:
                 return await self._real(*args, **more)

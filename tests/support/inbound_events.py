@@ -15,6 +15,6 @@ DM = ChatRef(id="7")
 _MESSAGE = Message(id="1", chat=DM, sender=ANN, text="hello", at=datetime(2026, 11, 22, tzinfo=UTC))
 
 
-def a_message(text: str = "hello", **changes: Any) -> Message:  # noqa: ANN401 - fields of Message
+def a_message(text: str = "hello", **changes: Any) -> Message:
     """Return a message of Ann's in a dm, with these fields changed."""
     return replace(_MESSAGE, text=text, **changes)

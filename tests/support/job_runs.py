@@ -20,18 +20,18 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def a_job(when: When, **how: Any) -> Job:  # noqa: ANN401 - fields
+def a_job(when: When, **how: Any) -> Job:
     """Make a job that has nothing but times."""
     job = Job(job_id="job", agent="assistant", when=when, payload=SendMessage(text="Hello"))
     return replace(job, **how)
 
 
-def a_cron(expression: str, zone: str = "UTC", **how: Any) -> Job:  # noqa: ANN401 - fields
+def a_cron(expression: str, zone: str = "UTC", **how: Any) -> Job:
     """Make a job by a cron expression."""
     return a_job(Cron(expression=expression, timezone=zone), **how)
 
 
-def armed(since: datetime = ARMED, **how: Any) -> JobState:  # noqa: ANN401 - fields
+def armed(since: datetime = ARMED, **how: Any) -> JobState:
     """Return the standing of a job that was armed, and of which nothing is settled since."""
     return structs.replace(JobState(schedule="as it is", anchor=since, cursor=since), **how)
 
@@ -46,7 +46,7 @@ def coming(
         scheduled_at = rules.next_scheduled_time(job, after=scheduled_at, anchor=anchor)
 
 
-def done(scheduled_at: datetime, **how: Any) -> Run:  # noqa: ANN401 - fields
+def done(scheduled_at: datetime, **how: Any) -> Run:
     """Return a run that ran."""
     return structs.replace(
         Run(scheduled_at=scheduled_at, started_at=scheduled_at, outcome="sent"), **how

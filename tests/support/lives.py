@@ -136,7 +136,7 @@ class Process(CrashingStore):
         async def put_away_(book: JobStore, file: Path) -> None:
             await self.durable("put away", lambda: put_away(book, file))
 
-        async def write_(book: JobStore, job_id: str, *what: Any) -> None:  # noqa: ANN401 - passed on
+        async def write_(book: JobStore, job_id: str, *what: Any) -> None:
             async def work() -> None:
                 await write(book, job_id, *what)
                 await to_thread.run_sync(self._date, book._folder / f"{job_id}.yaml")

@@ -106,7 +106,7 @@ class Service:
             case "look":
                 return said(await anyio.Path(str(arguments["path"])).read_text())
             case "place":
-                return said("\n".join([os.getcwd(), *(f"{k}={v}" for k, v in os.environ.items())]))  # noqa: PTH109 - what the server sees
+                return said("\n".join([os.getcwd(), *(f"{k}={v}" for k, v in os.environ.items())]))
             case "fail":
                 return types.CallToolResult(content=said("no such page").content, is_error=True)
             case "refuse":
@@ -318,7 +318,7 @@ def _watched(app: App, http: HttpServer) -> App:
 def _listened(scope: Scope, send: Send, http: HttpServer) -> Send:
     """Return what tells when a client listens."""
 
-    async def told(message: Any) -> None:  # noqa: ANN401 - a message of ASGI
+    async def told(message: Any) -> None:
         await send(message)
         if scope["method"] == "GET":
             http.listening.set()
@@ -330,7 +330,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     """Return what gives a body that was read already."""
     left: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Any:  # noqa: ANN401 - a message of ASGI
+    async def again() -> Any:
         return left.pop() if left else await receive()
 
     return again

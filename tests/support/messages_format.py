@@ -117,7 +117,7 @@ def overloaded() -> Answer:
     return refused(529, "overloaded_error", "Overloaded")
 
 
-def problem(body: Any) -> Answer | None:  # noqa: ANN401 - whatever the code under test sent
+def problem(body: Any) -> Answer | None:
     """Return what a request is refused with that the documents forbid."""
     found = next(_problems(_in_blocks(body)), None)
     return refused(400, "invalid_request_error", found) if found else None
@@ -133,7 +133,7 @@ class PromptCache:
     def __init__(self) -> None:
         self._written: set[bytes] = set()
 
-    def usage(self, body: Any) -> tuple[int, int, int]:  # noqa: ANN401 - a request
+    def usage(self, body: Any) -> tuple[int, int, int]:
         """Take a request; return bytes read from the cache, written to it, and neither."""
         prefixes: list[tuple[bytes, int, bool]] = []
         digest, size = hashlib.sha256(), 0
@@ -155,7 +155,7 @@ class PromptCache:
 _EMPTY_TEXT = {"type": "text", "text": ""}
 
 
-def _problems(body: Any) -> Iterator[str]:  # noqa: ANN401 - a request
+def _problems(body: Any) -> Iterator[str]:
     if not isinstance(body.get("max_tokens"), int) or body["max_tokens"] < 1:
         yield "max_tokens: Field required"
     thinking = body.get("thinking") or {}
@@ -213,17 +213,17 @@ def _message_problems(messages: list[Any], *, has_tools: bool) -> Iterator[str]:
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools."
 
 
-def _in_blocks(body: Any) -> Any:  # noqa: ANN401 - a request
+def _in_blocks(body: Any) -> Any:
     """Return a request in which every text is a block, as the documents say it is meant."""
 
-    def listed(content: Any) -> Any:  # noqa: ANN401 - a text or blocks
+    def listed(content: Any) -> Any:
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
     messages = [{**m, "content": listed(m["content"])} for m in body["messages"]]
     return {**body, "system": listed(body.get("system") or []), "messages": messages}
 
 
-def _blocks(body: Any) -> Iterator[tuple[bytes, bool]]:  # noqa: ANN401 - a request
+def _blocks(body: Any) -> Iterator[tuple[bytes, bool]]:
     """Yield tools, system and messages block by block, and whether each carries a mark."""
     for block in (*(body.get("tools") or ()), *(body.get("system") or ())):
         yield _bare(block), "cache_control" in block
@@ -299,5 +299,5 @@ def _stop_reason(answer: Answer) -> str:
     return answer.finish_reason or ("tool_use" if answer.calls else "end_turn")
 
 
-def _event(kind: str, **fields: Any) -> bytes:  # noqa: ANN401 - any JSON
+def _event(kind: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))

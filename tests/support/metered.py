@@ -68,14 +68,14 @@ class FreeMeter:
         self,
         provider: ModelProvider,
         *,
-        agent: str,  # noqa: ARG002 - the port's
-        model: ModelSpec,  # noqa: ARG002 - the port's
-        limit: DailyLimit,  # noqa: ARG002 - the port's
+        agent: str,
+        model: ModelSpec,
+        limit: DailyLimit,
     ) -> ModelProvider:
         """Return `provider`."""
         return provider
 
-    def unpriced(self, model: ModelSpec) -> Sequence[str]:  # noqa: ARG002 - the port's
+    def unpriced(self, model: ModelSpec) -> Sequence[str]:
         """Return nothing."""
         return ()
 

@@ -98,7 +98,7 @@ class Received:
     left: anyio.Event = field(default_factory=anyio.Event)
     "Set when the client went away before its answer was complete."
 
-    def json(self) -> Any:  # noqa: ANN401 - whatever the code under test sent
+    def json(self) -> Any:
         """Return the body, parsed."""
         return orjson.loads(self.body)
 

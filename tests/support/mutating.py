@@ -147,7 +147,7 @@ async def tell_telegram(odds: Sequence[Odd]) -> None:
                 await taken.until_taken(good)
 
 
-def _tell_update(api: TelegramApi, number: int, odd: Any) -> str:  # noqa: ANN401 - JSON
+def _tell_update(api: TelegramApi, number: int, odd: Any) -> str:
     text, kind = f"good-{number}-", next(iter(odd), "message") if isinstance(odd, dict) else "x"
     said = odd.get(kind) if isinstance(odd, dict) else None
     if isinstance(said, dict) and isinstance(said.get("message_id"), int):
@@ -229,7 +229,7 @@ async def tell_discord_history(odds: Sequence[Odd]) -> None:
                 await taken.until_taken(good)
 
 
-def _anew(odd: Any, number: str) -> Any:  # noqa: ANN401 - JSON
+def _anew(odd: Any, number: str) -> Any:
     """Return an event with an id that no other has, where it has one at all."""
     is_known = isinstance(odd, dict) and isinstance(odd.get("id"), str) and odd["id"].isdigit()
     return {**odd, "id": number} if is_known and "author" in odd else odd

@@ -76,7 +76,7 @@ def as_json(value: object) -> bytes:
 
 
 @st.composite
-def mutated(draw: st.DrawFn, value: Any, *, most: int = 3) -> Any:  # noqa: ANN401 - JSON
+def mutated(draw: st.DrawFn, value: Any, *, most: int = 3) -> Any:
     """Return a JSON value, changed at one to `most` places. To be written by `as_json`."""
     root = [copy.deepcopy(value)]
     for _ in range(draw(st.integers(1, most))):
@@ -87,7 +87,7 @@ def mutated(draw: st.DrawFn, value: Any, *, most: int = 3) -> Any:  # noqa: ANN4
     return root[0]
 
 
-def _change(draw: st.DrawFn, holder: Any, at: Any, places: list[_Place]) -> None:  # noqa: ANN401
+def _change(draw: st.DrawFn, holder: Any, at: Any, places: list[_Place]) -> None:
     old = holder[at]
     match draw(st.integers(0, 9)):
         case 0 | 1 | 2:

@@ -58,7 +58,7 @@ def overflow(window_tokens: int = 4096) -> Answer:
     return refused(400, orjson.dumps({"error": said}).decode())
 
 
-def problem(body: Any) -> Answer | None:  # noqa: ANN401 - whatever the code under test sent
+def problem(body: Any) -> Answer | None:
     """Return what a request is refused with that Ollama could not read."""
     for message in body["messages"]:
         for call in message.get("tool_calls") or ():
@@ -79,7 +79,7 @@ def _line(answer: Answer, message: dict[str, Any]) -> bytes:
     return orjson.dumps(line) + b"\n"
 
 
-def _call(call: Any) -> dict[str, Any]:  # noqa: ANN401 - a ToolCall
+def _call(call: Any) -> dict[str, Any]:
     known = {"id": call.call_id} if call.call_id else {}
     return {
         **known,

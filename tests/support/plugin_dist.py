@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "plugin_dist"
 def install(folder: Path, source: Path = SOURCE) -> None:
     """Build the wheel of `source`, and put it into `folder`, which is on the path of imports."""
     wheels = folder.parent / "wheels" / source.name
-    subprocess.run(  # noqa: S603 - the build backend
+    subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)],
         cwd=source,
         check=True,

@@ -52,7 +52,7 @@ class Program:
         command = json.loads(call.arguments).get("command")
         return cast("str | None", command)
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - `Tool`
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Return the answer."""
         return self.answer() if callable(self.answer) else self.answer
 

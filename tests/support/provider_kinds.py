@@ -70,7 +70,7 @@ class Kind:
         """Return where the API is for this provider."""
         return api.url if self.is_openai else api.address
 
-    def spec(self, api: ModelApi, **fields: Any) -> ModelSpec:  # noqa: ANN401 - of the spec
+    def spec(self, api: ModelApi, **fields: Any) -> ModelSpec:
         """Return a model of this provider at the API."""
         return ModelSpec(
             **{"provider": self.name, "name": "m", "base_url": self.base_url(api), **fields}
@@ -169,7 +169,7 @@ def ignore(_piece: str) -> None:
     """Take a piece of text that does not matter."""
 
 
-def request(*messages: AnyMessage, **fields: Any) -> ModelRequest:  # noqa: ANN401 - of the request
+def request(*messages: AnyMessage, **fields: Any) -> ModelRequest:
     """Return a request with these messages."""
     return ModelRequest(
         model="m", system="Be kind.", messages=messages or (UserMessage(text="Hi"),), **fields
@@ -195,7 +195,7 @@ async def open_kind(
     *,
     registry: SecretRegistry | None = None,
     environ: Mapping[str, str] | None = None,
-    **fields: Any,  # noqa: ANN401 - of the spec
+    **fields: Any,
 ) -> AsyncGenerator[ModelProvider]:
     """Open a provider as the gateway does."""
     async with open_providers(

@@ -79,7 +79,7 @@ def stuck(
     begun, free = threading.Event(), threading.Event()
     real: Callable[..., Any] = getattr(os, call)
 
-    def double(target: int | Path, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+    def double(target: int | Path, *arguments: Any, **named: Any) -> Any:
         path = Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else target
         if path.name.startswith(f"{job_id}.jsonl"):
             begun.set()

@@ -26,7 +26,7 @@ from everturn_gateway.clock import SystemClock
 Json: TypeAlias = dict[str, Any]
 _Api = TypeVar("_Api", bound="TelegramApi")
 
-TOKEN: Final = "4242424242:AAHtest-token_of-thirty-five-letters"  # noqa: S105 - nobody's
+TOKEN: Final = "4242424242:AAHtest-token_of-thirty-five-letters"
 BOT: Final = "everturn_bot"
 BOT_ID: Final = 4242424242
 ANN: Final = 1001

@@ -39,7 +39,7 @@ class Deed:
         self._held = held
         self._changed = anyio.Event()
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Count the call; wait where it is held."""
         self.runs[call.call_id] += 1
         go = self.running[call.call_id] = anyio.Event()
@@ -73,7 +73,7 @@ class Rules:
         self.allowed: set[str] = set()
         "Ids of the calls that it let pass by itself."
 
-    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:  # noqa: ARG002 - the port's
+    async def evaluate(self, call: ToolCall, tool: Tool, context: ToolContext) -> Verdict:
         """Say what the rules say."""
         verdict = self.verdicts.get(call.name, ALLOW)
         if verdict.effect == "ask" and verdict.pattern in self.kept:

@@ -28,6 +28,6 @@ def as_other(argv: Sequence[str], uid: int = OTHER) -> list[str]:
 
 def run_as_other(argv: Sequence[str], uid: int = OTHER) -> subprocess.CompletedProcess[str]:
     """Run a program as another user to its end, and return what it said."""
-    return subprocess.run(  # noqa: S603 - the tests' own programs
+    return subprocess.run(
         as_other(argv, uid), capture_output=True, text=True, check=False, timeout=30, cwd="/"
     )

@@ -146,7 +146,7 @@ def _nursery(more: tuple[str, ...]) -> socket.socket:
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        subprocess.run(  # noqa: S603 - this file
+        subprocess.run(
             [sys.executable, "-P", __file__, str(theirs.fileno()), *more],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],

@@ -95,7 +95,7 @@ async def main():
 
 anyio.run(main)
 """
-    done = subprocess.run(  # noqa: S603 - our own code
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
 

@@ -12,7 +12,7 @@ from everturn_gateway.builtin.channels import TelegramSection, webhook_url
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
 
-TOKEN = "123456:ABC-DEF_ghi"  # noqa: S105 - made up
+TOKEN = "123456:ABC-DEF_ghi"
 
 
 def load(tmp_path: Path, text: str, **environ: str) -> Config:

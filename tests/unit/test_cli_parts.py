@@ -129,7 +129,7 @@ class _Tty(BytesIO):
     ("environ", "colour"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )
-def test_colours_follow_the_terminals_wishes(environ: dict[str, str], colour: bool) -> None:  # noqa: FBT001 - a parameter
+def test_colours_follow_the_terminals_wishes(environ: dict[str, str], colour: bool) -> None:
     """NO_COLOR is a promise to people who cannot read colours."""
     assert wants_colour(_Tty(), environ) is colour  # type: ignore[arg-type]
     assert not wants_colour(BytesIO(), environ)  # type: ignore[arg-type]

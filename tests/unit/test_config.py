@@ -283,7 +283,7 @@ def test_secrets_do_not_show(tmp_path: Path) -> None:
         API_TOKEN="hunter2",  # noqa: S106 - made up
     )
 
-    assert config.server.api_token == "hunter2"  # noqa: S105 - made up
+    assert config.server.api_token == "hunter2"
     assert config.server.admin_token == ""
     assert "hunter2" not in repr(config)
 

@@ -11,7 +11,7 @@ from everturn_gateway.tools.shell import Confinement, Limits
 from everturn_gateway.tools.shell.settings import ConfinedSection, read_confinement
 
 
-def _read(base: Path, **fields: Any) -> tuple[Confinement, list[str]]:  # noqa: ANN401 - what YAML gives
+def _read(base: Path, **fields: Any) -> tuple[Confinement, list[str]]:
     home = base / "agents" / "helper"
     home.mkdir(parents=True, exist_ok=True)
     read = read_confinement(ConfinedSection(**fields), folder=home, state=base / ".everturn")

@@ -24,7 +24,7 @@ def opened(path: Path, clock: ManualClock) -> AbstractAsyncContextManager[Cursor
     return open_cursors(FileKeyedStore(path.parents[1]), path.stem, clock)
 
 
-async def _kept(path: Path) -> Any:  # noqa: ANN401 - whatever stands there
+async def _kept(path: Path) -> Any:
     return json.loads(await anyio.Path(path).read_text())["cursors"]
 
 

@@ -156,7 +156,7 @@ def test_a_password_in_the_address_is_refused_without_quoting_it() -> None:
         ("localhost.example.org", False),
     ],
 )
-def test_only_this_machine_is_loopback(host: str, own: bool) -> None:  # noqa: FBT001 - a table
+def test_only_this_machine_is_loopback(host: str, own: bool) -> None:
     """Proxies and warnings depend on it."""
     assert is_loopback(host) is own
 

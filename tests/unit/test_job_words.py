@@ -46,13 +46,13 @@ AT = datetime(2026, 12, 1, 7, 30, tzinfo=UTC)
 PLACES = Places(workspace=Path("/home/ann/.everturn"), agents_dir=Path("/home/ann/agents"))
 
 
-def job(**values: Any) -> Job:  # noqa: ANN401 - any field of a job
+def job(**values: Any) -> Job:
     """Return a job with some fields of its own."""
     given = {"when": Every(interval_s=900), "payload": SendMessage(text="x"), **values}
     return Job(job_id="standup", agent="helper", **given)
 
 
-def body(state: str = "scheduled", **values: Any) -> JobDetail:  # noqa: ANN401 - as above
+def body(state: str = "scheduled", **values: Any) -> JobDetail:
     """Return how such a job is shown."""
     job_state = values.pop("job_state", JobState())
     why, next_at = values.pop("why", ""), values.pop("next_at", None)

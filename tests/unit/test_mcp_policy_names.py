@@ -107,7 +107,7 @@ def test_a_tool_that_lost_its_name_to_another_is_told_with_both() -> None:
     assert second.endswith("x_bash is a tool of the agent's own")
 
 
-def words(description: str, **properties: Any) -> ToolWords:  # noqa: ANN401 - JSON
+def words(description: str, **properties: Any) -> ToolWords:
     """Return how a tool describes itself."""
     return ToolWords(description=description, parameters={"properties": properties})
 

@@ -591,7 +591,7 @@ def test_no_character_ends_the_process() -> None:
         "    analyse('{' + chr(code)), analyse('ls {' + chr(code) + '..'), analyse(chr(code))"
     )
 
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)  # noqa: S603 - our own
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_grammar_is_loaded_with_the_first_command() -> None:
@@ -601,7 +601,7 @@ def test_the_grammar_is_loaded_with_the_first_command() -> None:
         "from everturn_gateway.tools.policy.commands.analysis import analyse\n"
         "analyse('ls'); print(before, 'tree_sitter' in sys.modules)"
     )
-    done = subprocess.run(  # noqa: S603 - our own code
+    done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
 

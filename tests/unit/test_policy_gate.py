@@ -184,7 +184,7 @@ async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
     """What is not known to be harmless is not taken to be."""
 
     class Broken(Program):
-        def command_of(self, call: ToolCall) -> str | None:  # noqa: ARG002 - `RunsCommands`
+        def command_of(self, call: ToolCall) -> str | None:
             raise ToolFailedError
 
     verdict = await _gate(policy("bash:*")).evaluate(call(), Broken(), context())

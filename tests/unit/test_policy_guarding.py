@@ -26,7 +26,7 @@ from everturn_gateway.tools.policy import (
 from everturn_gateway.tools.policy.outside.cleaning import clean
 from everturn_gateway.tools.policy.outside.fencing import fence
 
-SECRET = "s3cr3t-t0ken"  # noqa: S105 - one that a test may know
+SECRET = "s3cr3t-t0ken"
 
 
 def _secrets() -> SecretRegistry:

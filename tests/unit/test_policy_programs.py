@@ -419,6 +419,6 @@ def test_nothing_passes_that_the_environment_does_not_force() -> None:
         ("origin", False),
     ],
 )
-def test_an_address_of_another_machine_is_told_from_a_folder(text: str, is_one: bool) -> None:  # noqa: FBT001 - a table
+def test_an_address_of_another_machine_is_told_from_a_folder(text: str, is_one: bool) -> None:
     """In a folder git would run with what that folder says."""
     assert git.is_address(text) == is_one

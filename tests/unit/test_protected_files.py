@@ -126,7 +126,7 @@ def test_each_build_file_of_the_list_is_found(glob: str) -> None:
         (b"", 0o600, False),
     ],
 )
-def test_a_program_is_protected_by_what_it_is(head: bytes, mode: int, is_protected: bool) -> None:  # noqa: FBT001 - a table
+def test_a_program_is_protected_by_what_it_is(head: bytes, mode: int, is_protected: bool) -> None:
     """By its run bit and its first two characters."""
     assert bool(reason_of_content(head, mode)) == is_protected
 

@@ -23,12 +23,12 @@ from everturn_gateway.providers.transport.reading import ReplyReader
 END: dict[str, Any] = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
-def delta(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+def delta(**fields: Any) -> dict[str, Any]:
     """Return a chunk with this delta."""
     return {"model": "m-2", "choices": [{"index": 0, "delta": fields, "finish_reason": None}]}
 
 
-def call(**fields: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+def call(**fields: Any) -> dict[str, Any]:
     """Return a chunk with one piece of a call."""
     function = {k: fields.pop(k) for k in ("name", "arguments") if k in fields}
     return delta(tool_calls=[{**fields, "function": function}])

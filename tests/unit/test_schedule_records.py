@@ -153,7 +153,7 @@ def test_missed_occurrences_are_settled_and_told_as_one() -> None:
     ],
     ids=["paused", "resumed", "resumed, clock set back", "rebased"],
 )
-def test_what_moves_the_cursor(record: Record, paused: bool, cursor: datetime) -> None:  # noqa: FBT001 - a parameter
+def test_what_moves_the_cursor(record: Record, paused: bool, cursor: datetime) -> None:
     """After a pause nothing old runs; only a clock that was set lets runs come again."""
     job_state = fold(standing_after(a_life(3)), record)
 

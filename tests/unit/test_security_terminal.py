@@ -26,7 +26,7 @@ AT = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 EVIL = "\x1b]0;title\x07\x1b[2J\x9b31mred\x08\x7f"
 "Sets the title of a window, clears it, colours it, goes back."
 OBEYED = ("\x1b", "\x07", "\x08", "\x7f", "\x9b")
-SECRET = "sk-live-0123456789"  # noqa: S105 - made up
+SECRET = "sk-live-0123456789"
 
 
 def shown(*bodies: Body) -> str:

@@ -59,7 +59,7 @@ OLLAMA = {"models": [{"name": "gemma3:latest", "model": "gemma3:latest", "contex
     ],
 )
 def test_a_list_of_models_tells_the_window_of_one(
-    listing: Any,  # noqa: ANN401 - any JSON
+    listing: Any,
     model: str,
     served: int | None,
     trained: int | None,

@@ -23,7 +23,7 @@ from everturn_actors.supervisor import (
 )
 from everturn_actors.testing import ManualClock
 
-SECRET = "sk-very-secret"  # noqa: S105 - a made up one
+SECRET = "sk-very-secret"
 
 
 @dataclass(slots=True)

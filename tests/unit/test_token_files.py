@@ -33,7 +33,7 @@ UNKNOWN_SCOPE = """{"version": 1, "tokens": [{"name": "a", "digest": "", "scopes
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
-def record(name: str = "alice", token: str = "", **more: Any) -> TokenRecord:  # noqa: ANN401 - fields
+def record(name: str = "alice", token: str = "", **more: Any) -> TokenRecord:
     """Return the record of a token that was made at noon."""
     plain = TokenRecord(
         name=name, digest=digest_of(token or name), scopes=("talk",), created_at=NOON

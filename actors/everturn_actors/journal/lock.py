@@ -117,7 +117,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def _is_at(place: str, identity: tuple[int, int]) -> bool:
     """Return whether `place` still leads to the file of that identity. Each batch asks."""
     try:
-        status = os.stat(place)  # noqa: PTH116 - a `Path` makes its text anew with each look
+        status = os.stat(place)  # a `Path` makes its text anew with each look
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:  # the disk fails: that proves nothing, and whoever writes will see it

@@ -217,7 +217,7 @@ class Pairing:
             try:
                 await self._pending.write(after)
             except JournalError as error:
-                logger.error(  # noqa: TRY400 - the words say it all
+                logger.error(
                     "no pairing code given: it cannot be written down", extra={"error": str(error)}
                 )
                 return None

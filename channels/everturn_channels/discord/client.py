@@ -164,7 +164,7 @@ def _trace() -> aiohttp.TraceConfig:
         params: aiohttp.TraceRequestEndParams,
     ) -> None:
         attempt, response = context.trace_request_ctx, params.response
-        if isinstance(attempt, Attempt) and response.status == 429:  # noqa: PLR2004 - HTTP
+        if isinstance(attempt, Attempt) and response.status == 429:
             attempt.is_out = False
             attempt.is_global = response.headers.get("X-RateLimit-Scope") == "global"
 

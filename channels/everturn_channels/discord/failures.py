@@ -89,7 +89,7 @@ def send_error(error: BaseException, attempt: Attempt) -> SendError:
         if attempt.is_global:
             return NotSentError(f"{text}.", retry_after_s=wait_s)
         return NotSentError(f"{text} in this channel.")
-    if isinstance(error, discord.HTTPException) and error.status < 500:  # noqa: PLR2004 - HTTP
+    if isinstance(error, discord.HTTPException) and error.status < 500:
         return _refused(error)
     if not attempt.is_out:
         return NotSentError(f"Discord cannot be reached ({type(error).__name__}).")
@@ -99,9 +99,9 @@ def send_error(error: BaseException, attempt: Attempt) -> SendError:
 
 
 def _refused(error: discord.HTTPException) -> SendError:
-    if error.status == 401:  # noqa: PLR2004 - HTTP
+    if error.status == 401:
         return NotSentError("Discord does not accept the token of the bot any more.")
-    if error.status == 429:  # noqa: PLR2004 - HTTP
+    if error.status == 429:
         return NotSentError("Discord turned the bot away for asking too often.")
     if error.code in _RETRY:
         return NotSentError(f"Discord does not take it now: {_RETRY[error.code]}.")

@@ -118,7 +118,7 @@ class TelegramAdapter(Adapter):
     async def edit(
         self,
         chat_id: str,
-        topic: str,  # noqa: ARG002 - Telegram finds a message by its chat
+        topic: str,
         platform_id: str,
         payload: str,
         *,

@@ -333,9 +333,7 @@ async def _run(
     try:
         await work.schedules.load()
     except OSError as error:  # whoever asks for jobs is told again
-        logger.error(  # noqa: TRY400 - the words say it all
-            "scheduled jobs cannot be read", extra={"error": str(error)}
-        )
+        logger.error("scheduled jobs cannot be read", extra={"error": str(error)})
 
 
 def _gateway(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> Gateway:

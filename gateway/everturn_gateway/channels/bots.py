@@ -135,7 +135,7 @@ class BotChannel:
                 self._note(str(cause) or type(cause).__name__)
                 if not isinstance(cause, SetupError | GatewayError):
                     raise
-                logger.error(  # noqa: TRY400 - the words say it all
+                logger.error(
                     "a channel cannot begin",
                     extra={"channel": self._config.name, "error": str(error)},
                 )

@@ -203,7 +203,7 @@ def _add_error_handlers(app: _Application) -> None:
         if isinstance(error, UnknownAgentError):
             error = _as_told(app, request, error)
         answer = core_problem(error)
-        if answer.status >= 500:  # noqa: PLR2004 - where HTTP's server errors begin
+        if answer.status >= 500:
             logger.error("a request failed", extra={"path": request.url.path, "error": str(error)})
         return _answer(request, answer)
 
@@ -238,7 +238,7 @@ def _as_told(app: _Application, request: Request, error: UnknownAgentError) -> U
 def _http_problem(app: _Application, request: Request, error: HTTPException) -> Problem:
     if isinstance(error, BodyTooLargeError):
         return too_large(error.limit_bytes)
-    if error.status_code == 400:  # noqa: PLR2004 - FastAPI could not read the body
+    if error.status_code == 400:  # FastAPI could not read the body
         return body_problem(error.__cause__)
     path = request.url.path
     details = {
@@ -246,7 +246,7 @@ def _http_problem(app: _Application, request: Request, error: HTTPException) -> 
         405: f"{path} does not take {request.method}",
     }
     headers = dict(error.headers or {})
-    if error.status_code == 405 and (allowed := app.allowed(request.scope)):  # noqa: PLR2004 - HTTP's
+    if error.status_code == 405 and (allowed := app.allowed(request.scope)):
         headers["Allow"] = ", ".join(allowed)
     detail = details.get(error.status_code, str(error.detail))
     return status_problem(error.status_code, detail, headers)

@@ -42,9 +42,9 @@ _NAME: Final = re.compile(NAME_PATTERN)
 
 LOCAL: Final = "local"
 "Whoever asks from this machine where no token is needed."
-API_TOKEN: Final = "api_token"  # noqa: S105 - a name
+API_TOKEN: Final = "api_token"
 "Whoever has the one token of the configuration."
-ADMIN_TOKEN: Final = "admin_token"  # noqa: S105 - a name
+ADMIN_TOKEN: Final = "admin_token"
 "Whoever has the token of the configuration that opens the administration."
 RESERVED_NAMES: Final = frozenset({LOCAL, API_TOKEN, ADMIN_TOKEN}) | PROGRAM_SENDERS
 "Nobody else is called so: the gateway's own, and senders that are programs of it."

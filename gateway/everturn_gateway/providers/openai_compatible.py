@@ -66,7 +66,7 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
 
     def _learnt(
         self,
-        request: ModelRequest,  # noqa: ARG002 - it names what it refuses
+        request: ModelRequest,
         manner: _Manner,
         refused: RefusedRequestError,
     ) -> _Manner | None:

@@ -190,7 +190,7 @@ class JobStore:
 
 
 def _job_files(_root: Path) -> Wanted:
-    return lambda _change, path: _is_job_file(os.path.basename(path))  # noqa: PTH119 - a text
+    return lambda _change, path: _is_job_file(os.path.basename(path))
 
 
 def _is_job_file(name: str) -> bool:
@@ -395,7 +395,7 @@ def _put_away(folder: Path, name: str) -> None:
         files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
     found = sorted(files, key=lambda entry: entry.stat(follow_symlinks=False).st_ctime_ns)
     for entry in found[:-CANCELLED_KEPT]:
-        os.unlink(entry.path)  # noqa: PTH108 - as the entry names it
+        os.unlink(entry.path)
 
 
 def _make(folder: Path) -> None:

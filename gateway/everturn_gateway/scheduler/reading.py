@@ -105,7 +105,7 @@ def _offset(text: str) -> timezone:
     if found is None:  # Z
         return UTC
     sign, hours, minutes = found[1], int(found[2]), int(found[3] or 0)
-    if hours > _OFFSET_HOURS or minutes > 59:  # noqa: PLR2004 - of an hour
+    if hours > _OFFSET_HOURS or minutes > 59:  # of an hour
         msg = f"{text} is no offset from UTC; they are -12:00 to +14:00"
         raise ValueError(msg)
     ahead = timedelta(hours=hours, minutes=minutes)

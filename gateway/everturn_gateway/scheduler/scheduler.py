@@ -298,9 +298,7 @@ class Scheduler:
             try:
                 return await self.load()
             except OSError as error:
-                logger.error(  # noqa: TRY400 - the words say it all
-                    "the scheduler cannot begin", extra={"error": str(error)}
-                )
+                logger.error("the scheduler cannot begin", extra={"error": str(error)})
             await self._clock.sleep(DISK_RETRY_S)
 
 

@@ -46,7 +46,7 @@ class ReloadTools:
         """Call `reload`, which says in words what came and went, and what is wrong."""
         self._reload = reload
 
-    async def run(self, call: ToolCall, context: ToolContext) -> str:  # noqa: ARG002 - `Tool`
+    async def run(self, call: ToolCall, context: ToolContext) -> str:
         """Look again, and return what changed.
 
         Raises:

@@ -181,7 +181,7 @@ def _delivery_faults(log: Sequence[Json]) -> Iterator[str]:
 def account(
     logs: Mapping[str, Sequence[Json]],
     chats: Mapping[str, Sequence[str]],
-    **more: Any,  # noqa: ANN401 - fields of several types
+    **more: Any,
 ) -> Account:
     """Return the account of logs and chats; `more` are fields of `Account`."""
     every = [event for log in logs.values() for event in log]

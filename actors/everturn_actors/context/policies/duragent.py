@@ -154,7 +154,7 @@ class Estimates:
         """Return the tokens of a text on its own."""
         return estimate_text(text)
 
-    def message(self, message: AnyMessage, media: int) -> int:  # noqa: ARG002 - see above
+    def message(self, message: AnyMessage, media: int) -> int:
         """Return the tokens of a message."""
         return estimate_message(message)
 

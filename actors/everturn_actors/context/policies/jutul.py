@@ -271,7 +271,7 @@ def _overflow(numbers: Numbers, limits: Limits) -> Stage:
 
     def stage(projection: Projection, budget: Budget) -> Outcome:
         clipped, reductions = clip(projection, budget)
-        if reductions and len(boundaries(projection.blocks)) < 2:  # noqa: PLR2004 - one turn: no half
+        if reductions and len(boundaries(projection.blocks)) < 2:  # one turn: no half
             return clipped, reductions
         halved, more = halve(count)(clipped, budget)
         return halved, reductions + more

@@ -217,7 +217,7 @@ def halve(estimator: Estimator) -> Stage:
 
     def stage(projection: Projection, _budget: Budget) -> Outcome:
         total = sum(len(_messages(block)) for block in projection.blocks)
-        if total <= 2:  # noqa: PLR2004 - the seed's own number: a question and its answer
+        if total <= 2:  # the seed's own number: a question and its answer
             return projection, ()
         starts = boundaries(projection.blocks)
         middle = (

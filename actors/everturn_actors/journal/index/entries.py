@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 def session_ids(layout: Layout) -> list[str]:
     """Return the ids of all sessions, newest first."""
     try:
-        names = os.listdir(layout.sessions)  # noqa: PTH208 - names of thousands, no paths
+        names = os.listdir(layout.sessions)  # names of thousands, no paths
     except FileNotFoundError:
         return []
     return sorted(filter(is_session_id, names), reverse=True)
@@ -155,7 +155,7 @@ def remove_stray_pointers(layout: Layout, existing: Container[str]) -> int:
 def active_ids(layout: Layout) -> tuple[str, ...]:
     """Return every session that is marked active, oldest first."""
     try:
-        names = os.listdir(layout.active)  # noqa: PTH208 - only the names are needed
+        names = os.listdir(layout.active)  # only the names are needed
     except FileNotFoundError:
         return ()
     return tuple(sorted(filter(is_session_id, names)))

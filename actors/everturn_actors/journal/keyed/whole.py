@@ -106,7 +106,7 @@ def names_in(folder: Path) -> list[str]:
     """Return all names in a folder; none where there is no folder."""
     with reading(folder):
         try:
-            return os.listdir(folder)  # noqa: PTH208 - thousands, and no paths are needed
+            return os.listdir(folder)  # thousands, and no paths are needed
         except FileNotFoundError:
             return []
 

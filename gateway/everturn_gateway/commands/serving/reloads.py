@@ -82,7 +82,7 @@ async def reload_config(
         new = await anyio.to_thread.run_sync(read)
     except ConfigError as error:
         for fault in error.faults or (error,):
-            logger.error(  # noqa: TRY400 - the words say it all
+            logger.error(
                 "the configuration is faulty, and nothing of it is taken over",
                 extra={"fault": str(fault)},
             )

@@ -20,8 +20,8 @@ from everturn_gateway.gc_tuning import end_loading
 from everturn_gateway.logs import SecretRegistry, setup_logging
 from everturn_gateway.private_environ import process_environ
 
-API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"  # noqa: S105 - the variable's name
-OWN_TOKEN_VARIABLE = "EVERTURN_TOKEN"  # noqa: S105 - the variable's name
+API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"
+OWN_TOKEN_VARIABLE = "EVERTURN_TOKEN"
 
 T = TypeVar("T")
 

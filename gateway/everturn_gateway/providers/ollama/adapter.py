@@ -69,7 +69,7 @@ class Ollama(AdaptiveProvider[Thinking]):
 
     def _learnt(
         self,
-        request: ModelRequest,  # noqa: ARG002 - the refusal says it all
+        request: ModelRequest,
         manner: Thinking,
         refused: RefusedRequestError,
     ) -> Thinking | None:

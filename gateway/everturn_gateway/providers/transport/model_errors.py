@@ -200,7 +200,7 @@ def refusal_in(parsed: object) -> Refusal:
         message=_said(message),
         code=_one_line(" ".join(_said(name) for name in (code, kind) if name)),
         parameter=_said(error.get("param") or ""),
-        status=code if isinstance(code, int) and 400 <= code < 600 else 0,  # noqa: PLR2004 - HTTP
+        status=code if isinstance(code, int) and 400 <= code < 600 else 0,
         window_tokens=_plausible(error.get("n_ctx")),  # llama.cpp
         request_id=_said(outer.get("request_id") or ""),  # Anthropic
     )
@@ -271,23 +271,23 @@ def error_in_stream(refusal: Refusal, where: str) -> ModelError:
 
 def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) -> ModelError:
     words = f"{refusal.code} {refusal.message}"
-    if status in {401, 403} or (status == 400 and _BAD_KEY.search(words)):  # noqa: PLR2004 - HTTP
+    if status in {401, 403} or (status == 400 and _BAD_KEY.search(words)):
         return ModelAuthError(text)
-    if status < 501 and _TOOLS_REFUSED.search(words):  # noqa: PLR2004 - HTTP
+    if status < 501 and _TOOLS_REFUSED.search(words):
         return ToolsRefusedError(text)
-    is_long = status < 501 and _OVERFLOW.search(words) and not _WAIT.search(words)  # noqa: PLR2004 - HTTP
-    if status == 413 or is_long:  # noqa: PLR2004 - HTTP
+    is_long = status < 501 and _OVERFLOW.search(words) and not _WAIT.search(words)
+    if status == 413 or is_long:
         window = refusal.window_tokens or window_in_error(refusal.message)
         return ContextOverflowError(text, window_tokens=window)
-    if status == 402 or (status in {400, 429} and _QUOTA.search(words)):  # noqa: PLR2004 - HTTP
+    if status == 402 or (status in {400, 429} and _QUOTA.search(words)):
         return QuotaExhaustedError(text)  # waiting does not pay the bill
-    if status == 429:  # noqa: PLR2004 - HTTP
+    if status == 429:
         if retry_after is None and (said := _RETRY_IN.search(refusal.message)):
             retry_after = float(said[1])
         return RateLimitedError(text, retry_after_s=retry_after)
     if _HOPELESS.search(words):
         return ModelRefusedError(text)
-    if status in {408, 409, 425} or status >= 500:  # noqa: PLR2004 - HTTP
+    if status in {408, 409, 425} or status >= 500:
         return ModelTransientError(text, retry_after_s=retry_after)
     return ModelRefusedError(text)
 

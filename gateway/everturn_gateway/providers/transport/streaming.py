@@ -175,7 +175,7 @@ class Transport:
                 body=body,
                 silence_s=endpoint.stall_timeout_s,
             ) as answer:
-                if not 200 <= answer.status < 300:  # noqa: PLR2004 - those of success
+                if not 200 <= answer.status < 300:
                     raise await self._refused(answer, where)
                 named = request_id(answer.headers)
                 await self._read(answer, reader, where)

@@ -202,7 +202,7 @@ def _miscounted(shown: str, parts: list[str]) -> str:
 def _fields(expression: str) -> _Fields:
     cron = _parsed(expression)
     minute, hour = expression.split()[:2]
-    is_hourly = hour.startswith("*") or len(cron.hours) == 24  # noqa: PLR2004 - hours of a day
+    is_hourly = hour.startswith("*") or len(cron.hours) == 24  # hours of a day
     return _Fields(
         seconds=tuple(
             [h * 3600 + m * 60 for h in sorted(cron.hours) for m in sorted(cron.minutes)]

@@ -260,7 +260,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 def _folders(folder: Path, faults: list[Fault]) -> list[Path]:
     found = [each for each in _children(folder, faults) if not each.name.startswith(".")]
-    return [each for each in found if os.path.isdir(each)]  # noqa: PTH112 - it raises nothing
+    return [each for each in found if os.path.isdir(each)]  # it raises nothing
 
 
 def _children(folder: Path, faults: list[Fault]) -> list[Path]:

@@ -59,11 +59,11 @@ class Entry:
             if not os.path.samestat(os.fstat(named), self.info):
                 raise FileNotFoundError(self.path)
             itself, mode = f"/proc/self/fd/{named}", stat.S_IMODE(self.info.st_mode)
-            os.chmod(itself, mode | stat.S_IRUSR)  # noqa: PTH101 - no path, a descriptor
+            os.chmod(itself, mode | stat.S_IRUSR)  # no path, a descriptor
             try:
                 yield itself
             finally:
-                os.chmod(itself, mode)  # noqa: PTH101 - as above
+                os.chmod(itself, mode)
         finally:
             os.close(named)
 

@@ -23,7 +23,6 @@ from everturn_gateway.tools.policy.commands.uses import Use
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 
 # Of os.path, since a name that is too long is no error there: it is no name of anything.
-# ruff: noqa: PTH112
 
 _FOLDERS_MAX: Final = 32  # in which parts of one line may work
 _EXPANDED_MAX: Final = 1_000  # names that one word stands for
@@ -264,7 +263,7 @@ def _expanded(target: Target, folder: Path) -> Iterator[str]:
         if "\0" not in target.text:
             yield target.text
         return
-    found = glob.iglob(target.glob, root_dir=folder)  # noqa: PTH207 - the words of a shell
+    found = glob.iglob(target.glob, root_dir=folder)  # the words of a shell
     count = 0
     for name in found:
         count += 1

@@ -126,7 +126,7 @@ class AllowedWords:
                 self._allowed = await self._document.read()
             except JournalError as error:
                 fields = {"place": self._document.place, "error": str(error)}
-                logger.error("how tools were allowed is lost; each is asked about", extra=fields)  # noqa: TRY400
+                logger.error("how tools were allowed is lost; each is asked about", extra=fields)
                 self._allowed = _Allowed(is_lost=True)
                 with suppress(JournalError):
                     await self._document.quarantine()

@@ -194,7 +194,7 @@ async def _try(client: httpx2.AsyncClient, post: _Post) -> tuple[str, bool]:
     except httpx2.HTTPError as error:
         # Its text may name the address, and a webhook's address is a secret.
         return type(error).__name__, False
-    if 200 <= status < 300:  # noqa: PLR2004 - HTTP's own numbers
+    if 200 <= status < 300:
         return "", True
     return f"status {status}", not (status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR)
 

@@ -149,7 +149,7 @@ class Log:
                 return os.write(self._fd, piece)
             return self._begin(piece)
         except OSError as error:
-            print(f"output is lost: {error}", file=sys.stderr, flush=True)  # noqa: T201 - its log
+            print(f"output is lost: {error}", file=sys.stderr, flush=True)
             self._retry_at = time.monotonic() + _DISK_RETRY_S
             return 0
 
@@ -309,7 +309,7 @@ class SupervisorProcess:
             signal.signal(number, signal.SIG_DFL)
         os.chdir(self._start["cwd"])
         argv = self._start["argv"]
-        os.execvpe(argv[0], argv, self._start["environ"])  # noqa: S606 - a command is its purpose
+        os.execvpe(argv[0], argv, self._start["environ"])
 
     def _resize(self) -> None:
         """Give the command's terminal the size of the one it is shown in."""
@@ -467,7 +467,7 @@ class SupervisorProcess:
 def descendants(of: int) -> list[tuple[int, str]]:
     """Return all processes below one that still run, each with the time it began (Linux)."""
     parents: dict[int, tuple[int, str]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208 - its entries are ids, not paths to use
+    for name in os.listdir("/proc"):  # its entries are ids, not paths to use
         if name.isdigit() and (fields := _stat(int(name))) and fields[0] != "Z":
             parents[int(name)] = (int(fields[1]), fields[19])
     found: list[tuple[int, str]] = []
@@ -549,7 +549,7 @@ def _record(folder: Path, ending: Ending) -> None:
         try:
             replace_file(folder / ENDING, json.dumps(ending).encode())
         except OSError as error:
-            print(f"the end cannot be recorded: {error}", file=sys.stderr, flush=True)  # noqa: T201 - its log
+            print(f"the end cannot be recorded: {error}", file=sys.stderr, flush=True)
             time.sleep(1)
         else:
             return
@@ -579,7 +579,7 @@ def main(folder: Path) -> int:
         with os.fdopen(fd, "w") as file:
             file.write(supervisor_process.pids())
     except OSError as error:  # only people want to know them
-        print(f"its process ids are not kept: {error}", file=sys.stderr, flush=True)  # noqa: T201 - its log
+        print(f"its process ids are not kept: {error}", file=sys.stderr, flush=True)
     os.write(alive, STARTED)
     _record(folder, supervisor_process.run())
     return 0

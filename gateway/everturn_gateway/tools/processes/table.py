@@ -340,7 +340,7 @@ async def open_processes(
     try:
         processes = await to_thread.run_sync(_load, folder)
     except OSError as error:  # conversations need none of them
-        logger.error(  # noqa: TRY400 - the words say it all
+        logger.error(
             "background processes cannot be taken up, and none can be started",
             extra={"path": str(folder), "error": str(error)},
         )

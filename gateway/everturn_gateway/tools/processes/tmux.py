@@ -94,7 +94,7 @@ class Tmux:
     def _run_blocking(self, command: tuple[str, ...], given: bytes) -> CompletedProcess[bytes]:
         program = self._program()
         try:
-            return run(  # noqa: S603 - no shell, and the first words are ours
+            return run(
                 [program, "-u", "-S", _SOCKET, "-f", "/dev/null", *command],
                 input=given,
                 capture_output=True,

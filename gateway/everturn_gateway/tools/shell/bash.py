@@ -68,7 +68,7 @@ class BashTool:
         except ToolFailedError:
             return None
 
-    def place_of(self, call: ToolCall) -> CommandPlace:  # noqa: ARG002 - `PlacesCommands`
+    def place_of(self, call: ToolCall) -> CommandPlace:
         """Return where the command would run: in the workspace."""
         return place_of(self._environment, self._confinement, self._environment.files)
 

@@ -87,7 +87,7 @@ class WebFetch:
         self._kept: OrderedDict[str, _Document] = OrderedDict()
         self._slots = anyio.CapacityLimiter(_AT_ONCE)
 
-    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Return one page of the text of a web page.
 
         Raises:

@@ -113,7 +113,7 @@ def _first_own(found: Sequence[IpAddress]) -> IpAddress | None:
 
 def _is_own(ip: IPv4Address | IPv6Address) -> bool:
     """Ask the system from which address it would speak to `ip`. Nothing is sent."""
-    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6  # noqa: PLR2004 - IP's version
+    family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((str(ip), 9))

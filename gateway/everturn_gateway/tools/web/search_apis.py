@@ -135,18 +135,18 @@ class SearchApi:
         """
         why = _reason(answer)
         said = f": {why}" if why else ""
-        is_key = status == 422 and "TOKEN" in said  # noqa: PLR2004 - what Brave answers then
-        if status == 403 and self.provider == "searxng":  # noqa: PLR2004 - what it answers then
+        is_key = status == 422 and "TOKEN" in said  # what Brave answers then
+        if status == 403 and self.provider == "searxng":  # what it answers then
             said = ": its settings.yml has to list json under search.formats"
             return SearchError(f"searxng gives no JSON; the owner has to see to that{said}")
         if status in {401, 403} or is_key:
             return SearchError(f"{self.provider} refused the key; the owner has to set another")
-        if status == 429:  # noqa: PLR2004 - too many requests
+        if status == 429:
             later = f"in {wait_s:.0f} s" if wait_s is not None else "later"
             return SearchError(f"{self.provider} had too many searches; try again {later}")
         if status in {432, 433}:  # Tavily: the limit of the plan, or of pay as you go
             return SearchError(f"the plan at {self.provider} is used up{said}")
-        if status >= 500:  # noqa: PLR2004 - the server's fault
+        if status >= 500:
             return SearchError(f"{self.provider} failed ({status}); try again later")
         return SearchError(f"{self.provider} refused the search ({status}){said}")
 

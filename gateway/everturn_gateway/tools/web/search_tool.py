@@ -76,7 +76,7 @@ class WebSearch:
         # One at a time: the small plans of the providers answer one search a second.
         self._turn = anyio.CapacityLimiter(1)
 
-    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:  # noqa: ARG002 - the port's
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         """Return what was found, the best first.
 
         Raises:

@@ -42,7 +42,7 @@ async def ask(api: SearchApi, query: str, count: int) -> tuple[Hit, ...]:
         while True:
             tries += 1
             status, answer, wait_s = await _ask(client, api, query, count)
-            if status == 200:  # noqa: PLR2004 - OK
+            if status == 200:
                 return api.hits(answer, count)
             patient = wait_s is not None and wait_s <= _LONGEST_WAIT_S and tries < _TRIES
             if status != _BUSY or wait_s is None or not patient:

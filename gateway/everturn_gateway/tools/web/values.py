@@ -52,7 +52,7 @@ class Fetched:
     @property
     def is_error(self) -> bool:
         """Whether the server says that this is not what was asked for."""
-        return self.status >= 400  # noqa: PLR2004 - where errors begin in HTTP
+        return self.status >= 400
 
     @property
     def reason(self) -> str:

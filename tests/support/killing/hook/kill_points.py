@@ -44,7 +44,7 @@ class Counter:
     """Counts operations and ends the process at one of them."""
 
     def __init__(self, root: Path, trace: Path, at: KillPoint) -> None:
-        self._root, self._at = os.path.join(os.path.realpath(root), ""), at  # noqa: PTH118
+        self._root, self._at = os.path.join(os.path.realpath(root), ""), at
         self._trace = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._lock = threading.Lock()
         self._count = 0
@@ -54,11 +54,11 @@ class Counter:
         """Return a path or descriptor relative to the folder; None where it is outside."""
         try:
             if isinstance(path, int):
-                whole = os.readlink(f"/proc/self/fd/{path}")  # noqa: PTH115 - text, and fast
+                whole = os.readlink(f"/proc/self/fd/{path}")
             else:
                 text = os.fsdecode(cast("os.PathLike[str]", path))
-                base = os.getcwd() if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")  # noqa: PTH109, PTH115
-                whole = os.path.normpath(os.path.join(base, text))  # noqa: PTH118
+                base = os.getcwd() if dir_fd is None else os.readlink(f"/proc/self/fd/{dir_fd}")
+                whole = os.path.normpath(os.path.join(base, text))
         except (OSError, TypeError):
             return None
         return whole.removeprefix(self._root) if whole.startswith(self._root) else None
@@ -122,7 +122,7 @@ def _count_descriptors(counter: Counter) -> None:
     def counted(name: str) -> Callable[..., Any]:
         does = real[name]
 
-        def call(descriptor: int, *rest: Any) -> Any:  # noqa: ANN401 - as the one it replaces
+        def call(descriptor: int, *rest: Any) -> Any:
             place = counter.place(descriptor) if _is_kept(descriptor) else None
             if place is None:
                 return does(descriptor, *rest)
@@ -150,10 +150,10 @@ def _count_paths(counter: Counter) -> None:
     def counted(name: str) -> Callable[..., Any]:
         does: Callable[..., Any] = getattr(os, name)
 
-        def call(*args: Any, **named: Any) -> Any:  # noqa: ANN401 - as the one it replaces
+        def call(*args: Any, **named: Any) -> Any:
             folder = named.get("dir_fd", named.get("dst_dir_fd"))
             place = counter.place(args[1 if name in two else 0], folder)
-            if place is None or (name == "mkdir" and os.path.isdir(args[0])):  # noqa: PTH112
+            if place is None or (name == "mkdir" and os.path.isdir(args[0])):
                 return does(*args, **named)
             return counter.around(name, place, lambda: does(*args, **named))
 
@@ -163,7 +163,7 @@ def _count_paths(counter: Counter) -> None:
         setattr(os, name, counted(name))
     opens = os.open
 
-    def call(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:  # noqa: ANN401
+    def call(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         def does() -> int:
             return opens(path, flags, mode, dir_fd=dir_fd)
 
@@ -175,7 +175,7 @@ def _count_paths(counter: Counter) -> None:
     os.open = call
 
 
-def _changes(path: Any, flags: int, dir_fd: int | None) -> bool:  # noqa: ANN401 - what `open` takes
+def _changes(path: Any, flags: int, dir_fd: int | None) -> bool:
     """Whether opening it so makes a file, or empties one."""
     try:
         size_bytes = os.stat(path, dir_fd=dir_fd).st_size
@@ -190,7 +190,7 @@ class _CountedFile(io.FileIO):
     counter: Counter
     place: str
 
-    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer
+    def write(self, data: Any, /) -> int:
         """Write, as `FileIO` does."""
         whole, writes = memoryview(data), super().write
 
@@ -206,15 +206,15 @@ def _count_files(counter: Counter) -> None:
     opens: Callable[..., Any] = io.open
 
     def call(
-        file: Any,  # noqa: ANN401 - as the one it replaces
+        file: Any,
         mode: str = "r",
         buffering: int = -1,
         encoding: str | None = None,
         errors: str | None = None,
         newline: str | None = None,
-        closefd: bool = True,  # noqa: FBT001, FBT002 - as the one it replaces
-        opener: Any = None,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401
+        closefd: bool = True,  # noqa: FBT002 - as the one it replaces
+        opener: Any = None,
+    ) -> Any:
         writes = not {*mode}.isdisjoint("wxa+")
         place = counter.place(file) if writes else None
         if place is None or (isinstance(file, int) and not _is_kept(file)):

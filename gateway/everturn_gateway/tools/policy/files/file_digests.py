@@ -77,7 +77,7 @@ def paths_of(workspace: Path, names: Collection[str]) -> tuple[str, ...]:
                 continue
             if os.path.lexists(real) or looks_like_file(match):
                 path = os.path.relpath(real, look.root)
-                found[f"{path}/" if os.path.isdir(real) else path] = None  # noqa: PTH112 - paths are texts here
+                found[f"{path}/" if os.path.isdir(real) else path] = None
     return tuple(found)[:MAX_DIGESTS]
 
 
@@ -144,7 +144,7 @@ class _Look:
         found: list[str] = []
         # A glob that cannot be read matches nothing, as in a shell.
         with suppress(OSError, ValueError):
-            found = sorted(islice(glob.iglob(pattern), _MAX_MATCHES + 1))  # noqa: PTH207 - paths are texts here
+            found = sorted(islice(glob.iglob(pattern), _MAX_MATCHES + 1))
         self.entries += len(found)
         return None if len(found) > _MAX_MATCHES else found
 
@@ -166,7 +166,7 @@ class _Look:
     @staticmethod
     def _shown(name: str, path: str) -> str:
         clean = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        return f"{clean}/" if os.path.isdir(path) else clean  # noqa: PTH112 - paths are texts here
+        return f"{clean}/" if os.path.isdir(path) else clean
 
     def _digest(self, path: str) -> str:
         """Return what stands at a path now."""
@@ -187,8 +187,8 @@ class _Look:
             info = os.lstat(path)
             if stat.S_ISLNK(info.st_mode):
                 real = os.path.realpath(path)
-                head += os.readlink(path).encode("utf-8", "surrogateescape") + b"\0"  # noqa: PTH115 - paths are texts here
-                info = os.stat(real)  # noqa: PTH116 - paths are texts here
+                head += os.readlink(path).encode("utf-8", "surrogateescape") + b"\0"
+                info = os.stat(real)
         except OSError as error:
             yield head + f"{_ABSENT} {error.errno}\n".encode()
             return
@@ -214,7 +214,7 @@ class _Look:
     @staticmethod
     def _listed(folder: str) -> list[str]:
         try:
-            return sorted(name for name in os.listdir(folder) if not is_temporary(name))  # noqa: PTH208 - paths are texts here
+            return sorted(name for name in os.listdir(folder) if not is_temporary(name))
         except OSError:
             return []
 

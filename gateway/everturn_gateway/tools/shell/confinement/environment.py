@@ -123,7 +123,7 @@ def command_environ(
     environ = {
         "PATH": mine.get("PATH") or DEFAULT_PATH,
         "LANG": mine.get("LANG") or "C.UTF-8",
-        "TMPDIR": "/tmp",  # noqa: S108 - private to the command where it is confined
+        "TMPDIR": "/tmp",
         **home_environ(home),
         **_OTHERS,
         **git_environ(environment.agent, environment.files),

@@ -59,7 +59,7 @@ def mount_options(
         data_fd: The descriptor of the first that is read; the others follow.
     """
     size = ("--size", str(PRIVATE_BYTES)) if sized else ()
-    line: list[str] = ["--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"]  # noqa: S108 - its own
+    line: list[str] = ["--proc", "/proc", "--dev", "/dev", *size, "--tmpfs", "/dev/shm"]
     for part in filter(is_there, _KERNEL):
         line += ("--ro-bind", str(part), str(part))
     for private in _private_parts():

@@ -191,7 +191,7 @@ def give_folder(folder: Path, run_as: str) -> None:
     descriptor = os.open(folder, flags)
     try:
         is_mine = os.fstat(descriptor).st_uid == os.geteuid()
-        if is_mine and not os.listdir(descriptor):  # noqa: PTH208 - of the folder that was opened
+        if is_mine and not os.listdir(descriptor):  # of the folder that was opened
             os.fchown(descriptor, user.uid, user.gid)
     finally:
         os.close(descriptor)
@@ -274,7 +274,7 @@ def _reachable(
     tried += [f"p{each.parent}" for each in _both(environment.files)]
     found: list[str] = []
     for some in _batches(tried):
-        done = subprocess.run(  # noqa: S603 - all of it is ours
+        done = subprocess.run(
             [*become, "--", "/bin/sh", "-c", _PROBE, "sh", here, *some],
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -289,7 +289,7 @@ def _ability(bwrap: Path, *, network: bool) -> _Ability:
         ability = _Ability(sized=sized, user=user)
         line = _bubblewrap(bwrap, looks, ability, network=network, limits=Limits())
         try:
-            done = subprocess.run(  # noqa: S603 - all of it is ours
+            done = subprocess.run(
                 (*line, "--", *_FIRST, "true"),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -30,7 +30,7 @@ HOME: Final = "/run/home"
 USER: Final = "agent"
 "Who a confined command is to itself, whoever runs the gateway."
 USER_ID: Final = 1000
-_TMP: Final = Path("/tmp")  # noqa: S108 - its own
+_TMP: Final = Path("/tmp")
 _LOOK_AGAIN_S: Final = 60  # at the machine, for a program's folder that was installed meanwhile
 
 
@@ -132,7 +132,7 @@ def _found(*, network: bool) -> Iterator[tuple[Path, Look]]:
         yield place, Look(kind="readable", source=str(resolved(place)))
     for place in system.closed_places(iter(shown)):
         yield place, HIDDEN
-    yield Path("/var/tmp"), Look(kind="link", source=str(_TMP))  # noqa: S108 - its own
+    yield Path("/var/tmp"), Look(kind="link", source=str(_TMP))
     yield Path("/var/run"), Look(kind="link", source="/run")
     yield _TMP, PRIVATE
     yield Path(HOME), PRIVATE

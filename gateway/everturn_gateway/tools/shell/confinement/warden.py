@@ -71,7 +71,7 @@ class _Sandbox:
     def count(self) -> list[str]:
         """Return the processes inside, by their numbers in there."""
         with suppress(OSError):  # all of them are gone
-            names = os.listdir(self._processes)  # noqa: PTH208 - pathlib takes long to load
+            names = os.listdir(self._processes)  # pathlib takes long to load
             return [name for name in names if name.isdigit()]
         return []
 
@@ -139,7 +139,7 @@ def _become_bubblewrap(order: Order, info_w: int, block_r: int) -> NoReturn:
         wanted = (INFO_FD, BLOCK_FD, *range(DATA_FD, DATA_FD + len(held)))
         for fd, number in zip(above, wanted, strict=True):
             os.dup2(fd, number, inheritable=True)
-        os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - it was made by the gateway
+        os.execv(sys.argv[2], sys.argv[2:])
     except OSError as error:
         _say(f"{sys.argv[2]} cannot be started: {error.strerror}")
     finally:
@@ -178,7 +178,7 @@ def _attached(outer: int, inner: int, ended: int) -> _Sandbox | None:
     Raises:
         OSError: It cannot be looked into.
     """
-    ours = os.stat("/proc").st_dev  # noqa: PTH116 - pathlib takes long to load
+    ours = os.stat("/proc").st_dev  # pathlib takes long to load
     give_up = time.monotonic() + _ATTACH_S
     while True:
         with suppress(FileNotFoundError):
