@@ -405,22 +405,16 @@ class Adapter(Protocol):
         """
         ...
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
-        """Put a payload in the place of a message of the bot. The same once more does no harm.
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
+        """Put a payload in the place of a message of the bot, and take its buttons away.
+
+        The same once more does no harm.
 
         Raises:
             NotSentError, UnknownOutcomeError: It may be tried again.
             RefusedError: The message is gone, or cannot be changed any more.
         """
-        del chat_id, topic, platform_id, payload, buttons
+        del chat_id, topic, platform_id, payload
         raise RefusedError(_CANNOT.format(self.platform, "change messages"))
 
     async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:

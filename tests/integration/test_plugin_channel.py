@@ -443,7 +443,7 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
             chat_id="c", topic="t", payload=payload, reply_to="m", nonce="n", buttons=buttons
         )
         sent = await adapter.send(outbound)
-        await adapter.edit("c", "t", "p1", plain, buttons=buttons)
+        await adapter.edit("c", "t", "p1", plain)
         await adapter.type("c", "t")
         await adapter.react("c", "m", "👀")
         await handler.until(lambda: len(handler.taken) == 1)

@@ -73,15 +73,13 @@ class Platform:
         self.nonces[message.nonce] = name
         return name
 
-    def change(self, name: str, text: str, buttons: tuple[Button, ...]) -> None:
-        """Change a message; raises RefusedError where it is gone."""
+    def change(self, name: str, text: str) -> None:
+        """Change a message, which loses its buttons; raises RefusedError where it is gone."""
         shown = self.messages.get(name)
         if shown is None:
             msg = "message to edit not found"
             raise RefusedError(msg)
-        self.messages[name] = replace(
-            shown, text=text, buttons=buttons, states=(*shown.states, text)
-        )
+        self.messages[name] = replace(shown, text=text, buttons=(), states=(*shown.states, text))
 
 
 def capabilities(
@@ -186,21 +184,13 @@ class ScriptedAdapter:
 
         return await self._call("send", what, put)
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """Edit."""
         del topic
 
         def put() -> str:
             self._check(chat_id)
-            self.world.change(platform_id, payload, buttons)
+            self.world.change(platform_id, payload)
             return ""
 
         await self._call("edit", payload, put)

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from everturn_actors.errors import JournalError
 from everturn_channels.adapter import (
     Adapter,
-    Button,
     ButtonClick,
     Capabilities,
     ChatRef,
@@ -94,20 +93,12 @@ class MovingAdapter(Adapter):
 
         return await self._there(message.chat_id, send)
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """See `Adapter.edit`. What was said before the chat moved is out of reach."""
 
         async def edit(now: str) -> None:
             name = _reachable(platform_id, chat_id, now)
-            await self._adapter.edit(now, topic, name, payload, buttons=buttons)
+            await self._adapter.edit(now, topic, name, payload)
 
         await self._there(chat_id, edit)
 

@@ -13,7 +13,6 @@ import discord
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
     Adapter,
-    Button,
     Capabilities,
     ChatRef,
     InboundHandler,
@@ -202,17 +201,9 @@ class DiscordAdapter(Adapter):
         """As `Adapter.send`. Whether it may be there already is settled by its nonce."""
         return await self._sender.send(message)
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """As `Adapter.edit`."""
-        await self._sender.edit(channel_of(chat_id, topic), platform_id, payload, buttons)
+        await self._sender.edit(channel_of(chat_id, topic), platform_id, payload)
 
     async def type(self, chat_id: str, topic: str) -> None:
         """As `Adapter.type`."""

@@ -122,9 +122,7 @@ class Sender:
         except UnknownOutcomeError as error:  # the line may be there; the message surely is not
             raise NotSentError(str(error)) from error
 
-    async def edit(
-        self, channel: int, platform_id: str, payload: str, buttons: Sequence[Button]
-    ) -> None:
+    async def edit(self, channel: int, platform_id: str, payload: str) -> None:
         """As `Adapter.edit`."""
         route = Route(
             "PATCH",
@@ -133,8 +131,7 @@ class Sender:
             message_id=_id(platform_id),
         )
         body = _content(payload)
-        body |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS}
-        body |= {"components": button_components(buttons)}
+        body |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS, "components": []}
         await self._request("edit", route, body)
 
     async def type(self, channel: int) -> None:

@@ -14,7 +14,6 @@ import anyio
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
     Adapter,
-    Button,
     Capabilities,
     InboundHandler,
     Outbound,
@@ -277,15 +276,7 @@ class PluginAdapter(Adapter):
             raise UnknownOutcomeError(msg)
         return result.message_id
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """Put a payload in the place of a message of the bot.
 
         Raises:
@@ -302,7 +293,6 @@ class PluginAdapter(Adapter):
             message_id=platform_id,
             text=text,
             format=style,
-            buttons=buttons,
         )
         await self._ask(connection, request)
 

@@ -90,6 +90,7 @@ class EditMessage:
     text: str
     format: Format
     buttons: tuple[Button, ...] = ()
+    "None: those of a question go with its decision."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from aiogram.methods import GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
 from aiogram.types import BotCommand
 
 from everturn_actors.ports import Clock
-from everturn_channels.adapter import Adapter, Button, Capabilities, InboundHandler, Outbound
+from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
 from everturn_channels.errors import (
     SendError,
     SetupError,
@@ -115,17 +115,9 @@ class TelegramAdapter(Adapter):
         """Send a message. See `Adapter.send`."""
         return await self._reach.sender().send(message)
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """Change a message of the bot. See `Adapter.edit`."""
-        await self._reach.sender().edit(chat_id, platform_id, payload, buttons)
+        await self._reach.sender().edit(chat_id, platform_id, payload)
 
     async def show_draft(self, chat_id: str, topic: str, draft: int, text: str) -> None:
         """Show a draft. See `Adapter.show_draft`."""

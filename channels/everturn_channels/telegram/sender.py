@@ -92,9 +92,7 @@ class Sender:
                 raise self._line.refused(error) from None
         return await self._refusing(self._sent(request.model_copy(update={"entities": None})))
 
-    async def edit(
-        self, chat_id: str, platform_id: str, payload: str, buttons: tuple[Button, ...]
-    ) -> None:
+    async def edit(self, chat_id: str, platform_id: str, payload: str) -> None:
         """Put a payload in the place of a message. See `Adapter.edit`."""
         text, entities = _payload(payload)
         request = EditMessageText(
@@ -103,7 +101,6 @@ class Sender:
             text=text,
             entities=_entities(entities),
             link_preview_options=_NO_PREVIEW,
-            reply_markup=_keyboard(buttons),
         )
         try:
             await self._line.send(request)

@@ -14,7 +14,6 @@ from pydantic import Field
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
     Adapter,
-    Button,
     Capabilities,
     ChatRef,
     InboundHandler,
@@ -96,17 +95,9 @@ class MailboxAdapter(Adapter):
         await anyio.Path(self.folder / "out" / name).write_text(message.payload, encoding="utf-8")
         return name
 
-    async def edit(
-        self,
-        chat_id: str,
-        topic: str,
-        platform_id: str,
-        payload: str,
-        *,
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
         """Write another answer in the place of one."""
-        del chat_id, topic, buttons
+        del chat_id, topic
         await anyio.Path(self.folder / "out" / platform_id).write_text(payload, encoding="utf-8")
 
     async def _open(self) -> None:
