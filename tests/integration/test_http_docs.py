@@ -10,6 +10,8 @@ import anyio
 import pytest
 from support.gateway import open_http_gateway
 
+from everturn_gateway.http.problems import KINDS
+
 PAGE = Path(__file__).parents[2] / "docs" / "http-api.md"
 _COMMANDS = re.compile(r"```sh\n(.*?)```", re.DOTALL)
 
@@ -40,13 +42,15 @@ async def test_every_route_and_kind_of_problem_is_on_the_page(tmp_path: Path) ->
     page = await anyio.Path(PAGE).read_text()
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         document = (await client.get("/openapi.json")).json()
-    sources = (Path(__file__).parents[2] / "gateway" / "everturn_gateway" / "http").rglob("*.py")
-    kinds: set[str] = set()
-    for source in sources:
-        kinds |= set(re.findall(r'kind="([a-z-]+)"', await anyio.Path(source).read_text()))
+    rows = re.findall(r"^\| (\d{3}) \| ([a-z, -]+) \|", page, re.MULTILINE)
+    told = {(kind, int(status)) for status, kinds in rows for kind in kinds.split(", ")}
 
     assert {path for path in document["paths"] if f"{path}`" not in page} == set()
-    assert {kind for kind in kinds if kind not in page} == {
-        "invalid-request",  # under /v1 alone, where it is a code of OpenAI's errors
-        "model-failed",  # a model's error outside of a turn, which no route lets happen
+    assert {(name, kind.status) for name, kind in KINDS.items()} - told == {
+        ("invalid-request", 400),  # under /v1 alone, where it is a code of OpenAI's errors
+        ("model-failed", 502),  # a model's error outside of a turn, which no route lets happen
+    }
+    assert told - {(name, kind.status) for name, kind in KINDS.items()} == {
+        ("not-found", 404),
+        ("method-not-allowed", 405),  # both are what HTTP itself names so
     }

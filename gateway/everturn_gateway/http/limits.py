@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.supervisor import attempt
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.http.problems import Problem, problem_response
+from everturn_gateway.http.problems import Problem, problem, problem_response
 from everturn_gateway.http.waiting import DEADLINE
 
 BESIDE_CONNECTIONS: Final = 256  # files that logs, models, tools and processes have open
@@ -65,14 +65,12 @@ class ConnectionLimit:
         ):
             await self._app(scope, receive, send)
             return
-        problem = Problem(
-            kind="too-many-connections",
-            title="Too many connections",
-            status=503,
-            detail=f"the server has more than its {self._max} connections; try again later",
-            headers={"Retry-After": "1", "Connection": "close"},
+        refusal = problem(
+            "too-many-connections",
+            f"the server has more than its {self._max} connections; try again later",
+            headers={"Connection": "close"},
         )
-        await problem_response(problem, scope)(scope, receive, send)
+        await problem_response(refusal, scope)(scope, receive, send)
 
 
 class BodyTooLargeError(HTTPException):
@@ -88,11 +86,9 @@ class BodyTooLargeError(HTTPException):
 
 def too_large(limit_bytes: int) -> Problem:
     """Return the problem of a body over the limit."""
-    return Problem(
-        kind="content-too-large",
-        title="The request body is too large",
-        status=413,
-        detail=f"the body is larger than the {limit_bytes} bytes that this server accepts",
+    return problem(
+        "content-too-large",
+        f"the body is larger than the {limit_bytes} bytes that this server accepts",
         extra={"limit_bytes": limit_bytes},
         headers={"Connection": "close"},
     )
@@ -138,11 +134,9 @@ class RequestLimits:
 
 
 def _late(timeout_s: float) -> Problem:
-    return Problem(
-        kind="timeout",
-        title="The request took too long",
-        status=504,
-        detail=f"the request was not received and answered within {timeout_s:g} s",
+    return problem(
+        "timeout",
+        f"the request was not received and answered within {timeout_s:g} s",
         headers={"Connection": "close"},
     )
 

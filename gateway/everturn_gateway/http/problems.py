@@ -1,7 +1,8 @@
 """Every error of the HTTP surface, as an RFC 9457 problem document.
 
-Errors of the core are mapped to problems in one table here. Under `/v1`, where the clients are
-those of OpenAI, the same problems are written in the shape that those clients read.
+All kinds of problems stand in one table here, and which errors of the core are of which kind in
+another. Under `/v1`, where the clients are those of OpenAI, the same problems are written in the
+shape that those clients read.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -86,106 +87,126 @@ class ProblemError(Exception):
         super().__init__(problem.detail)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Kind:
-    """How one class of errors is answered."""
+class _Kind(NamedTuple):
+    """What all problems of one kind have in common."""
 
-    kind: str
-    title: str
     status: int
+    title: str
     retry_after_s: int = 0
 
 
 # A pause of one second is enough for a session to start afresh or a mailbox to move.
-_CORE: Final[Mapping[type[Exception], _Kind]] = {
-    InvalidInputError: _Kind(kind="invalid-input", title="The input is not valid", status=422),
-    UnknownAgentError: _Kind(kind="unknown-agent", title="There is no such agent", status=404),
-    UnknownSessionError: _Kind(
-        kind="unknown-session", title="There is no such session", status=404
+KINDS: Final[Mapping[str, _Kind]] = {
+    "invalid-request": _Kind(400, "The request is not valid"),
+    "malformed-body": _Kind(400, "The request body is not JSON"),
+    "unauthorized": _Kind(401, "A valid token is needed"),
+    "admin-closed": _Kind(403, "The administration is closed"),
+    "closed": _Kind(403, "Nobody may use this route"),
+    "foreign-host": _Kind(403, "The request comes from elsewhere"),
+    "insufficient-scope": _Kind(403, "The token is not for this"),
+    "limited-to-agents": _Kind(403, "The token is limited to some agents"),
+    "not-an-approver": _Kind(403, "This sender may not answer the approval"),
+    "not-the-owner": _Kind(403, "The session is somebody else's"),
+    "unknown-agent": _Kind(404, "There is no such agent"),
+    "unknown-approval": _Kind(404, "No such call waits for an approval"),
+    "unknown-channel": _Kind(404, "There is no such channel"),
+    "unknown-media": _Kind(404, "There is no such file"),
+    "unknown-request": _Kind(404, "There is no such request"),
+    "unknown-schedule": _Kind(404, "There is no such scheduled job"),
+    "unknown-session": _Kind(404, "There is no such session"),
+    "approval-closed": _Kind(409, "The approval can no longer be answered so"),
+    "context-does-not-fit": _Kind(409, "The conversation does not fit the model's window"),
+    "nothing-to-retry": _Kind(409, "There is nothing to ask again"),
+    "schedule-fixed": _Kind(409, "The job is defined where it cannot be changed from here"),
+    "schedule-taken": _Kind(409, "There is a job of this id"),
+    "schedule-waits": _Kind(409, "The job cannot run now"),
+    "session-ended": _Kind(409, "The session has ended"),
+    "session-quarantined": _Kind(
+        409, "The session failed again and again, and waits for somebody to cancel or reset it"
     ),
-    UnknownRequestError: _Kind(
-        kind="unknown-request", title="There is no such request", status=404
+    "turn-cancelled": _Kind(409, "The turn was cancelled"),
+    "content-too-large": _Kind(413, "The request body is too large"),
+    "unsupported-media-type": _Kind(415, "The request body has to be JSON"),
+    "idempotency-key-reused": _Kind(422, "The idempotency key belongs to another message"),
+    "invalid-input": _Kind(422, "The input is not valid"),
+    "daily-cost-reached": _Kind(429, "The daily limit is used up"),
+    "mailbox-full": _Kind(429, "The conversation has too many messages waiting", retry_after_s=1),
+    "too-many-requests": _Kind(429, "Too many requests"),
+    "internal": _Kind(500, "Something went wrong inside Everturn"),
+    "journal-damaged": _Kind(500, "The journal is damaged"),
+    "journal-failed": _Kind(500, "The session's journal cannot be used"),
+    "journal-format": _Kind(500, "The session's journal was written by another version"),
+    "model-failed": _Kind(502, "The model gave no reply"),
+    "turn-failed": _Kind(502, "The turn failed"),
+    "turn-interrupted": _Kind(502, "The turn was interrupted"),
+    "channels-not-ready": _Kind(503, "A channel does not receive", retry_after_s=5),
+    "fenced": _Kind(503, "Another writer changed the session", retry_after_s=1),
+    "journal-not-writable": _Kind(503, "Messages cannot be kept", retry_after_s=5),
+    "not-ready": _Kind(503, "The gateway is not ready", retry_after_s=5),
+    "out-of-files": _Kind(
+        503, "The gateway has too many files and connections open", retry_after_s=5
     ),
-    SessionEndedError: _Kind(kind="session-ended", title="The session has ended", status=409),
-    UnknownApprovalError: _Kind(
-        kind="unknown-approval", title="No such call waits for an approval", status=404
-    ),
-    NotAnApproverError: _Kind(
-        kind="not-an-approver", title="This sender may not answer the approval", status=403
-    ),
-    ApprovalClosedError: _Kind(
-        kind="approval-closed", title="The approval can no longer be answered so", status=409
-    ),
-    NothingToRetryError: _Kind(
-        kind="nothing-to-retry", title="There is nothing to ask again", status=409
-    ),
-    MailboxFullError: _Kind(
-        kind="mailbox-full",
-        title="The conversation has too many messages waiting",
-        status=429,
-        retry_after_s=1,
-    ),
-    ActorStoppedError: _Kind(
-        kind="stopping", title="The gateway is stopping", status=503, retry_after_s=1
-    ),
-    ActorFailedError: _Kind(
-        kind="session-failed", title="The session failed", status=503, retry_after_s=1
-    ),
-    WorkspaceLostError: _Kind(
-        kind="workspace-lost",
-        title="The gateway no longer holds its workspace",
-        status=503,
-        retry_after_s=5,
-    ),
-    SessionQuarantinedError: _Kind(
-        kind="session-quarantined",
-        title="The session failed again and again, and waits for somebody to cancel or reset it",
-        status=409,
-    ),
-    OutOfFilesError: _Kind(
-        kind="out-of-files",
-        title="The gateway has too many files and connections open",
-        status=503,
-        retry_after_s=5,
-    ),
-    JournalWriteError: _Kind(
-        kind="not-written", title="The message could not be written to disk", status=507
-    ),
-    FencedError: _Kind(
-        kind="fenced", title="Another writer changed the session", status=503, retry_after_s=1
-    ),
-    CorruptJournalError: _Kind(
-        kind="journal-damaged", title="The session's journal is damaged", status=500
-    ),
-    UnknownFormatError: _Kind(
-        kind="journal-format",
-        title="The session's journal was written by another version",
-        status=500,
-    ),
-    JournalError: _Kind(
-        kind="journal-failed", title="The session's journal cannot be used", status=500
-    ),
-    ContextDoesNotFitError: _Kind(
-        kind="context-does-not-fit",
-        title="The conversation does not fit the model's window",
-        status=409,
-    ),
-    ModelError: _Kind(kind="model-failed", title="The model gave no reply", status=502),
-    CoreError: _Kind(kind="internal", title="Something went wrong inside Everturn", status=500),
+    "session-failed": _Kind(503, "The session failed", retry_after_s=1),
+    "stopping": _Kind(503, "The gateway is stopping", retry_after_s=5),
+    "tasks-down": _Kind(503, "A part of the gateway is down", retry_after_s=5),
+    "too-many-connections": _Kind(503, "Too many connections", retry_after_s=1),
+    "too-many-followers": _Kind(503, "Too many followers", retry_after_s=5),
+    "workspace-lost": _Kind(503, "The gateway no longer holds its workspace", retry_after_s=5),
+    "timeout": _Kind(504, "It took too long"),
+    "not-written": _Kind(507, "It could not be written to disk"),
 }
+
+_CORE: Final[Mapping[type[Exception], str]] = {
+    InvalidInputError: "invalid-input",
+    UnknownAgentError: "unknown-agent",
+    UnknownSessionError: "unknown-session",
+    UnknownRequestError: "unknown-request",
+    SessionEndedError: "session-ended",
+    UnknownApprovalError: "unknown-approval",
+    NotAnApproverError: "not-an-approver",
+    ApprovalClosedError: "approval-closed",
+    NothingToRetryError: "nothing-to-retry",
+    MailboxFullError: "mailbox-full",
+    ActorStoppedError: "stopping",
+    ActorFailedError: "session-failed",
+    WorkspaceLostError: "workspace-lost",
+    SessionQuarantinedError: "session-quarantined",
+    OutOfFilesError: "out-of-files",
+    JournalWriteError: "not-written",
+    FencedError: "fenced",
+    CorruptJournalError: "journal-damaged",
+    UnknownFormatError: "journal-format",
+    JournalError: "journal-failed",
+    ContextDoesNotFitError: "context-does-not-fit",
+    ModelError: "model-failed",
+    CoreError: "internal",
+}
+
+
+def problem(
+    kind: str,
+    detail: str,
+    *,
+    extra: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Problem:
+    """Return a problem of one of `KINDS`; `detail` is for people."""
+    status, title, retry_after_s = KINDS[kind]
+    retry = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
+    return Problem(
+        kind=kind,
+        title=title,
+        status=status,
+        detail=detail,
+        extra=extra or {},
+        headers={**retry, **(headers or {})},
+    )
 
 
 def core_problem(error: CoreError) -> Problem:
     """Return the problem that answers an error of the core."""
-    entry = next(_CORE[cls] for cls in type(error).__mro__ if cls in _CORE)
-    headers = {"Retry-After": str(entry.retry_after_s)} if entry.retry_after_s else {}
-    return Problem(
-        kind=entry.kind,
-        title=entry.title,
-        status=entry.status,
-        detail=str(error),
-        headers=headers,
-    )
+    kind = next(_CORE[cls] for cls in type(error).__mro__ if cls in _CORE)
+    return problem(kind, str(error))
 
 
 def status_problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:
@@ -207,20 +228,11 @@ def invalid(detail: str, *errors: Mapping[str, str]) -> Problem:
         detail: What is wrong, in one sentence.
         errors: One for each fault: `detail`, and `pointer` (into the body) or `parameter`.
     """
-    return Problem(
-        kind="invalid-input",
-        title="The input is not valid",
-        status=422,
-        detail=detail,
-        extra={"errors": list(errors)} if errors else {},
-    )
+    return problem("invalid-input", detail, extra={"errors": list(errors)} if errors else None)
 
 
-INTERNAL: Final = Problem(
-    kind="internal",
-    title="Something went wrong inside Everturn",
-    status=500,
-    detail="the gateway failed while it handled this request; its log says why",
+INTERNAL: Final = problem(
+    "internal", "the gateway failed while it handled this request; its log says why"
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everturn_gateway.http.problems import Problem, invalid
+from everturn_gateway.http.problems import Problem, invalid, problem
 
 _SHOWN = 3  # faults named in the sentence; all are in `errors`
 
@@ -44,12 +44,7 @@ def body_problem(cause: BaseException | None) -> Problem:
 
 
 def _malformed(why: str) -> Problem:
-    return Problem(
-        kind="malformed-body",
-        title="The request body is not JSON",
-        status=400,
-        detail=f"the request body is not valid JSON: {why}",
-    )
+    return problem("malformed-body", f"the request body is not valid JSON: {why}")
 
 
 def _no_object(fault: Mapping[str, Any], content_type: str | None) -> Problem:
@@ -59,11 +54,9 @@ def _no_object(fault: Mapping[str, Any], content_type: str | None) -> Problem:
         case "string_unicode":
             detail = "a name in the request body is not valid Unicode text"
         case _ if not _is_json(content_type):
-            return Problem(
-                kind="unsupported-media-type",
-                title="The request body has to be JSON",
-                status=415,
-                detail=f"send the body as application/json, not as {content_type or 'no type'}",
+            return problem(
+                "unsupported-media-type",
+                f"send the body as application/json, not as {content_type or 'no type'}",
                 headers={"Accept-Post": "application/json"},
             )
         case _:

@@ -17,7 +17,7 @@ from starlette.types import Receive
 
 from everturn_actors.errors import ActorFailedError, CoreError, JournalWriteError
 from everturn_actors.service import Submission, TurnResult
-from everturn_gateway.http.problems import Problem, ProblemError, core_problem
+from everturn_gateway.http.problems import Problem, ProblemError, core_problem, problem
 
 T = TypeVar("T")
 
@@ -106,13 +106,10 @@ class OpenWaits:
 
 
 def _too_many_followers(most: int) -> Problem:
-    return Problem(
-        kind="too-many-followers",
-        title="Too many followers",
-        status=503,
-        detail=f"{most} connections follow sessions, which is all that may (server.max_followers);"
+    return problem(
+        "too-many-followers",
+        f"{most} connections follow sessions, which is all that may (server.max_followers);"
         " try again later, or read `messages`",
-        headers={"Retry-After": "5"},
     )
 
 
@@ -198,28 +195,19 @@ def accepted_problem(error: CoreError, submission: Submission) -> Problem:
 
 def stopping_problem(submission: Submission) -> Problem:
     """Return the problem that a stopping gateway answers with, for a message it has accepted."""
-    return Problem(
-        kind="stopping",
-        title="The gateway is stopping",
-        status=503,
-        detail=(
-            "the gateway is stopping; the message is accepted, and its turn goes on by itself"
-            " when the gateway is started again"
-        ),
+    return problem(
+        "stopping",
+        "the gateway is stopping; the message is accepted, and its turn goes on by itself"
+        " when the gateway is started again",
         extra=_place(submission),
-        headers={"Retry-After": "5"},
     )
 
 
 def _late_problem(submission: Submission) -> Problem:
-    return Problem(
-        kind="timeout",
-        title="The turn was not done in time",
-        status=504,
-        detail=(
-            "the turn was not done within the server's request timeout; the message is accepted:"
-            " follow `events`, or send it again with the same Idempotency-Key to wait on"
-        ),
+    return problem(
+        "timeout",
+        "the turn was not done within the server's request timeout; the message is accepted:"
+        " follow `events`, or send it again with the same Idempotency-Key to wait on",
         extra=_place(submission),
         headers={"Retry-After": "5"},
     )

@@ -14,7 +14,7 @@ from starlette.types import Scope as AsgiScope
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.config.settings import is_loopback
 from everturn_gateway.http.access.addresses import is_forwarded
-from everturn_gateway.http.problems import Problem
+from everturn_gateway.http.problems import Problem, problem
 from everturn_gateway.principals import (
     ADMIN_TOKEN,
     API_TOKEN,
@@ -99,11 +99,9 @@ def caller_of(scope: AsgiScope) -> Caller:
     return found
 
 
-WHOLE: Final = Problem(
-    kind="limited-to-agents",
-    title="The token is limited to some agents",
-    status=403,
-    detail="this tells of all agents, or changes all, and the token is limited to some",
+WHOLE: Final = problem(
+    "limited-to-agents",
+    "this tells of all agents, or changes all, and the token is limited to some",
 )
 
 
@@ -184,11 +182,9 @@ def _is_same(given: str, token: str) -> bool:
 
 def _unauthorized(what: str, *, has_token: bool = True) -> Problem:
     error = ', error="invalid_token"' if has_token else ""
-    return Problem(
-        kind="unauthorized",
-        title="A valid token is needed",
-        status=401,
-        detail=f"{what} (Authorization: Bearer ...)",
+    return problem(
+        "unauthorized",
+        f"{what} (Authorization: Bearer ...)",
         headers={"WWW-Authenticate": f"{REALM}{error}"},
     )
 
@@ -197,15 +193,11 @@ WRONG_TOKEN: Final = _unauthorized("the bearer token is not one of this gateway,
 NOT_THE_ADMIN_TOKEN: Final = _unauthorized("this needs the admin token")
 ENDED: Final = _unauthorized("the bearer token was revoked, or has expired, or opens this no more")
 
-_ADMIN_CLOSED: Final = Problem(
-    kind="admin-closed",
-    title="The administration is closed",
-    status=403,
-    detail=(
-        "this server listens beyond loopback and has no admin token; set server.admin_token in"
-        " everturn.yaml, or make a token with the scope admin, to open /api/v1/admin and to"
-        " schedule what goes to a webhook"
-    ),
+_ADMIN_CLOSED: Final = problem(
+    "admin-closed",
+    "this server listens beyond loopback and has no admin token; set server.admin_token in"
+    " everturn.yaml, or make a token with the scope admin, to open /api/v1/admin and to"
+    " schedule what goes to a webhook",
 )
 
 
@@ -221,11 +213,9 @@ def scope_refusal(access: Access, principal: Principal, need: Scope) -> Problem 
             return _ADMIN_CLOSED
         if principal.name == LOCAL:
             return NOT_THE_ADMIN_TOKEN
-    return Problem(
-        kind="insufficient-scope",
-        title="The token is not for this",
-        status=403,
-        detail=f"this needs the scope {need}, which the token of {principal.name} does not have",
+    return problem(
+        "insufficient-scope",
+        f"this needs the scope {need}, which the token of {principal.name} does not have",
         extra={"scope": need},
         headers={"WWW-Authenticate": f'{REALM}, error="insufficient_scope", scope="{need}"'},
     )
@@ -243,14 +233,10 @@ def foreign_refusal(access: Access, headers: Headers) -> Problem | None:
         named["Origin"] = _hostname(origin)
     for header, name in named.items():
         if name != access.host.lower() and not is_loopback(name):
-            return Problem(
-                kind="foreign-host",
-                title="The request comes from elsewhere",
-                status=403,
-                detail=(
-                    f"without a token this server answers only to names of loopback, such as"
-                    f" 127.0.0.1 or localhost; the {header} header names {name!r}"
-                ),
+            return problem(
+                "foreign-host",
+                f"without a token this server answers only to names of loopback, such as"
+                f" 127.0.0.1 or localhost; the {header} header names {name!r}",
             )
     return None
 

@@ -23,7 +23,7 @@ from everturn_gateway.http.access.auth import (
     is_open,
     is_webhook,
 )
-from everturn_gateway.http.problems import Problem, problem_response
+from everturn_gateway.http.problems import Problem, problem, problem_response
 from everturn_gateway.principals import LOCAL, RateLimiter, TokenRegistry
 from everturn_gateway.telemetry.instruments import Instruments
 
@@ -166,10 +166,8 @@ class Guard:
     def _throttled(self, limit: str, what: str, wait_s: float) -> Problem:
         self._to.http_throttled.add(limit)
         seconds = max(1, math.ceil(wait_s))
-        return Problem(
-            kind="too-many-requests",
-            title="Too many requests",
-            status=429,
-            detail=f"this is over {what}; try again in {seconds} s",
+        return problem(
+            "too-many-requests",
+            f"this is over {what}; try again in {seconds} s",
             headers={"Retry-After": str(seconds)},
         )

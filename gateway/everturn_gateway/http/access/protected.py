@@ -35,10 +35,7 @@ from everturn_gateway.http.access.visibility import (
     visible_session,
 )
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.problems import (
-    Problem,
-    ProblemError,
-)
+from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.schemas.schedules import told
 from everturn_gateway.scheduler.schemas import Places
 from everturn_gateway.usage import Spent
@@ -47,11 +44,8 @@ logger = logging.getLogger(__name__)
 
 _SUCCESS: Final = range(200, 400)
 _LOGGED_CHARACTERS: Final = 100  # of a parameter of a path, which may be anything
-_CLOSED: Final = Problem(
-    kind="closed",
-    title="Nobody may use this route",
-    status=403,
-    detail="no scope is set for this route, so it is closed; this is a fault of the gateway",
+_CLOSED: Final = problem(
+    "closed", "no scope is set for this route, so it is closed; this is a fault of the gateway"
 )
 
 
@@ -81,12 +75,8 @@ def _shortened(named: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spent_problem(spent: Spent, wait_s: float) -> Problem:
-    return Problem(
-        kind="daily-cost-reached",
-        title="The daily limit is used up",
-        status=429,
-        detail=str(spent),
-        headers={"Retry-After": str(math.ceil(wait_s))},
+    return problem(
+        "daily-cost-reached", str(spent), headers={"Retry-After": str(math.ceil(wait_s))}
     )
 
 

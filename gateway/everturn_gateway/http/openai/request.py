@@ -26,7 +26,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.state.validation import attachment_of, check_uploads
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.uploads import from_base64
 
 # Parameter -> the values of it that ask for nothing special.
@@ -209,15 +209,7 @@ def refuse(param: str, detail: str) -> NoReturn:
     Raises:
         ProblemError: Always (400).
     """
-    raise ProblemError(
-        Problem(
-            kind="invalid-request",
-            title="The request is not valid",
-            status=400,
-            detail=detail,
-            extra={"param": param},
-        )
-    )
+    raise ProblemError(problem("invalid-request", detail, extra={"param": param}))
 
 
 def _add(grouping: Grouping, message: ChatMessage, index: int, uploads: dict[str, Upload]) -> None:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.problems import Problem, ProblemError, status_problem
+from everturn_gateway.http.problems import ProblemError, problem, status_problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.channels import ChannelBody, ChannelList
 from everturn_gateway.http.schemas.health import StatusBody
@@ -64,12 +64,7 @@ def channels_router(gateway: Gateway) -> APIRouter:
             )
         if status is None:
             raise ProblemError(
-                Problem(
-                    kind="unknown-channel",
-                    title="There is no such channel",
-                    status=404,
-                    detail=f"no channel {name!r} takes deliveries here",
-                )
+                problem("unknown-channel", f"no channel {name!r} takes deliveries here")
             )
         if status != _OK:
             detail = _REFUSALS.get(status, "the delivery was not taken")

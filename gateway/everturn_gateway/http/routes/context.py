@@ -18,7 +18,7 @@ from everturn_actors.service import TurnService
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.context import (
     CompactedBody,
@@ -110,19 +110,14 @@ async def _compact(service: TurnService, waits: OpenWaits, session_id: str, focu
 
 def _unfinished(session_id: str, *, stopping: bool) -> Problem:
     if stopping:
-        return Problem(
-            kind="stopping",
-            title="The gateway is stopping",
-            status=503,
-            detail="the gateway is stopping; ask again when it runs",
+        return problem(
+            "stopping",
+            "the gateway is stopping; ask again when it runs",
             extra={"session_id": session_id},
-            headers={"Retry-After": "5"},
         )
-    return Problem(
-        kind="timeout",
-        title="The summary was not done in time",
-        status=504,
-        detail="the summary was not done within the server's request timeout; it goes on:"
+    return problem(
+        "timeout",
+        "the summary was not done within the server's request timeout; it goes on:"
         " `context` will show it",
         extra={"session_id": session_id},
     )

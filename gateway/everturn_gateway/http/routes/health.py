@@ -12,63 +12,41 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.health import ReadyBody, StatusBody, TaskBody, VersionBody
 
-_NOT_READY = Problem(
-    kind="not-ready",
-    title="The gateway is not ready",
-    status=503,
-    detail="the gateway is starting or stopping; try again later",
-    headers={"Retry-After": "1"},
-)
+_NOT_READY = problem("not-ready", "the gateway is starting or stopping; try again later")
 
 
 def _deaf(channels: Sequence[ChannelStatus]) -> Problem:
     """Return the problem of channels that do not receive."""
     told = (f"{each.name} ({each.error or each.state})" for each in channels)
-    return Problem(
-        kind="channels-not-ready",
-        title="A channel does not receive",
-        status=503,
-        detail=f"messages are not received on: {'; '.join(told)}",
+    return problem(
+        "channels-not-ready",
+        f"messages are not received on: {'; '.join(told)}",
         extra={"channels": [each.name for each in channels]},
-        headers={"Retry-After": "5"},
     )
 
 
 def _stuck(tasks: Sequence[TaskBody]) -> Problem:
     """Return the problem of tasks without which no message is taken."""
     told = (f"{each.name} ({each.error})" for each in tasks if each.needed)
-    return Problem(
-        kind="tasks-down",
-        title="A part of the gateway is down",
-        status=503,
-        detail=f"messages are not taken without: {'; '.join(told)}",
+    return problem(
+        "tasks-down",
+        f"messages are not taken without: {'; '.join(told)}",
         extra={"tasks": [each.model_dump() for each in tasks]},
-        headers={"Retry-After": "5"},
     )
 
 
-_NO_DETAILS = Problem(
-    kind="not-ready",
-    title="The gateway is not ready",
-    status=503,
-    detail="messages are not taken on all ways; whoever operates the gateway is told why",
-    headers={"Retry-After": "5"},
+_NO_DETAILS = problem(
+    "not-ready", "messages are not taken on all ways; whoever operates the gateway is told why"
 )
 
 
 def _unwritable(fault: str) -> Problem:
     """Return the problem of a disk that takes nothing."""
-    return Problem(
-        kind="journal-not-writable",
-        title="Messages cannot be kept",
-        status=503,
-        detail=f"messages are refused: {fault}",
-        headers={"Retry-After": "5"},
-    )
+    return problem("journal-not-writable", f"messages are refused: {fault}")
 
 
 def health_router(gateway: Gateway) -> APIRouter:

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.uploads import (
     SAFE_TYPES,
     UNKNOWN_TYPE,
@@ -44,12 +44,7 @@ def media_router(gateway: Gateway) -> APIRouter:
         found = await service.reader.media(session_id, name)
         if found is None:
             raise ProblemError(
-                Problem(
-                    kind="unknown-media",
-                    title="There is no such file",
-                    status=404,
-                    detail=f"the session keeps no file {name!r}, or no longer does",
-                )
+                problem("unknown-media", f"the session keeps no file {name!r}, or no longer does")
             )
         attachment, data = found
         # Not as `media_type`: to some of them a charset would be added that nobody knows.

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.sessions import ShareList
 from everturn_gateway.principals import NAME_PATTERN, Principal
@@ -23,11 +23,9 @@ PrincipalName: TypeAlias = Annotated[
         examples=["alice"],
     ),
 ]
-_NOT_YOURS: Final = Problem(
-    kind="not-the-owner",
-    title="The session is somebody else's",
-    status=403,
-    detail="only who began a session gives it to others, or somebody who operates the gateway",
+_NOT_YOURS: Final = problem(
+    "not-the-owner",
+    "only who began a session gives it to others, or somebody who operates the gateway",
 )
 
 

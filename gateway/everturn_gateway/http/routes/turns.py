@@ -17,7 +17,7 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
-from everturn_gateway.http.problems import Problem, ProblemError
+from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.schemas.messages import (
@@ -284,11 +284,9 @@ async def refuse_other_content(service: TurnService, submission: Submission, con
         names = [each.name for each in body.attachments]
         if body.text != content or names != [each.name for each in submission.attachments]:
             raise ProblemError(
-                Problem(
-                    kind="idempotency-key-reused",
-                    title="The idempotency key belongs to another message",
-                    status=422,
-                    detail=f"this Idempotency-Key came with another content before, as message"
+                problem(
+                    "idempotency-key-reused",
+                    f"this Idempotency-Key came with another content before, as message"
                     f" m{seq}; use a new key for a new message",
                     extra={"message_id": f"m{seq}"},
                 )

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, ConfigDict, Field
 
 from everturn_gateway.errors import Fault
-from everturn_gateway.http.problems import Problem, ProblemError, invalid
+from everturn_gateway.http.problems import Problem, ProblemError, invalid, problem
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.run_logs.files import DamagedLogError
 from everturn_gateway.scheduler.schemas import Places
@@ -64,65 +64,31 @@ def told(places: Places) -> Generator[None]:
     try:
         yield
     except UnknownJobError as error:
-        raise ProblemError(
-            Problem(
-                kind="unknown-schedule",
-                title="There is no such scheduled job",
-                status=404,
-                detail=str(error),
-            )
-        ) from error
+        raise ProblemError(problem("unknown-schedule", str(error))) from error
     except JobFixedError as error:
-        raise ProblemError(
-            Problem(
-                kind="schedule-fixed",
-                title="The job is defined where it cannot be changed from here",
-                status=409,
-                detail=places.told(str(error)),
-            )
-        ) from error
+        raise ProblemError(problem("schedule-fixed", places.told(str(error)))) from error
     except JobRefusedError as error:
         raise ProblemError(_refused(error, places)) from error
     except DamagedLogError as error:
-        raise ProblemError(
-            Problem(
-                kind="journal-damaged",
-                title="The job's run log is damaged",
-                status=500,
-                detail=places.told(str(error)),
-            )
-        ) from error
+        raise ProblemError(problem("journal-damaged", places.told(str(error)))) from error
     except OSError as error:
         raise ProblemError(
-            Problem(
-                kind="not-written",
-                title="It could not be written to disk",
-                status=507,
-                detail=f"it could not be written to disk: {error.strerror or type(error).__name__}",
+            problem(
+                "not-written",
+                f"it could not be written to disk: {error.strerror or type(error).__name__}",
             )
         ) from error
 
 
 def cannot_run(error: JobRefusedError, places: Places) -> Problem:
     """Return the problem of a job that cannot run now."""
-    return Problem(
-        kind="schedule-waits",
-        title="The job cannot run now",
-        status=409,
-        detail=places.told(str(error)),
-    )
+    return problem("schedule-waits", places.told(str(error)))
 
 
 def _refused(error: JobRefusedError, places: Places) -> Problem:
     errors = [_field_error(fault, places) for fault in error.faults]
     if any(fault.field == _TAKEN for fault in error.faults):
-        return Problem(
-            kind="schedule-taken",
-            title="There is a job of this id",
-            status=409,
-            detail=places.told(str(error)),
-            extra={"errors": errors},
-        )
+        return problem("schedule-taken", places.told(str(error)), extra={"errors": errors})
     named = [
         f"{each['pointer']}: {each['detail']}" if fault.field else each["detail"]
         for fault, each in zip(error.faults, errors, strict=True)
