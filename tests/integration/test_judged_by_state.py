@@ -45,6 +45,17 @@ def _write(path: str, text: str, *, mode: int = 0o644) -> Step:
     return act
 
 
+def _fill(count: int) -> Step:
+    """Return what makes so many files with nothing in them."""
+
+    def act(files: Path) -> None:
+        files.mkdir(parents=True, exist_ok=True)
+        for number in range(count):
+            (files / f"a{number:04}").touch()
+
+    return act
+
+
 def _link(path: str, target: str) -> Step:
     def act(files: Path) -> None:
         (files / path).symlink_to(target)
@@ -225,7 +236,7 @@ SEQUENCES: dict[str, list[Step]] = {
         "cp x.txt Makefil[[:lower:]]",
     ],
     "more names than are looked at": [
-        *(_write(f"a{number:04}", "") for number in range(1001)),
+        _fill(1001),
         _write("tool", RUN, mode=0o755),
         "echo touch RAN | tee *",
     ],
