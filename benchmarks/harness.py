@@ -180,6 +180,10 @@ class Connection:
         self._writer.write(head.encode() + data)
         await self._writer.drain()
 
+    async def read(self, most_bytes: int) -> bytes:
+        """Return what has come of a streamed answer; empty = it has ended."""
+        return await self._reader.read(most_bytes)
+
     async def lines(self) -> AsyncGenerator[bytes]:
         """Yield the lines of a streamed answer as they come."""
         while line := await self._reader.readline():

@@ -1,10 +1,10 @@
-"""Streaming a reply of 200 chunks: the gateway's CPU, and the delay it adds to each piece.
+"""Streaming replies of 200 chunks: the gateway's CPU, and the delay it adds to each piece.
 
-.venv/bin/python benchmarks/streaming.py [--turns 20]
+.venv/bin/python benchmarks/streaming.py [--turns 20] [--rounds 5]
 
 The model is part of this script, so that the moment a chunk is sent and the moment it arrives are
 read from one clock. The floor is a bare script that passes the pieces on; it is asked between the
-gateway's turns.
+gateway's turns. One reply at a time shows the delay, many at a time what a token costs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ import argparse
 import asyncio
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+import anyio
+import uvloop
 from figures import Figure, show_figures
 from floor import bare_script
 from harness import Connection, Running, gateway, new_session, p, p50, show, workspace
@@ -22,6 +26,9 @@ from harness import Connection, Running, gateway, new_session, p, p50, show, wor
 CHUNKS = 200
 INTERVAL_S = 0.005
 CLOSE_S = 0.1
+LIVE_REPLIES = (50, 300)  # at a time
+LIVE_INTERVAL_S = 0.02  # 50 tokens a second, as fast models write
+READ_BYTES = 64 * 1024
 
 
 class Model:
@@ -49,19 +56,27 @@ class Model:
                 b"transfer-encoding: chunked\r\n\r\n"
             )
             self.sent = []
-            for number in range(CHUNKS):
-                if self.interval_s:
-                    await asyncio.sleep(self.interval_s)
+            due = time.perf_counter()
+            for token in _TOKENS:
+                if self.interval_s:  # by the clock: what it costs to send slows nothing down
+                    due += self.interval_s
+                    await asyncio.sleep(max(due - time.perf_counter(), 0))
                 self.sent.append(time.perf_counter())
-                _write(writer, {"delta": {"content": f"word{number} "}, "finish_reason": None})
-            _write(writer, {"delta": {}, "finish_reason": "stop"})
-            writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
+                writer.write(token)
+            writer.write(_END)
 
 
-def _write(writer: asyncio.StreamWriter, choice: dict[str, object]) -> None:
+def _chunk(choice: dict[str, object]) -> bytes:
     data = json.dumps({"id": "1", "model": "bench", "choices": [{"index": 0, **choice}]})
     event = f"data: {data}\n\n".encode()
-    writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+_TOKENS = [
+    _chunk({"delta": {"content": f"word{number} "}, "finish_reason": None})
+    for number in range(CHUNKS)
+]
+_END = _chunk({"delta": {}, "finish_reason": "stop"}) + b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 
 async def stream(running: Running, model: Model, path: str) -> list[float]:
@@ -119,10 +134,94 @@ async def measure(interval_s: float, turns: int) -> tuple[Streamed, Streamed, by
     return ours, floor, model.asked[0]
 
 
-def measured(turns: int) -> tuple[list[tuple[object, ...]], list[Figure]]:
+async def read_reply(running: Running, path: str) -> None:
+    """Stream one reply to its end, as cheaply as can be."""
+    answer = bytearray()
+    async with Connection(running.url) as connection:
+        await connection.send("POST", path, {"content": "go"})
+        while b"event: done" not in answer[-READ_BYTES:]:
+            piece = await connection.read(READ_BYTES)
+            assert piece, answer[-READ_BYTES:]
+            answer += piece
+    assert answer.count(b"word") >= CHUNKS
+
+
+async def read_replies(running: Running, paths: Sequence[str]) -> None:
+    """Stream replies at a time."""
+    async with anyio.create_task_group() as tasks:
+        for path in paths:
+            tasks.start_soon(read_reply, running, path)
+
+
+Live: TypeAlias = list[tuple[float, float]]
+"Of rounds of many replies at a time: CPU of a token in microseconds, and the share of a core."
+
+
+async def live(replies: int, rounds: int) -> tuple[Live, Live]:
+    """Return what many replies at a time take of the gateway, and of the bare script."""
+    model = Model(interval_s=LIVE_INTERVAL_S)
+    server = await asyncio.start_server(model.serve, "127.0.0.1", 0, backlog=replies)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    ours: Live = []
+    floor: Live = []
+    with workspace(url) as folder, bare_script(url, folder) as script:
+        with (folder / "everturn.yaml").open("a") as settings:
+            settings.write(f"providers: {{openai: {{max_concurrent: {replies}}}}}\n")
+        with gateway(folder) as running:
+            async with Connection(running.url) as connection:
+                sessions = [await new_session(connection) for _ in range(replies)]
+            paths = [f"/api/v1/sessions/{each}/stream" for each in sessions]
+            bare = [f"/{number}/stream" for number in range(replies)]
+            await read_replies(running, paths[:5])
+            for _ in range(rounds):
+                for into, who, where in ((ours, running, paths), (floor, script, bare)):
+                    before, began = who.cpu_s(), time.perf_counter()
+                    await read_replies(who, where)
+                    cpu_s = who.cpu_s() - before
+                    share = cpu_s / (time.perf_counter() - began)
+                    into.append((cpu_s * 1e6 / (replies * CHUNKS), share))
+    server.close()
+    await asyncio.sleep(CLOSE_S)
+    return ours, floor
+
+
+def measured_live(rounds: int) -> list[Figure]:
+    """Return what a token costs where many replies come at a time."""
+    figures: list[Figure] = []
+    for replies in LIVE_REPLIES:
+        ours, floor = (
+            [p50(values) for values in zip(*rounds, strict=True)]
+            for rounds in uvloop.run(live(replies, rounds))
+        )
+        figures.append(
+            Figure(
+                what=f"a streamed token, {replies} replies",
+                value=ours[0],
+                unit="us",
+                bar=70,
+                floor=floor[0],
+            )
+        )
+        figures.append(
+            Figure(
+                what=f"{replies} live replies, of a core",
+                value=ours[1],
+                unit="",
+                bar=1,
+                floor=floor[1],
+            )
+        )
+        if replies == min(LIVE_REPLIES):  # of more, those of the script wait in the network
+            to_floor = ours[0] / floor[0]
+            what = "a streamed token to the floor's"
+            figures.append(Figure(what=what, value=to_floor, unit="x", bar=1.7))
+    return figures
+
+
+def measured(turns: int, rounds: int = 5) -> tuple[list[tuple[object, ...]], list[Figure]]:
     """Return the rows of the table, and the figures that have a bar."""
     rows: list[tuple[object, ...]] = []
-    figures: list[Figure] = []
+    figures = measured_live(rounds)
     for interval_s in (0.0, INTERVAL_S):
         ours, floor, _ = asyncio.run(measure(interval_s, turns))
         paced = f"every {interval_s * 1000:g} ms" if interval_s else "at once"
@@ -136,6 +235,10 @@ def measured(turns: int) -> tuple[list[tuple[object, ...]], list[Figure]]:
                 floor=floor.cpu_ms,
             )
         )
+        if interval_s:
+            to_floor = ours.cpu_ms / floor.cpu_ms
+            what = f"CPU, {CHUNKS} chunks {paced}, to the floor's"
+            figures.append(Figure(what=what, value=to_floor, unit="x", bar=1.3))
         if interval_s:  # what comes at once waits for what came before it
             for what, own, bare, bar in (
                 ("first token, p95", ours.first_ms, floor.first_ms, 5),
@@ -159,8 +262,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=20)
-    turns = parser.parse_args().turns
-    rows, figures = measured(turns)
+    parser.add_argument("--rounds", type=int, default=5, help="of many replies at a time")
+    options = parser.parse_args()
+    turns = options.turns
+    rows, figures = measured(turns, options.rounds)
     show(
         f"{CHUNKS} chunks a reply, {turns} replies",
         ("chunks", "CPU ms a turn", "first p50 ms", "first p95 ms", "each p50 ms", "each p95 ms"),
