@@ -26,6 +26,7 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server as server_module
 
 WORDS = "one two three four"
+PLACES = {"session_id", "instance"}  # where a request went
 
 
 @asynccontextmanager
@@ -111,6 +112,43 @@ async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> No
         "outcome": "answered",
         "refused": [],
     }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"content": "hi"}',
+        '{"content": " \\u00e4\\ud83d\\ude00 ", "retry_for_seconds": 60.0}',
+        '{"content": "", "attachments": [{"media_type": "text/plain", "data": "SGVsbG8="}]}',
+        '{"content": "\\ud83d"}',
+        '{"content": "hi", "retry_for_seconds": true}',
+        '{"content": "hi", "more": 1}',
+        '{"content": " "}',
+        '["hi"]',
+        '{"content": "hi"',
+        "",
+    ],
+)
+async def test_a_message_is_taken_the_same_however_its_kind_of_json_is_called(
+    tmp_path: Path, body: str
+) -> None:
+    """Plain JSON goes past FastAPI; what is wrong with it is said in the same words."""
+    found: list[tuple[int, object]] = []
+    provider = ScriptedProvider("hello!", "hello!")
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        gateway.client() as client,
+    ):
+        for kind in ("application/json", "application/vnd.message+json"):
+            answer = await client.post(
+                f"/api/v1/sessions/{await gateway.session()}/messages",
+                content=body,
+                headers={"Content-Type": kind, "Idempotency-Key": "k1"},
+            )
+            said = {k: v for k, v in answer.json().items() if k not in PLACES}
+            found.append((answer.status_code, said))
+
+    assert found[0] == found[1]
 
 
 async def test_respond_async_answers_when_the_message_is_durable(tmp_path: Path) -> None:

@@ -9,22 +9,37 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from everturn_actors.errors import CoreError, UnknownSessionError
-from everturn_gateway.http.waiting import ClientLeftError, while_connected
+from everturn_gateway.http.waiting import DEPARTURE, ClientLeftError, Departure, while_connected
 
 
-def request_until(gone: anyio.Event) -> Request:
-    """Return a request whose client leaves when `gone` is set."""
+class Client:
+    """A client that leaves when it is told to."""
 
-    async def receive() -> Message:
-        await gone.wait()
+    def __init__(self, *, is_announced: bool) -> None:
+        self._gone, self._departure = anyio.Event(), Departure()
+        self.request = Request(
+            {"type": "http", **({DEPARTURE: self._departure} if is_announced else {})},
+            self._receive,
+        )
+
+    async def _receive(self) -> Message:
+        await self._gone.wait()
         return {"type": "http.disconnect"}
 
-    return Request({"type": "http"}, receive)
+    def leave(self) -> None:
+        self._gone.set()
+        self._departure.left()
 
 
-async def test_work_ends_with_its_client() -> None:
+@pytest.fixture(params=[True, False], ids=["the server says it", "the connection is read"])
+def client(request: pytest.FixtureRequest) -> Client:
+    """Return one, of whom the server knows when it leaves, or whose connection has to be read."""
+    return Client(is_announced=request.param)
+
+
+async def test_work_ends_with_its_client(client: Client) -> None:
     """Nobody reads what comes of it."""
-    gone, begun = anyio.Event(), anyio.Event()
+    begun = anyio.Event()
     was_ended = False
 
     async def work() -> None:
@@ -37,17 +52,24 @@ async def test_work_ends_with_its_client() -> None:
 
     async def leave() -> None:
         await begun.wait()
-        gone.set()
+        client.leave()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leave)
         with anyio.fail_after(10), pytest.raises(ClientLeftError):
-            await while_connected(request_until(gone), work)
+            await while_connected(client.request, work)
 
     assert was_ended
 
 
-async def test_a_client_that_stays_gets_what_came_of_it() -> None:
+async def test_nothing_is_waited_for_where_the_client_has_left_before(client: Client) -> None:
+    """It may leave while its message is written down."""
+    client.leave()
+    with anyio.fail_after(10), pytest.raises(ClientLeftError):
+        await while_connected(client.request, anyio.sleep_forever)
+
+
+async def test_a_client_that_stays_gets_what_came_of_it(client: Client) -> None:
     """Also where that is an error: as itself, whatever it was watched by."""
 
     async def work() -> int:
@@ -58,7 +80,7 @@ async def test_a_client_that_stays_gets_what_came_of_it() -> None:
         session_id = "s1"
         raise UnknownSessionError(session_id)
 
-    request = request_until(anyio.Event())
+    request = client.request
     with anyio.fail_after(10):
         assert await while_connected(request, work) == 7
         with pytest.raises(CoreError, match="s1"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from everturn_actors.model import Compaction
@@ -282,6 +283,7 @@ def _sessions(values: SessionsSection) -> SessionsConfig:
     )
 
 
+@lru_cache(maxsize=256)  # each request asks it of the same few names
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a listener on `host`.
 

@@ -21,8 +21,9 @@ from starlette.types import Scope
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
 from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
-from everturn_gateway.http.access.protected import protect
+from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
+from everturn_gateway.http.direct import DirectMessages
 from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway, Library
@@ -141,7 +142,12 @@ def create_app(
     app.router.routes.sort(key=lambda route: not _is_turn(route))
 
     _add_documents(app)
-    protect(app.router.routes, gateway, access=access, wrong_tokens=wrong_tokens)
+    protect = protector(gateway, access, wrong_tokens)
+    for route in app.router.routes:
+        if isinstance(route, APIRoute):
+            route.app = protect(route.app, route)
+            if _is_message(route):
+                app.add_middleware(DirectMessages, route=route, protect=protect)
     _add_error_handlers(app)
     if caller is not None:
         app.add_middleware(OneCaller, caller=caller)
@@ -188,9 +194,14 @@ def _add_documents(app: _Application) -> None:
 
 def _is_turn(route: BaseRoute) -> bool:
     """Whether it takes the messages that begin turns."""
-    if not isinstance(route, APIRoute) or "POST" not in (route.methods or ()):
-        return False
-    return route.path.endswith(("/messages", "/chat/completions"))
+    return isinstance(route, APIRoute) and (
+        _is_message(route) or route.path.endswith("/chat/completions")
+    )
+
+
+def _is_message(route: APIRoute) -> bool:
+    """Whether it takes the messages of a session."""
+    return route.path.endswith("/messages") and "POST" in (route.methods or ())
 
 
 def _add_error_handlers(app: _Application) -> None:

@@ -10,6 +10,7 @@ import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from everturn_gateway.http.problems import MEDIA_TYPE, status_problem
+from everturn_gateway.http.waiting import DEPARTURE, Departure
 
 HEAD_BYTES: Final = 64 * 1024  # of one request; tokens and cookies of a proxy stay far below
 PIPELINED_MOST: Final = 32  # requests of one connection that wait for their answers
@@ -77,12 +78,14 @@ class LimitedProtocol(HttpToolsProtocol):
     "Whether what came last ended a head or a request, or was of a body."
     unclear_bytes = 0
     "What came since then."
+    departure: Departure
     open_requests = 0
     flush_check: asyncio.TimerHandle | None = None
     "Looks whether the client takes more of what is left to send."
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast("asyncio.Transport", _Joining(transport, self.loop)))
+        self.departure = Departure()
         if self.is_stopping:
             # It was taken between the end of the others and that of the listener. It would be
             # served for as long as turns may take, by a gateway that says it is ready.
@@ -121,6 +124,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.departure.left()
         self.unwatch_flush()
 
     def watch_flush(self, period_s: float) -> None:
@@ -158,6 +162,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.open_requests >= PIPELINED_MOST:
             raise _TooManyRequestsError
         self.open_requests += 1
+        cast("dict[str, object]", self.scope)[DEPARTURE] = self.departure
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

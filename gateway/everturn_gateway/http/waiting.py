@@ -22,6 +22,7 @@ from everturn_gateway.http.problems import Problem, ProblemError, core_problem, 
 T = TypeVar("T")
 
 DEADLINE = "everturn.deadline"  # in the ASGI scope: when the request has to be answered, loop time
+DEPARTURE = "everturn.departure"  # in the ASGI scope: a `Departure`, where the server knows of it
 LEAVE_S = 5.0  # for telling a session that its client is gone
 
 
@@ -113,6 +114,42 @@ def _too_many_followers(most: int) -> Problem:
     )
 
 
+class Departure:
+    """Whether the client of a connection is gone, and what ends with that.
+
+    The server says it. Where nobody does, a task has to read the connection for as long as a
+    request waits, and costs as much as all else of the wait.
+    """
+
+    __slots__ = ("_ends", "has_left")
+
+    def __init__(self) -> None:
+        self._ends: set[anyio.CancelScope] = set()
+        self.has_left = False
+
+    def left(self) -> None:
+        """End what waits for the sake of the client."""
+        self.has_left = True
+        for scope in tuple(self._ends):
+            scope.cancel()
+
+    async def until(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what `work` gives.
+
+        Raises:
+            ClientLeftError: The client is gone; `work` was cancelled.
+        """
+        with anyio.CancelScope() as scope:
+            if self.has_left:
+                raise ClientLeftError
+            self._ends.add(scope)
+            try:
+                return await work()
+            finally:
+                self._ends.discard(scope)
+        raise ClientLeftError
+
+
 async def disconnected(receive: Receive) -> None:
     """Return when the client is gone."""
     while (await receive())["type"] != "http.disconnect":
@@ -126,6 +163,9 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
         ClientLeftError: The client is gone; `work` was cancelled.
         CoreError: As `work` does.
     """
+    departure: Departure | None = request.scope.get(DEPARTURE)
+    if departure is not None:
+        return await departure.until(work)
     done: list[T] = []
     failure: CoreError | None = None
     async with anyio.create_task_group() as tasks:

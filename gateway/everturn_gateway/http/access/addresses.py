@@ -14,9 +14,13 @@ from everturn_gateway.config.sections import ProxyNetwork
 
 UNKNOWN: Final = "unknown"
 "The address of whoever has none that can be read."
-FORWARDED_HEADERS: Final = (
-    *("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"),
+FORWARDED_HEADERS: Final = frozenset(
+    (
+        *("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"),
+        "x-real-ip",
+    )
 )
+_FORWARDED_NAMES: Final = frozenset(name.encode() for name in FORWARDED_HEADERS)
 _HOPS_MAX: Final = 64  # addresses of one chain that are looked at, from the nearest
 _SUBSCRIBER_BITS: Final = 64  # of an IPv6 address: one household or machine has all below it
 # A node of `for=`, with or without quotes, brackets and a port. Source: RFC 7239, section 6.
@@ -59,7 +63,7 @@ def client_address(peer: str, headers: Headers, trusted: Sequence[ProxyNetwork])
 
 def is_forwarded(headers: Headers) -> bool:
     """Return whether a request says that somebody passed it on."""
-    return any(name in headers for name in FORWARDED_HEADERS)
+    return any(name in _FORWARDED_NAMES for name, _ in headers.raw)
 
 
 def _x_forwarded_for(lines: Sequence[str]) -> list[str]:
@@ -112,6 +116,7 @@ def _is_among(address: _Address, networks: Sequence[ProxyNetwork]) -> bool:
     return any(address in network for network in networks)
 
 
+@lru_cache(maxsize=1024)
 def _key(address: _Address | None) -> str:
     if address is None:
         return UNKNOWN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -120,6 +121,8 @@ class Authenticator:
 
     def __init__(self, access: Access, tokens: TokenRegistry) -> None:
         self._access, self._tokens = access, tokens
+        self._is_open_here = access.is_open_here
+        self._local = Principal(name=LOCAL, scopes=access.owner_scopes, is_owner=True)
 
     async def identify(self, headers: Headers, address: str, *, slowed: bool) -> Caller | Refused:
         """Return who asks, or why nobody is recognised.
@@ -140,13 +143,12 @@ class Authenticator:
             if found is not None:
                 return found
         passed_on = is_forwarded(headers)
-        if self._access.is_open_here and not token.startswith(PREFIX) and not passed_on:
-            local = Principal(name=LOCAL, scopes=self._access.owner_scopes, is_owner=True)
-            return Caller(principal=local, address=address, has_stray_token=bool(token))
+        if self._is_open_here and not token.startswith(PREFIX) and not passed_on:
+            return Caller(principal=self._local, address=address, has_stray_token=bool(token))
         if token:
             return Refused("wrong", WRONG_TOKEN)
         what = "the bearer token is missing"
-        if self._access.is_open_here:
+        if self._is_open_here:
             what += "; only programs of this machine need none, and a proxy passed this on"
         return Refused("missing", _unauthorized(what, has_token=False))
 
@@ -241,6 +243,7 @@ def foreign_refusal(access: Access, headers: Headers) -> Problem | None:
     return None
 
 
+@lru_cache(maxsize=256)
 def _hostname(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""

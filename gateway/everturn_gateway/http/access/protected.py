@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
 import anyio
 from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.supervisor import attempt
@@ -37,11 +36,14 @@ from everturn_gateway.http.access.visibility import (
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.schemas.schedules import told
+from everturn_gateway.http.waiting import DEPARTURE
 from everturn_gateway.scheduler.schemas import Places
 from everturn_gateway.usage import Spent
 
 logger = logging.getLogger(__name__)
 
+FAILURE: Final = "everturn.failure"
+"In the ASGI scope: what the request has failed with, before it came here."
 _SUCCESS: Final = range(200, 400)
 _LOGGED_CHARACTERS: Final = 100  # of a parameter of a path, which may be anything
 _CLOSED: Final = problem(
@@ -49,24 +51,29 @@ _CLOSED: Final = problem(
 )
 
 
-def protect(
-    routes: Iterable[BaseRoute], gateway: Gateway, *, access: Access, wrong_tokens: WrongTokens
-) -> None:
-    """Let every route ask for what the table says of it; one that is not in the table is closed."""
-    for route in routes:
-        if isinstance(route, APIRoute):
-            (method,) = route.methods or {""}
-            rule = rule_of(method, route.path)
-            if rule is None:
-                logger.error("a route is closed", extra={"route": f"{method} {route.path}"})
-            route.app = Protected(
-                route.app,
-                rule=rule,
-                route=f"{method} {route.path}",
-                gateway=gateway,
-                access=access,
-                wrong_tokens=wrong_tokens,
-            )
+def protector(
+    gateway: Gateway, access: Access, wrong_tokens: WrongTokens
+) -> Callable[[ASGIApp, APIRoute], ASGIApp]:
+    """Return what puts the rule of a route around an app that answers it.
+
+    A route that is not in the table is closed.
+    """
+
+    def protect(app: ASGIApp, route: APIRoute) -> Protected:
+        (method,) = route.methods or {""}
+        rule = rule_of(method, route.path)
+        if rule is None:
+            logger.error("a route is closed", extra={"route": f"{method} {route.path}"})
+        return Protected(
+            app,
+            rule=rule,
+            route=f"{method} {route.path}",
+            gateway=gateway,
+            access=access,
+            wrong_tokens=wrong_tokens,
+        )
+
+    return protect
 
 
 def _shortened(named: Mapping[str, str]) -> dict[str, str]:
@@ -104,7 +111,11 @@ class Protected:
         Raises:
             ProblemError: The caller's token is not for this.
             UnknownSessionError, UnknownAgentError: Not there, or not the caller's to see.
+            Exception: What the request has failed with before.
         """
+        failure: Exception | None = scope.get(FAILURE)
+        if failure is not None:
+            raise failure
         rule = self._rule
         if rule is None:
             raise ProblemError(_CLOSED)
@@ -183,6 +194,7 @@ class Protected:
         """
         still = self._still(caller, rule, scope)
         lease = Lease(scope, receive, send)
+        scope.pop(DEPARTURE, None)  # that the lease is over stands in what it receives alone
 
         failure: BaseException | None = None
         async with anyio.create_task_group() as tasks:
