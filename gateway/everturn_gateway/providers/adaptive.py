@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 from everturn_actors.errors import ModelError
 from everturn_actors.model import ModelRequest, Reply
+from everturn_gateway.providers.transport.parts import Reader
 from everturn_gateway.providers.transport.sight import Sight
 from everturn_gateway.providers.transport.streaming import (
-    Reader,
     RefusedRequestError,
     Transport,
     written,

@@ -19,9 +19,8 @@ from everturn_gateway.providers.transport.encoding import dumps
 from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.transport.opaque import pack
 from everturn_gateway.providers.transport.parts import (
-    UNKNOWN_FORM,
     CallParts,
-    ReplyParts,
+    Reader,
     count_of,
     named,
     piece_of,
@@ -61,83 +60,47 @@ class _Block:
     "What its fields grow by."
 
 
-class ReplyReader:
-    """Collects one reply; hands each piece of its text on at once.
-
-    Errors it raises carry a text that is not masked yet and begins with `where`. `origin` is the
-    address that gets the thoughts back.
-    """
+class ReplyReader(Reader):
+    """Collects one reply of Anthropic's stream. `origin` gets the thoughts back."""
 
     def __init__(
         self, *, where: str, model: str, on_text: Callable[[str], None], origin: str = ""
     ) -> None:
-        self._where = where
-        self._asked = self._model = model
-        self._origin = origin
-        self._parts = ReplyParts(where=where, on_text=on_text)
+        super().__init__(where=where, model=model, on_text=on_text, origin=origin)
         self._blocks: list[_Block] = []
         self._by_index: dict[int, _Block] = {}
         self._reported: dict[str, int] = {}
-        self._stop_reason = ""
         self._declined = ""
-        self.done = False
-        "Whether the API said that nothing more comes."
 
     @property
-    def complete(self) -> bool:
-        """Whether the reply itself has ended."""
-        return bool(self._stop_reason)
+    def _has_parts(self) -> bool:
+        return bool(self._blocks)
 
-    @property
-    def begun(self) -> bool:
-        """Whether anything of a reply has arrived."""
-        return bool(self._blocks or self._stop_reason)
-
-    def take(self, name: bytes, data: bytes) -> None:
-        """Take one event of the stream: its name and its data.
-
-        Raises:
-            ModelError: The API reports one, or the event is not what it should be.
-        """
+    def _take(self, name: bytes, data: bytes) -> str | None:
         event = self._parts.parsed(data)
-        text: str | None = None
-        try:
-            match event.get("type"):
-                case "content_block_delta":
-                    text = self._take_delta(event["index"], event["delta"])
-                case "content_block_start":
-                    text = self._take_block(event["index"], event["content_block"])
-                case "message_start":
-                    message = event["message"]
-                    self._model = named(message.get("model") or self._model)
-                    self._take_usage(message.get("usage"))
-                case "message_delta":
-                    self._take_usage(event.get("usage"))
-                    self._take_end(event["delta"])
-                case "message_stop":
-                    self.done = True
-                case "message":  # a server that was asked to stream and does not
-                    self._take_whole(event)
-                case _ if name == b"error" or event.get("error"):
-                    raise error_in_stream(refusal_in(event), self._where)
-                case _:
-                    pass
-        except UNKNOWN_FORM as error:
-            raise self._parts.unknown(data) from error
-        if text:
-            self._parts.say(text)
+        match event.get("type"):
+            case "content_block_delta":
+                return self._take_delta(event["index"], event["delta"])
+            case "content_block_start":
+                return self._take_block(event["index"], event["content_block"])
+            case "message_start":
+                message = event["message"]
+                self._model = named(message.get("model") or self._model)
+                self._take_usage(message.get("usage"))
+            case "message_delta":
+                self._take_usage(event.get("usage"))
+                self._take_end(event["delta"])
+            case "message_stop":
+                self.done = True
+            case "message":  # a server that was asked to stream and does not
+                self._take_whole(event)
+            case _ if name == b"error" or event.get("error"):
+                raise error_in_stream(refusal_in(event), self._where)
+            case _:
+                pass
+        return None
 
-    def reply(self) -> Reply:
-        """Return the reply.
-
-        Raises:
-            TruncatedStreamError: The stream ended without a stop reason.
-            ModelRefusedError: The model declined, without a word that a person could read.
-            ModelTransientError: A call names no tool.
-        """
-        self._parts.end_text()
-        if not self._stop_reason:
-            raise self._parts.broken_off()
+    def _reply(self) -> Reply:
         self._end_text()
         is_declined = self._stop_reason == "refusal"
         if is_declined and not self._parts.text_chars:

@@ -14,74 +14,46 @@ from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.transport.encoding import dumps
 from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.transport.parts import (
-    UNKNOWN_FORM,
     CallParts,
-    ReplyParts,
+    Reader,
     count_of,
     named,
 )
 
 
-class ReplyReader:
-    """Collects one reply; hands each piece of its text on at once.
-
-    Errors it raises carry a text that is not masked yet and begins with `where`.
-    """
+class ReplyReader(Reader):
+    """Collects one reply of Ollama's lines."""
 
     def __init__(self, *, where: str, model: str, on_text: Callable[[str], None]) -> None:
-        self._where = where
-        self._model = model
-        self._parts = ReplyParts(where=where, on_text=on_text)
+        super().__init__(where=where, model=model, on_text=on_text)
         self._calls: list[CallParts] = []
         self._usage = Usage()
-        self._stop_reason = ""
-        self.done = False
-        "Whether Ollama said that nothing more comes."
 
     @property
     def complete(self) -> bool:
-        """Whether the reply has ended."""
+        """Whether the reply has ended, which Ollama says with its last line alone."""
         return self.done
 
     @property
-    def begun(self) -> bool:
-        """Whether anything of a reply has arrived."""
-        return bool(self._parts.begun or self._calls or self.done)
+    def _has_parts(self) -> bool:
+        return bool(self._calls)
 
-    def take(self, _name: bytes, data: bytes) -> None:
-        """Take one line of the stream.
-
-        Raises:
-            ModelError: Ollama reports one, or the line is not what it should be.
-        """
+    def _take(self, name: bytes, data: bytes) -> str:
+        del name  # lines have none
         line = self._parts.parsed(data)
-        text = ""
-        try:
-            if line.get("error"):
-                raise error_in_stream(refusal_in(line), self._where)
-            message: Any = line.get("message") or {}
-            if thought := message.get("thinking"):
-                self._parts.think(thought)
-            text = "" + (message.get("content") or "")
-            for call in message.get("tool_calls") or ():
-                self._take_call(call)
-            if line.get("done"):
-                self._take_end(line)
-        except UNKNOWN_FORM as error:
-            raise self._parts.unknown(data) from error
-        if text:
-            self._parts.say(text)
+        if line.get("error"):
+            raise error_in_stream(refusal_in(line), self._where)
+        message: Any = line.get("message") or {}
+        if thought := message.get("thinking"):
+            self._parts.think(thought)
+        text: str = "" + (message.get("content") or "")
+        for call in message.get("tool_calls") or ():
+            self._take_call(call)
+        if line.get("done"):
+            self._take_end(line)
+        return text
 
-    def reply(self) -> Reply:
-        """Return the reply.
-
-        Raises:
-            TruncatedStreamError: The stream ended before it was done.
-            ModelTransientError: A call names no tool.
-        """
-        self._parts.end_text()
-        if not self.done:
-            raise self._parts.broken_off()
+    def _reply(self) -> Reply:
         calls = self._parts.calls(self._calls)
         reason = self._stop_reason or "stop"
         return Reply(

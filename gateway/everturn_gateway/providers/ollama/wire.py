@@ -19,14 +19,13 @@ from everturn_actors.model import (
     Notice,
     Reply,
     ToolCall,
-    ToolDefinition,
     ToolResult,
     UserMessage,
     remember,
 )
 from everturn_gateway.providers.transport.attached import base64, pictures, told
 from everturn_gateway.providers.transport.encoding import dumps, object_bytes
-from everturn_gateway.providers.transport.wire import tool_json
+from everturn_gateway.providers.transport.wire import KeptBytes
 
 _FORM: Final = "ollama"
 _IMAGE_TYPES: Final = frozenset(("image/jpeg", "image/png", "image/webp"))
@@ -37,16 +36,12 @@ KeepAlive: TypeAlias = str | float | None
 
 
 class BodyWriter:
-    """Writes request bodies for one model of one agent.
-
-    Keeps the bytes of the last system prompt and the last tools it saw.
-    """
+    """Writes request bodies for one model of one agent."""
 
     def __init__(self, *, num_ctx: int | None = None, keep_alive: KeepAlive = None) -> None:
         self._num_ctx = num_ctx
         self._keep_alive = keep_alive
-        self._system: tuple[str, bytes] = ("", b"")
-        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+        self._kept = KeptBytes()
 
     def body(self, request: ModelRequest, *, thinking: Thinking) -> bytes:
         """Return the JSON body of a streaming request."""
@@ -71,19 +66,9 @@ class BodyWriter:
             head["think"] = request.reasoning_effort if thinking == "level" else True
         messages = [m.memo.get(_FORM) or _message(m, request.media) for m in request.messages]
         if request.system:
-            messages.insert(0, self._system_bytes(request.system))
-        tools = b',"tools":' + self._tools_bytes(request.tools) if request.tools else b""
+            messages.insert(0, self._kept.system(request.system))
+        tools = self._kept.tools(request.tools)
         return b'%b,"messages":[%b]%b}' % (dumps(head)[:-1], b",".join(messages), tools)
-
-    def _system_bytes(self, system: str) -> bytes:
-        if self._system[0] != system:
-            self._system = (system, dumps({"role": "system", "content": system}))
-        return self._system[1]
-
-    def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, dumps([tool_json(tool) for tool in tools]))
-        return self._tools[1]
 
 
 def _message(message: AnyMessage, media: Mapping[str, bytes]) -> bytes:

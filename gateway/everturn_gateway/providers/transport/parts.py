@@ -7,12 +7,13 @@ arguments come in fragments, and limits.
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from everturn_actors.errors import ModelTransientError, TruncatedStreamError
-from everturn_actors.model import ToolCall
+from everturn_actors.model import Reply, ToolCall
 from everturn_gateway.providers.transport.encoding import dumps, loads, mend
 
 REPLY_LIMIT_CHARS = 4 * 1024 * 1024  # all that one reply holds; no model writes that much
@@ -179,6 +180,73 @@ class ReplyParts:
             arguments = mend("".join(call.arguments)) or "{}"
             finished.append(ToolCall(call_id=call_id, name=call.name, arguments=arguments))
         return tuple(finished)
+
+
+class Reader(ABC):
+    """Makes one reply out of the events of a stream; a subclass knows their format.
+
+    Hands each piece of the text on at once. Errors carry a text that is not masked yet and begins
+    with `where`. `origin` is the address that gets back what it gave with a reply.
+    """
+
+    def __init__(
+        self, *, where: str, model: str, on_text: Callable[[str], None], origin: str = ""
+    ) -> None:
+        self._where = where
+        self._asked = self._model = model
+        self._origin = origin
+        self._parts = ReplyParts(where=where, on_text=on_text)
+        self._stop_reason = ""
+        self.done = False
+        "Whether the provider said that nothing more comes."
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply itself has ended; usage may still follow."""
+        return bool(self._stop_reason)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of a reply has arrived."""
+        return self._parts.begun or self._has_parts or self.complete
+
+    def take(self, name: bytes, data: bytes) -> None:
+        """Take one event: its name and its data.
+
+        Raises:
+            ModelError: The provider reports one, or the event is not what it should be.
+        """
+        try:
+            text = self._take(name, data)
+        except UNKNOWN_FORM as error:
+            raise self._parts.unknown(data) from error
+        if text:
+            self._parts.say(text)
+
+    def reply(self) -> Reply:
+        """Return the reply.
+
+        Raises:
+            TruncatedStreamError: The stream ended without a reason.
+            ModelError: The provider ended it with an error, or it is none that can be used.
+        """
+        self._parts.end_text()
+        if not self.complete:
+            raise self._parts.broken_off()
+        return self._reply()
+
+    @property
+    @abstractmethod
+    def _has_parts(self) -> bool:
+        """Whether anything beside text and thoughts has arrived."""
+
+    @abstractmethod
+    def _take(self, name: bytes, data: bytes) -> str | None:
+        """Take one event; return what it adds to the text. May raise `UNKNOWN_FORM`."""
+
+    @abstractmethod
+    def _reply(self) -> Reply:
+        """Return the reply, which has ended."""
 
 
 def new_call_id() -> str:

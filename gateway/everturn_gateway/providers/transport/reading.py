@@ -22,9 +22,8 @@ from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.transport.opaque import pack
 from everturn_gateway.providers.transport.parts import (
-    UNKNOWN_FORM,
     CallParts,
-    ReplyParts,
+    Reader,
     count_of,
     named,
 )
@@ -62,76 +61,42 @@ class _Detail:
         return {**self.fields, **{name: "".join(each) for name, each in self.pieces.items()}}
 
 
-class ReplyReader:
-    """Collects one reply; hands each piece of its text on at once.
-
-    Errors it raises carry a text that is not masked yet and begins with `where`. `origin` is the
-    address that gets back what it gave with a reply.
-    """
+class ReplyReader(Reader):
+    """Collects one reply of a chat-completions stream."""
 
     def __init__(
         self, *, where: str, model: str, on_text: Callable[[str], None], origin: str = ""
     ) -> None:
-        self._where = where
-        self._asked = self._model = model
-        self._origin = origin
-        self._parts = ReplyParts(where=where, on_text=on_text)
+        super().__init__(where=where, model=model, on_text=on_text, origin=origin)
         self._calls: list[CallParts] = []
         self._by_index: dict[int, CallParts] = {}
         self._extra: object = None
         self._details: list[_Detail] = []
         self._usage = Usage()
-        self._stop_reason = ""
-        self.done = False
-        "Whether the provider said that nothing more comes."
 
     @property
-    def complete(self) -> bool:
-        """Whether the reply itself has ended; usage may still follow."""
-        return bool(self._stop_reason)
+    def _has_parts(self) -> bool:
+        return bool(self._calls)
 
-    @property
-    def begun(self) -> bool:
-        """Whether anything of a reply has arrived."""
-        return bool(self._parts.begun or self._calls or self._stop_reason)
-
-    def take(self, name: bytes, data: bytes) -> None:
-        """Take one event of the stream: its name and its data.
-
-        Raises:
-            ModelError: The provider reports one, or the chunk is not what it should be.
-        """
+    def _take(self, name: bytes, data: bytes) -> str | None:
         if data == b"[DONE]":
             self.done = True
-            return
+            return None
         text: str | None = None
         chunk = self._parts.parsed(data)
-        try:
-            if name == b"error" or chunk.get("error") or chunk.get("object") == "error":
-                raise error_in_stream(refusal_in(chunk), self._where)
-            for choice in chunk.get("choices") or ():
-                if not choice.get("index"):
-                    text = self._take_choice(choice)
-            usage = chunk.get("usage")
-            if usage:
-                self._usage = _usage(usage)
-            if not self._parts.text_chars and chunk.get("model"):
-                self._model = named(chunk["model"])
-        except UNKNOWN_FORM as error:
-            raise self._parts.unknown(data) from error
-        if text:
-            self._parts.say(text)
+        if name == b"error" or chunk.get("error") or chunk.get("object") == "error":
+            raise error_in_stream(refusal_in(chunk), self._where)
+        for choice in chunk.get("choices") or ():
+            if not choice.get("index"):
+                text = self._take_choice(choice)
+        usage = chunk.get("usage")
+        if usage:
+            self._usage = _usage(usage)
+        if not self._parts.text_chars and chunk.get("model"):
+            self._model = named(chunk["model"])
+        return text
 
-    def reply(self) -> Reply:
-        """Return the reply.
-
-        Raises:
-            TruncatedStreamError: The stream ended without a finish reason.
-            ModelTransientError: The provider ended it with an error, or a call names no tool.
-        """
-        self._parts.end_text()
-        if not self._stop_reason:
-            raise self._parts.broken_off()
+    def _reply(self) -> Reply:
         if self._stop_reason == "error":
             msg = f"{self._where}: the model stopped with an error"
             raise ModelTransientError(msg)

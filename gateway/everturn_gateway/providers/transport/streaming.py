@@ -36,7 +36,7 @@ from everturn_gateway.providers.transport.model_errors import (
     read_refusal,
     request_id,
 )
-from everturn_gateway.providers.transport.parts import UNKNOWN_FORM
+from everturn_gateway.providers.transport.parts import UNKNOWN_FORM, Reader
 from everturn_gateway.providers.transport.sse import EventTooLargeError
 from everturn_gateway.providers.transport.windows import WINDOW_TIMEOUT_S, served_window
 
@@ -58,31 +58,6 @@ class Parser(Protocol):
 
     def finish(self) -> list[tuple[bytes, bytes]]:
         """Return what is a whole event though the stream ended behind it."""
-        ...
-
-
-class Reader(Protocol):
-    """Makes one reply out of events."""
-
-    done: bool
-    "Whether the provider said that nothing more comes."
-
-    @property
-    def complete(self) -> bool:
-        """Whether the reply itself has ended; usage may still follow."""
-        ...
-
-    @property
-    def begun(self) -> bool:
-        """Whether anything of a reply has arrived."""
-        ...
-
-    def take(self, name: bytes, data: bytes, /) -> None:
-        """Take one event; raise the `ModelError` that it reports."""
-        ...
-
-    def reply(self) -> Reply:
-        """Return the reply; raise a `ModelError` where it is none."""
         ...
 
 

@@ -36,19 +36,37 @@ _UNSIGNED: Final = {"google": {"thought_signature": "skip_thought_signature_vali
 _SIGNS_NONE: Final = re.compile(r"gemini-[12]\b")
 
 
-class BodyWriter:
-    """Writes request bodies for one model of one agent.
+class KeptBytes:
+    """The bytes of the last system prompt and the last tools of a model of an agent.
 
-    Keeps the bytes of the last system prompt and the last tools it saw: they are the same from one
-    call to the next, but for a new date or a new version of the agent.
+    They are the same from one call to the next, but for a new date or a new version of the agent.
     """
+
+    def __init__(self) -> None:
+        self._system: tuple[str, bytes] = ("", b"")
+        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+
+    def system(self, system: str) -> bytes:
+        """Return the message of a system prompt."""
+        if self._system[0] != system:
+            self._system = (system, dumps({"role": "system", "content": system}))
+        return self._system[1]
+
+    def tools(self, tools: tuple[ToolDefinition, ...]) -> bytes:
+        """Return the member `tools` of a request, with the comma before it; empty for none."""
+        if self._tools[0] != tools:
+            self._tools = (tools, b',"tools":' + dumps([tool_json(tool) for tool in tools]))
+        return self._tools[1] if tools else b""
+
+
+class BodyWriter:
+    """Writes request bodies for one model of one agent."""
 
     def __init__(self, *, origin: str = "", vendor: Vendor = "") -> None:
         self._origin = origin
         self._vendor = vendor
         self._form = "openai gemini" if vendor == "gemini" else "openai"
-        self._system: tuple[str, bytes] = ("", b"")
-        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+        self._kept = KeptBytes()
 
     def body(
         self,
@@ -81,8 +99,8 @@ class BodyWriter:
         form = "openai echo" if echoes else self._form
         messages = [m.memo.get(form) or self._message(m, form, request) for m in request.messages]
         if request.system:
-            messages.insert(0, self._system_bytes(request.system))
-        tools = b',"tools":' + self._tools_bytes(request.tools) if request.tools else b""
+            messages.insert(0, self._kept.system(request.system))
+        tools = self._kept.tools(request.tools)
         return b'%b,"messages":[%b]%b}' % (dumps(options)[:-1], b",".join(messages), tools)
 
     def _message(self, message: AnyMessage, form: str, request: ModelRequest) -> bytes:
@@ -141,16 +159,6 @@ class BodyWriter:
             # Reasoning is sent back to who insists on it alone: others refuse it or drop it.
             message["reasoning_content"] = reply.reasoning or " "
         return message
-
-    def _system_bytes(self, system: str) -> bytes:
-        if self._system[0] != system:
-            self._system = (system, dumps({"role": "system", "content": system}))
-        return self._system[1]
-
-    def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
-        if self._tools[0] != tools:
-            self._tools = (tools, dumps([tool_json(tool) for tool in tools]))
-        return self._tools[1]
 
 
 def _with_pictures(
