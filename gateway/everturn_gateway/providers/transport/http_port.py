@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -38,6 +38,20 @@ class Answer(Protocol):
 
     async def read(self) -> bytes:
         """Return what has come since, unpacked; empty = the answer has ended.
+
+        Raises:
+            HttpError: The answer broke off, or its server is silent.
+        """
+        ...
+
+    async def hand_on(self, take: Callable[[bytes], float | None]) -> None:
+        """Call `take` with each piece in the moment it comes; return when the answer has ended.
+
+        Pieces that come all at once behind a first one are handed on as one.
+
+        Args:
+            take: Called by the event loop, outside of any task. It may return in how many seconds
+                the reading ends at the latest; what it raises ends it, and is raised here.
 
         Raises:
             HttpError: The answer broke off, or its server is silent.

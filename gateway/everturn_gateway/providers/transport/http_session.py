@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from io import BytesIO
+from math import inf
+from typing import Self
 
 import aiohttp
 from yarl import URL
@@ -18,6 +21,7 @@ from everturn_gateway.providers.transport.http_port import (
 
 CONNECT_TIMEOUT_S = 10.0
 KEPT_CONNECTIONS_S = 60.0  # as long as the load balancers in front of large providers keep theirs
+JOIN_S = 0.001  # pieces that follow each other faster are handed on together
 _WHOLE_BYTES = 512 * 1024  # of a body; a larger one leaves in parts, and the loop goes on between
 _HEADER_BYTES = 64 * 1024  # of one field of an answer
 
@@ -61,7 +65,7 @@ class HttpSession:
                 timeout=aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT_S, sock_read=silence_s),
             )
         try:
-            yield _Answer(response)
+            yield _Answer(response, silence_s=silence_s)
         finally:
             response.release()  # a connection whose answer was not read to its end is closed
 
@@ -71,14 +75,135 @@ class HttpSession:
 
 
 class _Answer:
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, *, silence_s: float) -> None:
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self._response = response
         self._content = response.content
+        self._silence_s = silence_s
 
     async def read(self) -> bytes:
         with _told():
             return await self._content.readany()
+
+    async def hand_on(self, take: Callable[[bytes], float | None]) -> None:
+        content, connection = self._content, self._response.connection
+        with _told(), _Pieces(take, silence_s=self._silence_s) as pieces:
+            while piece := content.read_nowait():  # what came with the head
+                pieces.take(piece)
+            if not content.is_eof():
+                if connection is None or connection.protocol is None:
+                    msg = "the connection was closed"
+                    raise BrokenError(msg)
+                connection.protocol.read_timeout = None  # it would move a timer with each piece
+                _PushedReader.hand_on(content, pieces)
+                await pieces
+            pieces.finish()
+
+
+class _Pieces(asyncio.Future[None]):
+    """Takes the pieces of an answer; done when that has ended."""
+
+    def __init__(self, take: Callable[[bytes], float | None], *, silence_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(loop=loop)
+        self._now, self._soon, self._at = loop.time, loop.call_soon, loop.call_at
+        self._take = take
+        self._silence_s = silence_s
+        self._joined: list[bytes] = []
+        self._came_s = self._now()
+        "When the last piece came."
+        self._end_s = inf
+        "When the reading ends, whatever comes."
+
+    def __enter__(self) -> Self:
+        # One timer that looks when the last piece came: to move one with each piece costs more.
+        self._timer = self._at(self._came_s + self._silence_s, self._look)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        if not self.cancel() and not self.cancelled():
+            self.exception()  # else one that came behind a cancellation is logged as unseen
+
+    def take(self, piece: bytes) -> None:
+        """Hand a piece on, with the others that come in the same moment."""
+        if self.done():
+            return  # nobody reads on
+        if self._joined:
+            self._joined.append(piece)
+            return
+        before_s, self._came_s = self._came_s, self._now()
+        if self._came_s - before_s < JOIN_S:
+            self._joined.append(piece)
+            self._soon(self._flush)
+        else:
+            self._hand_on(piece)
+
+    def finish(self) -> None:
+        """Hand on what came together with the end; raise what ended it."""
+        if self.done():
+            self.result()
+        if self._joined:
+            self._take(self._whole())
+
+    def _flush(self) -> None:
+        if self._joined and not self.done():  # at the end, `finish` does
+            self._hand_on(self._whole())
+
+    def _whole(self) -> bytes:
+        whole, self._joined = b"".join(self._joined), []
+        return whole
+
+    def _hand_on(self, piece: bytes) -> None:
+        try:
+            left_s = self._take(piece)
+        except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
+            self.set_exception(error)
+            return
+        if left_s is not None and (end_s := self._now() + left_s) < self._end_s:
+            self._end_s = end_s
+            self._timer.cancel()
+            self._timer = self._at(end_s, self._look)
+
+    def _look(self) -> None:
+        now_s, silent_s = self._now(), self._came_s + self._silence_s
+        if self.done():
+            return
+        if now_s >= self._end_s:
+            self.set_result(None)
+        elif now_s >= silent_s:
+            self.set_exception(SilentError(f"nothing came for {self._silence_s:g} s"))
+        else:
+            self._timer = self._at(min(silent_s, self._end_s), self._look)
+
+
+class _PushedReader(aiohttp.StreamReader):
+    """A body whose pieces are handed on in the moment they come.
+
+    aiohttp's own wakes a task for each piece, which costs as much again as all that is done with
+    it. Its parser makes readers itself; one that a call wants handed on is turned into this class.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def hand_on(cls, reader: aiohttp.StreamReader, pieces: _Pieces) -> None:
+        """Give whatever `reader` gets from now on to `pieces`; its end and its errors too."""
+        reader.__class__ = cls
+        reader._waiter = pieces  # noqa: SLF001 - of its own class from here on
+
+    def feed_data(self, data: bytes, size: int = 0) -> bool:
+        """Hand a piece on; `size` is aiohttp's own affair."""
+        if isinstance(self._waiter, _Pieces):  # else nobody wants it any more
+            self._waiter.take(data)
+        return False
+
+    def begin_http_chunk_receiving(self) -> None:
+        """Take no note of how the body was cut."""
+
+    def end_http_chunk_receiving(self) -> None:
+        """Take no note of how the body was cut."""
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from math import inf
 from typing import Protocol
 
 import anyio
@@ -211,17 +210,19 @@ async def written(request: ModelRequest, write: Callable[[ModelRequest], bytes])
 
 async def _read_events(answer: Answer, parser: Parser, reader: Reader) -> None:
     done = False
-    with anyio.CancelScope() as patience:
-        while piece := await answer.read():
-            if done:
-                continue  # whatever follows: read to its end, the connection can be used again
-            for name, data in parser.feed(piece):
-                reader.take(name, data)
-            done = reader.done
-            if done:
-                patience.deadline = anyio.current_time() + DRAIN_S
-            elif reader.complete and patience.deadline == inf:
-                patience.deadline = anyio.current_time() + TAIL_S
+
+    def take(piece: bytes) -> float | None:
+        nonlocal done
+        if done:
+            return None  # whatever follows: read to its end, the connection can be used again
+        for name, data in parser.feed(piece):
+            reader.take(name, data)
+        done = reader.done
+        if done:
+            return DRAIN_S
+        return TAIL_S if reader.complete else None
+
+    await answer.hand_on(take)
     if not done:
         for name, data in parser.finish():
             reader.take(name, data)
