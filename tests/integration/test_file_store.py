@@ -19,6 +19,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.lowlevel import EventLoopToken, current_token
 from msgspec import structs
 
 from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
@@ -558,11 +559,12 @@ class SlowDisk:
     """An `fdatasync` that takes until it is told to end."""
 
     syncing: anyio.Event = field(default_factory=anyio.Event)
+    loop: EventLoopToken = field(default_factory=current_token)
     release: threading.Event = field(default_factory=threading.Event)
     fdatasync: Callable[[int], None] = os.fdatasync
 
     def __call__(self, fd: int) -> None:
-        anyio.from_thread.run_sync(self.syncing.set)
+        anyio.from_thread.run_sync(self.syncing.set, token=self.loop)
         assert self.release.wait(5)
         self.fdatasync(fd)
 

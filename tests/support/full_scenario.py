@@ -47,6 +47,7 @@ from everturn_actors.errors import CoreError
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
+from everturn_actors.journal.writer import Writer as JournalWriter
 from everturn_actors.model import Inbound, Queueing
 from everturn_actors.ports import Agent, Summariser, Tool, ToolCapabilities
 from everturn_actors.service import ServiceSettings, TurnService, open_service
@@ -135,7 +136,22 @@ class Threads:
             finally:
                 self._working -= 1
 
-        with mock.patch.object(to_thread, "run_sync", run_sync):
+        hand_over, done = JournalWriter._hand_over, JournalWriter._done
+
+        def counted_hand_over(writer: JournalWriter) -> None:
+            was_working = bool(writer._batch)
+            hand_over(writer)
+            self._working += bool(writer._batch) - was_working
+
+        def counted_done(writer: JournalWriter, took_s: float, fault: BaseException | None) -> None:
+            self._working -= 1
+            done(writer, took_s, fault)
+
+        with (
+            mock.patch.object(to_thread, "run_sync", run_sync),
+            mock.patch.object(JournalWriter, "_hand_over", counted_hand_over),
+            mock.patch.object(JournalWriter, "_done", counted_done),
+        ):
             yield
 
     async def settle(self) -> None:

@@ -1,19 +1,25 @@
-"""Group commit: the one task through which everything is appended.
+"""Group commit: the one thread through which everything is appended.
 
-What waits is taken in one go, written and synced in one hop to a worker thread; what arrives
-meanwhile is the next batch. The writer never waits for a batch to fill: alone, an append costs one
-write and one sync; under load, many share them.
+What waits is taken in one go, written and synced by the thread; what arrives meanwhile is the next
+batch. The writer never waits for a batch to fill: alone, an append costs one write and one sync;
+under load, many share them.
+
+The thread is the writer's own, and the event loop hands batches over without a task between: each
+turn comes here twice, and a hop through a pool of threads costs it more than the write does.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Thread
+from typing import TypeAlias
 
 import anyio
-from anyio import to_thread
 
 from everturn_actors.errors import JournalWriteError, WorkspaceLostError
 from everturn_actors.journal.commit import Append, Job, Mark, commit
@@ -23,6 +29,9 @@ WAITING_JOBS_MAX = 1024  # each is one session's; more sessions than this wait t
 BATCH_JOBS_MAX = 128  # each holds a file descriptor open while the batch is written
 BATCH_BYTES_MAX = 8 * 1024 * 1024  # bounds how long a batch keeps the others waiting
 
+_Batches: TypeAlias = SimpleQueue[Sequence[Job] | None]
+"What the thread does, one after the other; None = it ends."
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Ticket:
@@ -30,7 +39,7 @@ class _Ticket:
 
     job: Job
     settle: Callable[[], None]
-    done: anyio.Event
+    done: asyncio.Event
 
     @property
     def size_bytes(self) -> int:
@@ -38,7 +47,7 @@ class _Ticket:
 
 
 class Writer:
-    """Owns the queue of jobs. `run` is its task; it ends after `close`, when the queue is empty."""
+    """Owns the queue of jobs and, while `run` runs, the thread that does them."""
 
     def __init__(
         self, check: Callable[[], None], on_batch: Callable[[CommitStats], None] | None = None
@@ -54,11 +63,15 @@ class Writer:
         self._on_batch = on_batch
         self._waiting: deque[_Ticket] = deque()
         self._room = anyio.Semaphore(WAITING_JOBS_MAX, fast_acquire=True)
-        self._wake = anyio.Event()
+        self._batch: list[_Ticket] = []
+        "What the thread does now."
+        self._batches: _Batches | None = None
+        "Of the thread; None where there is none."
+        self._fault: BaseException | None = None
+        self._ended = anyio.Event()
+        "Set when `run` has nothing more to wait for."
         self._closed = False
         self._why_closed = "the store is closing"
-        # Its own limit: appends do not queue behind reads and whatever else uses worker threads.
-        self._thread = anyio.CapacityLimiter(1)
 
     @property
     def waiting(self) -> int:
@@ -79,31 +92,41 @@ class Writer:
         except BaseException:
             settle()
             raise
-        ticket = _Ticket(job=job, settle=settle, done=anyio.Event())
+        ticket = _Ticket(job=job, settle=settle, done=asyncio.Event())
         if self._closed:
             self._refuse(ticket)
             return
         self._waiting.append(ticket)
-        self._wake.set()
+        self._hand_over()
         await ticket.done.wait()
 
     def close(self) -> None:
         """Take nothing more; `run` does what waits and ends."""
         self._closed = True
-        self._wake.set()
+        self._look_whether_ended()
 
     async def run(self) -> None:
-        """Work through the queue until it is closed and empty.
+        """Have the queue worked through until it is closed and empty.
 
         A fault that is none of a job's own ends it: the jobs of that batch are refused, the others
         wait until it is run again, or for `stop`.
         """
-        while self._waiting or not self._closed:
-            if self._waiting:
-                await self._write_batch()
-            else:
-                self._wake = anyio.Event()
-                await self._wake.wait()
+        self._fault, self._ended = None, anyio.Event()
+        self._batches = SimpleQueue()
+        work = (self._batches, asyncio.get_running_loop())
+        Thread(target=self._work, args=work, name="journal writer", daemon=True).start()
+        try:
+            self._hand_over()
+            self._look_whether_ended()
+            await self._ended.wait()
+        finally:
+            batches, self._batches, self._ended = self._batches, None, anyio.Event()
+            if self._batch:  # outcomes are true, also where this task was cancelled meanwhile
+                with anyio.CancelScope(shield=True):
+                    await self._ended.wait()
+            batches.put(None)
+        if self._fault is not None:
+            raise self._fault
 
     def stop(self, why: str = "") -> None:
         """Refuse what waits and whatever comes; `run` is not run again."""
@@ -112,26 +135,52 @@ class Writer:
         while self._waiting:
             self._refuse(self._waiting.popleft())
 
-    async def _write_batch(self) -> None:
-        batch: list[_Ticket] = []
-        size = 0
-        while self._waiting and len(batch) < BATCH_JOBS_MAX and size < BATCH_BYTES_MAX:
-            batch.append(self._waiting.popleft())
-            size += batch[-1].size_bytes
-        began_s = time.perf_counter()
+    def _hand_over(self) -> None:
+        """Give the thread its next batch, where it is free and something waits."""
+        if self._batch or self._batches is None or self._fault is not None:
+            return
+        size_bytes = 0
+        while self._waiting and len(self._batch) < BATCH_JOBS_MAX and size_bytes < BATCH_BYTES_MAX:
+            self._batch.append(self._waiting.popleft())
+            size_bytes += self._batch[-1].size_bytes
+        if self._batch:
+            self._batches.put([ticket.job for ticket in self._batch])
+
+    def _work(self, batches: _Batches, loop: asyncio.AbstractEventLoop) -> None:
+        """Do batches, in the thread, until there are no more."""
+        while (jobs := batches.get()) is not None:
+            began_s, fault = time.perf_counter(), None
+            try:
+                self._commit(jobs)
+            except BaseException as error:  # noqa: BLE001 - `run` raises it
+                fault = error
+            loop.call_soon_threadsafe(self._done, time.perf_counter() - began_s, fault)
+            del jobs  # nobody else may need it until the next batch comes
+
+    def _done(self, took_s: float, fault: BaseException | None) -> None:
+        """Settle a batch that the thread is done with."""
+        batch, self._batch = self._batch, []
         try:
-            jobs = [ticket.job for ticket in batch]
-            await to_thread.run_sync(self._commit, jobs, limiter=self._thread)
-            took_s = time.perf_counter() - began_s
-            if self._on_batch is not None:
-                self._on_batch(CommitStats(jobs=len(batch), size_bytes=size, duration_s=took_s))
-        finally:
-            # The thread has ended also where this task was cancelled meanwhile: outcomes are true.
-            for ticket in batch:
-                if _is_done(ticket.job):
-                    self._settle(ticket)
-                else:
-                    self._refuse(ticket)
+            if fault is None and self._on_batch is not None:
+                size_bytes = sum(ticket.size_bytes for ticket in batch)
+                self._on_batch(
+                    CommitStats(jobs=len(batch), size_bytes=size_bytes, duration_s=took_s)
+                )
+        except Exception as error:  # noqa: BLE001 - `run` raises it
+            fault = error
+        self._fault = fault
+        self._hand_over()  # first: the disk works while those wake that waited for it
+        for ticket in batch:
+            if _is_done(ticket.job):
+                self._settle(ticket)
+            else:
+                self._refuse(ticket)
+        self._look_whether_ended()
+
+    def _look_whether_ended(self) -> None:
+        is_empty = not self._batch and (self._batches is None or not self._waiting)
+        if self._fault is not None or (is_empty and (self._closed or self._batches is None)):
+            self._ended.set()
 
     def _commit(self, jobs: Sequence[Job]) -> None:
         """Do a batch in a worker thread."""

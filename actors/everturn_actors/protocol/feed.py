@@ -6,13 +6,12 @@ stands, from memory or, where it is too far behind, from the log.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
-
-import anyio
 
 from everturn_actors.events import (
     Event,
@@ -69,8 +68,8 @@ class Feed:
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
         # What followers wait for; there is one while somebody does.
-        self._news: anyio.Event | None = None  # an event, or the end
-        self._text: anyio.Event | None = None  # or a piece of the running reply
+        self._news: asyncio.Event | None = None  # an event, or the end
+        self._text: asyncio.Event | None = None  # or a piece of the running reply
         self._live: LiveReply | None = None
         self._failure: Exception | None = None
         self._closed = False
@@ -154,12 +153,12 @@ class Feed:
                 changed.set()
         self._news = self._text = None
 
-    def _change(self, *, pieces: bool) -> anyio.Event:
+    def _change(self, *, pieces: bool) -> asyncio.Event:
         """Return what is set with the next event, or with `pieces` at the next piece too."""
         if pieces:
-            self._text = self._text or anyio.Event()
+            self._text = self._text or asyncio.Event()
             return self._text
-        self._news = self._news or anyio.Event()
+        self._news = self._news or asyncio.Event()
         return self._news
 
     # --- the followers' side ---

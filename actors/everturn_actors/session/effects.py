@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import assert_never
-
-import anyio
 
 from everturn_actors.errors import ActorStoppedError
 from everturn_actors.protocol.background import Background
@@ -39,12 +38,12 @@ class News:
 
     def __init__(self) -> None:
         """Begin with nobody."""
-        self._changed: anyio.Event | None = None  # there is one while somebody waits for it
+        self._changed: asyncio.Event | None = None  # there is one while somebody waits for it
 
     async def wait(self) -> None:
         """Wait for the next of it."""
         if self._changed is None:
-            self._changed = anyio.Event()
+            self._changed = asyncio.Event()
         await self._changed.wait()
 
     def tell(self) -> None:
