@@ -33,6 +33,18 @@ def _file(folder: Path, path: str, text: str = "x") -> Path:
     return file
 
 
+def _old_file(folder: Path, path: str) -> Path:
+    """Return a file that is older than whatever begins now, by the clock that stamps files.
+
+    That clock goes in steps of some milliseconds: a file of the step in which a command begins
+    counts as changed by it.
+    """
+    file = _file(folder, path)
+    while now_ns() <= file.stat().st_ctime_ns:
+        pass
+    return file
+
+
 def _mark(marks: MarkedFiles, file: Path, sources: tuple[str, ...] = PAGE) -> None:
     fd = os.open(file, os.O_RDONLY)
     try:
@@ -153,7 +165,7 @@ def test_without_marks_nothing_is_kept_walked_or_watched(state: Path, marks: Mar
 def test_a_command_is_behind_what_it_opens_and_nothing_else(root: Path, marks: MarkedFiles) -> None:
     """A mark that is seen everywhere makes every command ask."""
     _mark(marks, _file(root, "a"))
-    _file(root, "b")
+    _old_file(root, "b")
 
     assert _sources_of(marks, "cat b; ls -l; rm -f none") == ()
     assert _sources_of(marks, "cat a") == PAGE
@@ -237,9 +249,7 @@ def test_what_a_process_wrote_before_it_opened_such_a_file_stays_clean(
     page = _file(root, "page")
     _mark(marks, page)
     run = marks.begin()
-    own = _file(root, "own")
-    while now_ns() <= own.stat().st_ctime_ns:
-        pass  # the clock of the disk goes in steps of some milliseconds
+    own = _old_file(root, "own")
     marks.look(run)
     page.read_text()
     later = _file(root, "later")
