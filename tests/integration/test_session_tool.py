@@ -103,7 +103,7 @@ async def test_by_default_nothing_of_other_people_is_seen() -> None:
         assert listed == ToolOutput(text="There is no other conversation that you may see.")
         assert seen.is_error
         assert "may not be read" in seen.text
-        assert "1234" not in listed.text + seen.text
+        assert "PIN 1234" not in listed.text + seen.text
 
 
 async def test_earlier_sessions_of_the_same_conversation_are_its_own() -> None:
@@ -286,7 +286,7 @@ async def test_a_message_is_accepted_there_and_answered_there() -> None:
             f"[From another conversation of yours, {result.session_id}]\n\nfish at six"
         )
         assert received.sender == label(result.session_id, 1)
-        assert "100" not in received.text + received.sender.replace(result.session_id, "")
+        assert "100" not in (received.text + received.sender).replace(result.session_id, "")
 
 
 async def test_it_is_sent_once_whatever_happens_between() -> None:
@@ -541,7 +541,7 @@ async def test_an_agent_carries_nothing_from_one_principal_to_another() -> None:
 
     assert apart[0] == "There is no other conversation that you may see."
     assert all("there is no session" in text for text in apart[1:])
-    assert "1234" not in "".join(apart)
+    assert "PIN 1234" not in "".join(apart)
     assert of_alice in shared[0]
     assert ours not in shared[0]
     assert "PIN 1234" in shared[1]
