@@ -101,12 +101,13 @@ class Lifeline:
                 # Nobody has opened it yet, which looks like an end.
                 await to_thread.run_sync(_wait_for_writer, self.path)
 
-    def is_cut(self) -> bool:
-        """Return whether no process holds it any more."""
-        try:
-            return os.read(self._fd, 100) == b""
-        except BlockingIOError:
-            return False
+    async def until_cut(self) -> None:
+        """Wait until no process holds it: one that was killed lets go of it as the last it does."""
+        with anyio.fail_after(_HANG_S):
+            more = True
+            while more:
+                await anyio.wait_readable(self._fd)
+                more = bool(os.read(self._fd, 100))
 
 
 @contextmanager
