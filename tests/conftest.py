@@ -27,6 +27,7 @@ os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().paren
 
 def pytest_sessionstart() -> None:
     """Refuse to run beside an installation that is older than the source: it lacks plug-ins."""
+    gc.disable()  # until all tests are read: what that makes stays, and is a lot to look through
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
     wanted = {
         (group, name, value)
@@ -44,6 +45,7 @@ def pytest_collection_finish() -> None:
     """Let no later collection look through all that was imported: it outlives every test."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
