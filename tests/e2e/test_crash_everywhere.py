@@ -20,6 +20,7 @@ from support.killing.lives import Part
 from support.killing.parts import PARTS
 from support.killing.starting import Launcher, open_forked
 from support.killing.table import Outcome, kill, make_ready
+from support.tables import table
 
 PICKED: Final[Mapping[str, Sequence[tuple[str, int, Moment]]]] = {
     "first start, burst, Telegram": [("replace .everturn/channels/telegram.json", 1, "before")],
@@ -74,7 +75,7 @@ TALK = Talk(turns=(SAID,), outbox=(), announced=(), decided=(), summaries=(), hi
 PLAIN = Account(talks={"ann": TALK}, chats={"1": ("re: hi",)}, witness={"ran": 1})
 
 
-@pytest.mark.parametrize(
+@table(
     ("got", "why"),
     [
         (Account(talks={}, chats=PLAIN.chats, witness=PLAIN.witness), "a conversation is lost"),
@@ -122,7 +123,7 @@ def test_a_message_in_doubt_may_come_once_more_and_no_more() -> None:
     assert compare(PLAIN, twice, frozenset({"repeated"})).difference
 
 
-@pytest.mark.parametrize(
+@table(
     ("marks", "is_right"),
     [
         (("sending", "sent"), True),

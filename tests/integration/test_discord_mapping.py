@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from support.discord_desk import Desk
 from support.discord_world import FORUM, Payload
+from support.tables import table
 
 from everturn_channels.adapter import Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
@@ -173,7 +174,7 @@ def test_a_channel_of_which_only_the_id_came_is_a_group_of_its_server() -> None:
     assert chat_ref_of(unknown).type == "group"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "command"),
     [
         ("/stop", ("stop", "")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from support.tables import table
 
 from everturn_channels.discord.markup import LIMIT_UNITS, render
 from everturn_channels.discord.splitting import units
@@ -15,7 +15,7 @@ def shown(markdown: str, *, is_plain: bool = False) -> list[str]:
     return [json.loads(p)["content"] for p in render(markdown, is_plain=is_plain)]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "plain text, 2 * 3 * 4, snake_case_name",
@@ -35,7 +35,7 @@ def test_what_discord_understands_goes_through_as_it_was_written(text: str) -> N
     assert shown(text) == [text]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("__bold__", "**bold**"),
@@ -117,7 +117,7 @@ def test_visible_characters_stay_whole() -> None:
         assert all(sum("🇦" <= c <= "🇿" for c in p) % 2 == 0 for p in parts)
 
 
-@pytest.mark.parametrize("text", ["", "  \n\t\n", "\u200b\u200b", "#", "```\n\n```x"])
+@table("text", ["", "  \n\t\n", "\u200b\u200b", "#", "```\n\n```x"])
 def test_nothing_to_show_is_no_message(text: str) -> None:
     """Discord refuses empty messages, and a refused chunk is a failed reply."""
     assert all(part.strip() for part in shown(text))
@@ -130,7 +130,7 @@ def test_plain_text_stays_as_it_stands() -> None:
     assert shown("# a\n\n__b__ | c |", is_plain=True) == ["# a\n\n__b__ | c |"]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "[" * 50_000,

@@ -14,6 +14,7 @@ from typing import NoReturn
 import anyio
 import pytest
 from support.agents import write_agent, write_folder
+from support.tables import table
 from watchfiles import Change
 
 from everturn_actors.errors import UnknownAgentError
@@ -455,7 +456,7 @@ async def test_where_the_system_cannot_tell_of_changes_the_folder_is_read_again_
     assert library.faults() == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "expected"),
     [
         ("a", True),

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from prometheus_client import Metric
 from support.metered import Failing, measured, scrape
 from support.scripted_adapter import ScriptedAdapter
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import (
@@ -123,7 +124,7 @@ async def test_a_turn_lasts_from_its_first_event_to_its_last() -> None:
     assert seen.series("everturn_turn_seconds_sum") == {"test answered": 42}
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "kind"),
     [
         (ModelTransientError(), "unavailable"),
@@ -139,7 +140,6 @@ async def test_a_turn_lasts_from_its_first_event_to_its_last() -> None:
         (ModelError(), "failed"),
         (ValueError("a bug"), "error"),
     ],
-    ids=lambda each: type(each).__name__ if isinstance(each, Exception) else str(each),
 )
 def test_every_failure_of_a_model_has_a_word(error: Exception, kind: str) -> None:
     """An alarm on keys that are refused must not ring for a busy provider."""
@@ -376,7 +376,7 @@ async def test_warnings_and_errors_of_the_log_are_counted() -> None:
     assert root.handlers == before
 
 
-@pytest.mark.parametrize(
+@table(
     ("accept", "wanted"),
     [
         ("", False),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.tables import table
 from watchfiles import Change
 
 from everturn_actors.model import ConversationKey
@@ -440,7 +441,7 @@ async def test_changes_are_told_while_the_gateway_runs(tmp_path: Path) -> None:
     assert first == ["a"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "expected"),
     [
         ("a.yaml", True),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiogram.types import Update
+from support.tables import table
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
 from everturn_channels.adapter import ButtonClick, ChatMoved, Command, Edit, Message
@@ -74,7 +75,7 @@ def test_only_forum_topics_are_topics() -> None:
     assert (topic.chat.topic, thread.chat.topic) == ("9", "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "fields", "left"),
     [
         ("@everturn_bot hello", {}, "hello"),
@@ -98,7 +99,7 @@ def test_the_bot_knows_when_it_is_meant(text: str, fields: dict[str, Any], left:
     assert message.quoted == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "fields"),
     [
         ("hello", {}),
@@ -183,7 +184,7 @@ def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:
     assert [type(a) for a in (path, later, passed_on)] == [Message, Message, Message]
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"forward_date": 1, "forward_from": BOB},  # a server of before 2024
@@ -199,7 +200,6 @@ def test_commands_are_told_from_paths_and_from_those_of_other_bots() -> None:
             ]
         },
     ],
-    ids=lambda fields: next(iter(fields)),
 )
 def test_what_somebody_else_may_have_written_is_not_typed(fields: Json) -> None:
     """An owner's command counts only where the owner wrote it."""
@@ -229,7 +229,7 @@ def test_where_it_cannot_be_read_who_wrote_it_is_no_command(part: str) -> None:
 FILE = {"file_id": "f", "file_unique_id": "u", "file_size": 7}
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "name", "media_type"),
     [
         ({"document": FILE | {"file_name": "../a/notes.txt"}}, "notes.txt", ""),

@@ -6,9 +6,9 @@ import json
 import time
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_channels.telegram import markup
 from everturn_channels.telegram.markup import CHUNK_UNITS, render
@@ -48,7 +48,7 @@ def test_formatting_becomes_entities_in_utf16_units() -> None:
     assert shown(chunk, "text_link") == ["site"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "count"),
     [("x" * 4097, 2), ("🔥" * 2100, 2), ("x" * CHUNK_UNITS, 1), ("", 0), (" \n\t\n", 0)],
 )
@@ -92,7 +92,7 @@ def test_more_formatting_than_telegram_shows_is_split() -> None:
     ]
 
 
-@pytest.mark.parametrize("sign", ["👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301", "1\ufe0f\u20e3"])
+@table("sign", ["👨‍👩‍👧‍👦", "🇩🇪", "👍🏽", "e\u0301", "1\ufe0f\u20e3"])
 def test_a_sign_is_never_cut_in_two(sign: str) -> None:
     """Half a family is two strangers."""
     for before in ("", "x"):
@@ -102,7 +102,7 @@ def test_a_sign_is_never_cut_in_two(sign: str) -> None:
         assert all(chunk["text"].startswith((sign, "x")) for chunk in found)
 
 
-@pytest.mark.parametrize(
+@table(
     ("markdown", "text"),
     [
         ("a\n\n<div>b</div>\n\nc", "a\n\n<div>b</div>\n\nc"),
@@ -137,7 +137,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@table("name", BOMBS)
 def test_markup_bombs_go_off_quietly(name: str) -> None:
     """One odd reply must not hold up everybody else, and still arrives."""
     began = time.process_time()

@@ -22,6 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 from support.metered import Failing, Measured, measured
+from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import ModelRefusedError, ToolFailedError
@@ -384,7 +385,7 @@ async def test_nobody_waits_for_a_collector_that_hangs(
         assert "the last spans were not sent in time" in caplog.messages
 
 
-@pytest.mark.parametrize(
+@table(
     ("configured", "environ", "url"),
     [
         ("", {}, ""),

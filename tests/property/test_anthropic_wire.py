@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.messages_format import problem
+from support.tables import table
 
 from everturn_actors.model import (
     AnyMessage,
@@ -109,7 +109,7 @@ def test_a_longer_conversation_begins_with_the_shorter_one(
     assert second[: len(first)] == first
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "thinking", "takes_temperature"),
     [
         ("claude-2.1", "none", True),

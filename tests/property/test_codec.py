@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.histories import delivered_log, histories, outage_log, rich_log
+from support.tables import table
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log, started
 from everturn_actors.checksums import is_whole
@@ -105,7 +106,7 @@ def test_an_unknown_version_with_a_good_checksum_is_refused(
         decode(line, SEED)
 
 
-@pytest.mark.parametrize("text", ["[]", "5", "null", '"x"', ""])
+@table("text", ["[]", "5", "null", '"x"', ""])
 def test_json_that_is_no_event_names_no_owner(text: str) -> None:
     """The search for the owner of a foreign log meets whatever stands there."""
     assert owner_of(text.encode()) == ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from support.context_policies import POLICIES
 from support.examples import examples
 from support.live import LiveSession
+from support.tables import table
 
 from everturn_actors.context.render import render
 from everturn_actors.context.rendered import Rendered
@@ -139,7 +139,7 @@ def test_a_mark_stays_as_long_as_the_text_is_shown(spec: AgentSpec, script: list
     Marked(spec).play(script)
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
+@table("policy", list(POLICIES))
 def test_a_mark_goes_with_the_text(policy: str) -> None:
     """Else one page would have a person confirm everything for the rest of a conversation."""
     session = LiveSession(agent(policy, 9_000))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from support.conversations import KEY, STARTED
+from support.tables import table
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import (
@@ -41,7 +42,7 @@ def test_an_event_survives_being_written_as_json(event: Event) -> None:
     assert from_record(json.loads(text)) == event
 
 
-@pytest.mark.parametrize("kind", get_args(Body), ids=lambda kind: str(kind.__name__))
+@table("kind", get_args(Body))
 def test_every_type_of_event_has_a_name_and_comes_back(kind: type[Body]) -> None:
     """A type that was forgotten would be found by the first person who restarts."""
 
@@ -141,7 +142,7 @@ REPLACED = {"seq": 2, "disposition": "cleared", "text": "t"}
 SUMMARISED = to_record(Event(seq=7, at=STARTED, body=Summarised(last_turn=1, messages=2, text="")))
 
 
-@pytest.mark.parametrize(
+@table(
     ("record", "named"),
     [
         pytest.param({**GOOD, "type": "moved"}, "moved", id="type"),

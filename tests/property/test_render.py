@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from support.context_policies import POLICIES
 from support.examples import examples
 from support.live import LiveSession
+from support.tables import table
 
 from everturn_actors.context.estimation.estimates import Estimates
 from everturn_actors.context.render import Renderer, render
@@ -286,7 +286,7 @@ def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -
     assert session.known.cache_misses == 0
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
+@table("policy", list(POLICIES))
 def test_long_conversations_stay_in_the_window_under_every_policy(policy: str) -> None:
     """A hundred turns with large results: what people leave other systems over."""
     session = LiveSession(agent(policy, 16_000))

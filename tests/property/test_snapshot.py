@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from msgspec.structs import replace
 from support.histories import HOSTILE, delivered_log, histories, outage_log, rich_log
+from support.tables import table
 
 from everturn.testing._histories import KEY, SESSION_ID, replay, simple_log, started
 from everturn_actors.codec import Codec
@@ -94,7 +95,7 @@ def test_what_is_known_of_the_archive_comes_back(record: ArchiveRecord) -> None:
     assert decode_header(encode_state(state)).archive is None
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         "7",
@@ -161,7 +162,7 @@ def test_every_state_comes_back_as_it_was(
         assert encode_state(recovered.state) == written
 
 
-@pytest.mark.parametrize("character", HOSTILE.replace(" ", ""), ids=lambda c: f"U+{ord(c):04X}")
+@table("character", HOSTILE.replace(" ", ""))
 def test_no_character_breaks_the_file(character: str) -> None:
     """One pasted control character must not make a conversation unreadable."""
     text = f"a{character}b {character}"
@@ -366,7 +367,7 @@ def test_sections_that_were_removed_are_empty() -> None:
     assert decode_state((text[:begin] + text[end:]).encode()) == replace(FULL, waiting=())
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "by", "said"),
     [
         pytest.param("^last_seq: 6", "last_seq: six", r"line \d+: last_seq must be int", id="kind"),
@@ -484,7 +485,7 @@ def test_the_line_of_a_bad_message_is_named() -> None:
         decode_state(data)
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         pytest.param(b"", id="empty"),

@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 from support.inbound_events import ANN, DM, GROUP
+from support.tables import table
 
 from everturn_channels.access.rules import AccessDecision, Action, evaluate, find_route
 from everturn_channels.adapter import ChatRef, Person
@@ -61,7 +62,7 @@ def _group(
 # --- routes ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("route", "matches"),
     [
         (Route(agent="x"), True),
@@ -105,7 +106,7 @@ def test_the_first_route_that_matches_wins() -> None:
 # --- dm ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("dm", "sender", "paired", "action"),
     [
         (DmRules(), ANN, False, "pair"),
@@ -149,7 +150,7 @@ def test_pairing_counts_in_a_dm_alone() -> None:
 # --- groups ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "allowlist", "chat", "action"),
     [
         ("allowlist", (), GROUP, "refuse"),
@@ -179,7 +180,7 @@ def test_in_which_groups_the_agent_takes_part(
     assert _group(rules, chat=chat, addressed=True).action == action
 
 
-@pytest.mark.parametrize(
+@table(
     ("default", "overrides", "sender", "action"),
     [
         ("allow", (), ANN, "answer"),
@@ -252,7 +253,7 @@ def test_the_buffers_mode_says_how_an_ambient_message_is_kept(
     assert not _group(rules, addressed=True).joins_next_turn
 
 
-@pytest.mark.parametrize(
+@table(
     ("overrides", "action"),
     [
         ((), "ambient"),
@@ -293,7 +294,7 @@ def test_an_unknown_chat_type_is_refused() -> None:
     assert "'broadcast'" in decision.reason
 
 
-@pytest.mark.parametrize(
+@table(
     ("decision", "reason"),
     [
         (_dm(DmRules()), "spec.access.dm.allowlist is empty: nobody is admitted"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.agent_schema import SCHEMA, VALIDATOR
 from support.agents import write_folder
+from support.tables import table
 
 from everturn_gateway.plugins import installed
 from everturn_gateway.scheduler.jobs import Cron, RunTask, ToChat
@@ -83,7 +84,7 @@ def test_the_guide_has_agents_to_copy() -> None:
     assert len(SNIPPETS) >= 5
 
 
-@pytest.mark.parametrize("name", sorted(set(field_names())))
+@table("name", sorted(set(field_names())))
 def test_the_table_of_fields_is_complete(name: str) -> None:
     """A field that stands nowhere is not found."""
     sections = {"spec", "metadata", "model", "session", "context", "access", "dm", "groups"}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_actors.model import (
     AnyMessage,
@@ -53,7 +54,7 @@ def result(reply: Reply, *texts: str, is_error: bool = False) -> list[AnyMessage
     ]
 
 
-@pytest.mark.parametrize("said", ["hello", "are you an AI?", "call 030-1234 please", "2 + 3", ""])
+@table("said", ["hello", "are you an AI?", "call 030-1234 please", "2 + 3", ""])
 def test_the_first_answer_says_what_it_is(said: str) -> None:
     """Nobody may take it for a language model."""
     told = reply_to(request(said)).text
@@ -75,7 +76,7 @@ def test_help_names_the_tools(said: str) -> None:
     assert "call" not in reply_to(request(said, tools=())).text.removeprefix(WHAT_IT_IS)
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "names"),
     [
         (READ, ["read_file"]),
@@ -145,7 +146,7 @@ def test_any_message_is_answered(said: str, tools: tuple[ToolDefinition, ...]) -
     assert len(told.text) < 2_000
 
 
-@pytest.mark.parametrize("text", ["a", "two words", " lead and trail \n", "a\n\n- b\n", WHAT_IT_IS])
+@table("text", ["a", "two words", " lead and trail \n", "a\n\n- b\n", WHAT_IT_IS])
 def test_the_words_are_the_text(text: str) -> None:
     """Shown word by word, it reads as it is kept."""
     assert "".join(words(text)) == text

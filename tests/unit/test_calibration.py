@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
@@ -20,7 +21,7 @@ from everturn_actors.context.estimation.estimates import Estimates
 LEARNT = ModelStatistics(scale=1.2, reports=5, units=500_000)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "scale"),
     [
         ("gpt-5-mini", 0.9),
@@ -98,7 +99,7 @@ def test_what_was_learnt_long_ago_weighs_less() -> None:
     assert facts.scale == pytest.approx(2.0, rel=0.02)
 
 
-@pytest.mark.parametrize(
+@table(
     ("units", "tokens"),
     [
         (0, 0),
@@ -149,7 +150,7 @@ def test_a_short_prompt_tells_little_of_what_follows() -> None:
     assert Estimates(1.0).tokens(500_000) + correction < 1.35 * 5_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("sent", "reported"),
     [(0, 0), (0, 900), (100_000, 0), (100_000, -5), (100_000, 499), (100_000, 5_001)],
 )

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import anyio
-import pytest
 from msgspec import structs
 from support.inbound_events import DM, GROUP
+from support.tables import table
 
 from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
@@ -112,7 +112,7 @@ def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
 # --- how messages wait ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "is_album", "took_s", "hold_s"),
     [
         (QueueRules(), False, 3.0, 1.5),
@@ -155,7 +155,7 @@ def test_the_key_of_a_message_fits_however_long_its_ids_are() -> None:
 # --- files ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "clean"),
     [
         ("cat.png", "cat.png"),

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 from markdown_it import MarkdownIt
+from support.tables import table
 
 from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels import texts
@@ -79,7 +80,7 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
     assert ("the model is down" in text) == (outcome == "failed")
 
 
-@pytest.mark.parametrize("settled", get_args(Resolution))
+@table("settled", get_args(Resolution))
 def test_a_button_that_is_pressed_too_late_says_so(settled: Resolution) -> None:
     """Whoever clicked it waits for something to happen."""
     assert texts.click_late(settled).startswith("Too late")
@@ -90,7 +91,7 @@ def test_every_decision_has_a_button() -> None:
     assert set(BUTTONS) == set(get_args(Decision))
 
 
-@pytest.mark.parametrize(
+@table(
     "evil",
     [
         "**x** [a](http://e.vil) `b`",
@@ -135,7 +136,7 @@ def test_a_limit_is_told_in_words(limit: int, words: str) -> None:
     assert words in texts.too_large(limit)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         texts.no_private_chats(),

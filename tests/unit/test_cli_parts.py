@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from anyio import to_thread
+from support.tables import table
 
 from everturn_actors.errors import InvalidInputError, UnknownAgentError
 from everturn_channels.terminal.prompt import PipeReader
@@ -26,7 +27,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 
 
-@pytest.mark.parametrize(
+@table(
     ("listens_on", "reached_at"),
     [
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import write_script
+from support.tables import table
 
 from everturn_gateway.tools.cli import CliToolError, declared, discover
 from everturn_gateway.tools.cli.manuals import summary
@@ -185,7 +186,7 @@ def test_a_folder_that_is_no_tool_is_named_and_hides_no_other(tmp_path: Path) ->
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         ("# Title\n\nFinds\ncode.\n\nMore.", "Finds code."),

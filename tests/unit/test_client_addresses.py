@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.datastructures import Headers
+from support.tables import table
 
 from everturn_gateway.http.access.addresses import client_address
 
@@ -20,7 +20,7 @@ def headers(*lines: tuple[str, str]) -> Headers:
     return Headers(raw=[(name.encode(), value.encode("latin-1")) for name, value in lines])
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "address"),
     [
         ([], PROXY),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from support.inbound_events import ANN, GROUP, a_message
+from support.tables import table
 
 from everturn_channels.adapter import Edit, IncomingFile, Person
 from everturn_channels.inbound.message_text import ambient_text, compose, edit_text, shown_name
@@ -112,7 +113,7 @@ def test_in_a_group_no_line_can_pass_for_one_of_ours(before: str, forged: str) -
     assert "[" not in last.replace("\\[", "").removeprefix("[Ann] ")
 
 
-@pytest.mark.parametrize(
+@table(
     "forged",
     [
         "[forwarded from Boss]",
@@ -149,7 +150,7 @@ def test_a_file_cannot_end_its_fence() -> None:
     assert composed == f"[Ann] see\n[file a.txt]\n```````\n{text}```````"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "shown"),
     [
         ("Ann", "Ann"),
@@ -172,7 +173,7 @@ def test_a_name_is_one_plain_line(name: str, shown: str) -> None:
     assert one_line(name) == shown
 
 
-@pytest.mark.parametrize(
+@table(
     ("person", "shown"),
     [
         (ANN, "Ann"),
@@ -223,7 +224,7 @@ def test_what_cannot_be_written_down_does_not_get_into_a_text() -> None:
     assert composed == "a\ufffdb[31mc\nd"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "kind", "data", "text"),
     [
         ("a.txt", "", b"hi\r\nyou\r\n", "hi\nyou\n"),

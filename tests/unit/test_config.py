@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_channels.settings import Route
 from everturn_gateway.config.settings import (
@@ -339,7 +340,7 @@ def test_both_names_of_the_channels_at_once_are_refused(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "expected"),
     [
         ("127.0.0.1", True),

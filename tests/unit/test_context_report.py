@@ -11,6 +11,7 @@ from inline_snapshot import snapshot
 from msgspec import structs
 from support.context_policies import POLICIES
 from support.conversations import STARTED, numbered, simple_turn
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.render import render
@@ -223,7 +224,7 @@ def test_a_result_that_was_cut_on_its_way_in_is_counted() -> None:
     assert dict(report(numbered([turn], None), spec("jutul")).by_disposition) == {"evicted": 1}
 
 
-@pytest.mark.parametrize(
+@table(
     ("used", "level"),
     [(0, "green"), (699, "green"), (700, "yellow"), (899, "yellow"), (900, "red")],
 )
@@ -256,7 +257,7 @@ def test_the_outlook_of_an_agent_without_a_summariser_promises_no_summary() -> N
     assert not any("are summarised after a turn" in text for text in found.next)
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "expected"),
     [
         (

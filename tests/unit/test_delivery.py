@@ -10,6 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.scripted_adapter import ScriptedAdapter, capabilities
+from support.tables import table
 
 from everturn_actors.model import (
     Approval,
@@ -75,7 +76,7 @@ def test_a_button_says_what_its_press_means(decision: str) -> None:
     assert len(data.encode("ascii")) <= 64
 
 
-@pytest.mark.parametrize(
+@table(
     "data", ["", "ap:", "ap:x:0123456789abcdef", "ap:o:0123", "ap:o:0123456789abcdef\n", "hello"]
 )
 def test_what_is_no_button_of_a_question_is_none(data: str) -> None:

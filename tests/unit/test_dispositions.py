@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-import pytest
+from support.tables import table
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -21,7 +21,7 @@ from everturn_actors.errors import (
 from everturn_channels.inbound.dispositions import Disposition, disposition_of
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "expected"),
     [
         (InvalidInputError(), "settled"),

@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from support.agents import MINIMAL, write_folder
 from support.job_runs import a_cron, coming
 from support.policies import allows, denies
+from support.tables import table
 
 from everturn_actors.events import Body
 from everturn_gateway.builtin.channels import TELEGRAM_API, TelegramSection, WebhookSection
@@ -222,7 +223,7 @@ def test_everything_that_a_job_may_say_stands_on_its_page() -> None:
     assert f"with `misfire: skip` {GRACE_S['skip']} |" in SCHEDULES
 
 
-@pytest.mark.parametrize(("expression", "spring", "autumn"), NIGHTS)
+@table(("expression", "spring", "autumn"), NIGHTS)
 def test_jobs_run_on_the_nights_of_change_as_the_page_says(
     expression: str, spring: str, autumn: str
 ) -> None:
@@ -258,7 +259,7 @@ def test_what_the_program_says_is_quoted_right(page: str) -> None:
     assert len(quoted) >= 5
 
 
-@pytest.mark.parametrize(("cell", "word"), RULES)
+@table(("cell", "word"), RULES)
 def test_commands_run_or_ask_as_the_page_says(cell: str, word: str) -> None:
     """Whoever writes an allow list trusts this table."""
     patterns = ("bash:git *", "bash:ls", "bash:wc *")
@@ -289,7 +290,7 @@ def test_every_kind_of_event_stands_on_the_page_of_the_api() -> None:
     assert "chunk_marked" in kinds
 
 
-@pytest.mark.parametrize("path", [Path("README.md"), *PAGES], ids=str)
+@table("path", [Path("README.md"), *PAGES])
 def test_links_lead_somewhere(path: Path) -> None:
     """A reader who follows one into nothing stops reading."""
     page = re.sub(r"^```.*?^```$", "", (ROOT / path).read_text(), flags=re.DOTALL | re.MULTILINE)

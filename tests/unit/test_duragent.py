@@ -8,6 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 from msgspec import structs
 from support.conversations import agent, numbered
+from support.tables import table
 
 from everturn_actors.context.estimation.tokens import estimate_message, estimate_text
 from everturn_actors.context.projection.results import shorten, truncate_head
@@ -157,7 +158,7 @@ def test_the_window_counts_prompt_reply_and_margin() -> None:
     assert len(seqs(render(chat(5), spec))) == 1 + 3
 
 
-@pytest.mark.parametrize("window", range(30, 260, 7))
+@table("window", range(30, 260, 7))
 def test_the_notice_fits_even_a_tiny_window(window: int) -> None:
     """The margin pays for the notice; of a tiny window a tenth is less than the notice."""
     spec = agent(window_tokens=window, reserve_tokens=0, cap_tokens=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.tables import table
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import ProviderConfigError
@@ -18,7 +19,7 @@ KEYS = {
 GEMINI = "https://generativelanguage.googleapis.com/v1beta/openai"
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "base_url", "url", "key", "field"),
     [
         (
@@ -125,7 +126,7 @@ def test_a_key_with_blanks_around_it_is_trimmed() -> None:
     assert endpoint_for(model, {"OPENAI_API_KEY": " sk-1\n"}).key == "sk-1"
 
 
-@pytest.mark.parametrize(
+@table(
     "base_url", ["localhost:8000", "ftp://h/v1", "http://", "http://h:port/v1", "http://h:99999"]
 )
 def test_what_is_no_address_is_refused(base_url: str) -> None:
@@ -144,7 +145,7 @@ def test_a_password_in_the_address_is_refused_without_quoting_it() -> None:
     assert "hunter2" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "own"),
     [
         ("localhost", True),
@@ -161,7 +162,7 @@ def test_only_this_machine_is_loopback(host: str, own: bool) -> None:
     assert is_loopback(host) is own
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "base_url", "tells", "base"),
     [
         ("openai", "", "nothing", "/v1"),
@@ -183,7 +184,7 @@ def test_who_tells_a_window_and_how(provider: str, base_url: str, tells: str, ba
     assert (endpoint.tells, endpoint.base) == (tells, base)
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "base_url", "vendor", "api"),
     [
         ("openai", "", "", "openai"),

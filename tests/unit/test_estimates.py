@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import pytest
 from msgspec import structs
+from support.tables import table
 
 from everturn_actors.context.estimation.estimates import (
     MEDIA_UNITS,
@@ -31,7 +32,7 @@ from everturn_actors.model import (
 CALL = ToolCall(call_id="call_1", name="look", arguments='{"a":1}')
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "units"),
     [
         ("", 0),
@@ -65,7 +66,7 @@ def test_a_long_text_is_counted_in_pieces_without_loss(character: str, size: int
     assert text_units(character * size) == size * text_units(character)
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "units"),
     [
         (UserMessage(text="word"), 400 + 92),

@@ -12,6 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 from support.context_policies import POLICIES
 from support.conversations import KEY, STARTED
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation
@@ -126,7 +127,7 @@ def rows(explanation: Explanation) -> list[tuple[int, str, str, str, int]]:
     return [(m.seq, m.role, m.disposition, m.stage, m.by_seq) for m in explanation.messages]
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
+@table("policy", list(POLICIES))
 def test_every_request_of_a_log_can_be_made_again(policy: str) -> None:
     """The same state gives the same bytes: this is what makes an explanation worth reading."""
     talk = Talk(make_spec(policy))

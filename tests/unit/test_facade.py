@@ -10,6 +10,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from support.tables import table
 
 import everturn
 from everturn import ToolContext
@@ -57,7 +58,7 @@ def test_all_that_is_public_is_there_and_described() -> None:
     assert (missing, undescribed) == ([], [])
 
 
-@pytest.mark.parametrize("module", [everturn, *MODULES], ids=lambda module: module.__name__)
+@table("module", [everturn, *MODULES])
 def test_the_examples_in_docstrings_are_true(module: ModuleType) -> None:
     """They are copied; each runs, and prints what it says."""
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS)

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
@@ -67,7 +68,7 @@ def test_a_page_never_parts_a_character() -> None:
     assert shown.split("\n")[1].endswith(family)
 
 
-@pytest.mark.parametrize("script", ["a", "A", "0", "漢", "🔥", "{"])
+@table("script", ["a", "A", "0", "漢", "🔥", "{"])
 def test_a_page_is_below_the_cap_of_a_result_in_every_script(script: str) -> None:
     """What the policy cuts again cannot be gone on with where the page says."""
     text = "\n".join(script * 60 for _ in range(5000))
@@ -141,7 +142,7 @@ def test_line_ends_of_the_file_are_kept() -> None:
     assert edited("one\r\ntwo\r\nthree\r\n", "one\ntwo", "1\n2") == "1\r\n2\r\nthree\r\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "why"),
     [
         ("1\tone\n2\ttwo", "leave out the line numbers"),

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.tools.marks import (
     ATTRIBUTE,
@@ -330,7 +331,7 @@ def test_folders_beside_the_workspace_are_looked_at_too(root: Path, marks: Marke
 # --- git ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "expected"),
     [
         ("a.md", True),

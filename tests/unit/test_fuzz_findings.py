@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from support.tables import table
 
 from everturn.testing._histories import SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
@@ -178,9 +179,7 @@ def test_a_workspace_that_no_disk_can_hold_is_a_fault_of_the_file(tmp_path: Path
         load_config(file, environ={})
 
 
-@pytest.mark.parametrize(
-    "text", ["2026-13-45", "0x_", "!!bool maybe", "!!timestamp x", "[" * 150, "=", "5"]
-)
+@table("text", ["2026-13-45", "0x_", "!!bool maybe", "!!timestamp x", "[" * 150, "=", "5"])
 def test_a_hook_s_value_that_looks_like_another_is_a_text(text: str) -> None:
     """Every call with that argument failed after it had run."""
     hook = AfterTool(match="look", message="noted", unless={"n": text})
@@ -200,7 +199,7 @@ def test_a_policy_that_is_read_but_cannot_be_added_to_stays(tmp_path: Path) -> N
     assert file.read_text().startswith("a\tb: x\n")
 
 
-@pytest.mark.parametrize("reference", ["&#x7f;", "&#x90;", "&#12;", "&#x1b;", "&#0157;"])
+@table("reference", ["&#x7f;", "&#x90;", "&#12;", "&#x1b;", "&#0157;"])
 def test_no_reference_on_a_page_stands_for_a_control_character(reference: str) -> None:
     """They were taken out before HTML was read, and what is written as a number came back."""
     page = f"<html><title>a{reference}b</title><p title='x'>c{reference}[2Jd</p></html>"
@@ -221,7 +220,7 @@ def test_no_reference_on_a_page_stands_for_a_control_character(reference: str) -
 # --- models ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [True, 2.5, -1, "7", None, [1]])
+@table("value", [True, 2.5, -1, "7", None, [1]])
 def test_what_is_no_count_of_tokens_counts_nothing(value: object) -> None:
     """`true` was kept as a number, and the log could not be read at the next start."""
     assert count_of(value) == 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from support.tables import table
 
 from everturn_gateway.http.masking import MASK, masked
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         "api_key",

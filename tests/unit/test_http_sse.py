@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 
 import anyio
 import orjson
-import pytest
 from starlette.types import Message
+from support.tables import table
 
 from everturn_gateway.http import sse
 from everturn_gateway.http.waiting import OpenWaits
@@ -55,7 +55,7 @@ async def serve(stream: sse.EventStream, wire: Wire) -> None:
     await stream({"type": "http"}, wire.receive, wire.send)
 
 
-@pytest.mark.parametrize("text", ["", "a\nb", "a\r\nb\r", "\u2028", "\n\ndata: x\n\n", "é\x00"])
+@table("text", ["", "a\nb", "a\r\nb\r", "\u2028", "\n\ndata: x\n\n", "é\x00"])
 def test_no_text_breaks_a_message(text: str) -> None:
     """A line break in a reply must not end the message that carries it."""
     wire = sse.message("token", {"text": text}, seq=7)

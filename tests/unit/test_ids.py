@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_actors.ids import is_session_id, new_session_id
 
@@ -36,7 +37,7 @@ def test_every_new_id_is_an_id(now: datetime, random_hex: str) -> None:
     assert is_session_id(new_session_id(now, random_hex))
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",
@@ -57,7 +58,7 @@ def test_nothing_else_is_an_id(text: str) -> None:
     assert not is_session_id(text)
 
 
-@pytest.mark.parametrize("random_hex", ["", "3f9a2c1", "3F9A2C1B", "../../..", "3f9a2c1b0"])
+@table("random_hex", ["", "3f9a2c1", "3F9A2C1B", "../../..", "3f9a2c1b0"])
 def test_an_id_is_not_made_of_anything_else(random_hex: str) -> None:
     """A caller that passes something else made a mistake, and is told so."""
     with pytest.raises(ValueError, match="hex digits"):

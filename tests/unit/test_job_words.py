@@ -8,6 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from support.tables import table
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.commands.jobs.texts import (
@@ -66,7 +67,7 @@ def body(state: str = "scheduled", **values: Any) -> JobDetail:
     return JobDetail.whole(view, PLACES)
 
 
-@pytest.mark.parametrize(
+@table(
     ("when", "text"),
     [
         (Every(interval_s=900), "every 15 minutes"),
@@ -89,7 +90,7 @@ def test_when_a_job_runs_is_told_in_words(when: At | Every | Cron, text: str) ->
     assert shown.endswith("Europe/Berlin") == (not isinstance(when, Every))
 
 
-@pytest.mark.parametrize(
+@table(
     ("seconds", "text"),
     [
         (0, "0 seconds"),

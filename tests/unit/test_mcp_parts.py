@@ -8,6 +8,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
@@ -119,7 +120,7 @@ def test_a_description_is_bounded_and_holds_no_control_characters() -> None:
 # --- results ---
 
 
-@pytest.mark.parametrize(
+@table(
     "content",
     [
         "text",

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_gateway.tools.mcp.schemas import SCHEMA_DEPTH, SchemaError, checked_schema
 
@@ -67,7 +68,7 @@ def test_a_schema_may_hold_itself() -> None:
     assert checked_schema(tree) == tree
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "why"),
     [
         (None, "the schema: is not an object"),

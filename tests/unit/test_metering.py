@@ -8,6 +8,7 @@ from dataclasses import replace
 import anyio
 import pytest
 from msgspec import structs
+from support.tables import table
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -233,7 +234,7 @@ async def test_calls_that_are_under_way_at_the_limit_come_on_top() -> None:
         await case.ask()
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "unknown"),
     [
         (MODEL, ()),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -33,7 +34,7 @@ def refused(status: int, body: bytes, headers: Mapping[str, str] | None = None) 
     return error_for(status, read_refusal(body), headers or {}, "m at host")
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "message"),
     [
         (
@@ -87,7 +88,7 @@ def test_the_code_alone_tells_an_overflow(code: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "message", "kind"),
     [
         (400, "max_tokens is too large: 5000. This model supports at most 4096", ModelRefusedError),
@@ -152,7 +153,7 @@ def test_the_id_in_the_body_is_named_where_no_header_has_one() -> None:
     assert "(HTTP 400, request req_1)" in str(refused(400, orjson.dumps(body)))
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "why"),
     [
         ("Multimodal data provided, but model does not support multimodal requests.", "model"),
@@ -172,7 +173,7 @@ def test_why_images_are_refused(message: str, why: str) -> None:
     assert unshown_images(Refusal(message=message)) == why
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "wait_s"),
     [
         ({"retry-after": "7"}, 7.0),
@@ -210,7 +211,7 @@ def test_the_text_names_model_status_and_request() -> None:
     assert str(error) == "m at host: Slow down (HTTP 429, request req_1)"
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "text"),
     [
         (b"<html><body><h1>Bad  gateway</h1></body></html>", "Bad gateway"),
@@ -229,7 +230,7 @@ def test_any_error_body_is_quoted_on_one_line(body: bytes, text: str) -> None:
     assert str(refused(502, body)) == f"m at host: {text} (HTTP 502)"
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "parameter"),
     [
         (
@@ -261,7 +262,7 @@ def test_a_parameter_that_a_model_does_not_take_is_found(
     assert unsupported_parameter(read_refusal(orjson.dumps({"error": error}))) == parameter
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "tokens"),
     [
         ("This model's maximum context length is 8192 tokens. However, your messages", 8_192),

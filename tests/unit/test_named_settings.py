@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.agent_schema import VALIDATOR
 from support.agents import write_agent
+from support.tables import table
 
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import load_agent
@@ -64,7 +65,7 @@ def test_faults_of_tools_and_numbers_stand_beside_all_others(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("context", "tool", "is_good"),
     [
         ({"policy": "jutul", "preview_lines": 3}, {"name": "files", "read_only": True}, True),

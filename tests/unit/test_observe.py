@@ -9,6 +9,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.logs import (
     SecretRegistry,
@@ -47,7 +48,7 @@ def as_json(stream: io.StringIO) -> None:
     setup_logging("INFO", registry, stream=stream, form="json")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "masked"),
     [
         (f"key {KEY}.", "key ***."),

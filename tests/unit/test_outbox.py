@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.histories import delivered_log
+from support.tables import table
 
 from everturn.testing._histories import replay
 from everturn_actors.errors import CorruptJournalError
@@ -327,7 +328,7 @@ UNSENT = PreviewSent(turn=1, step=1, mark="unsent")
 REPLIED = ModelReplied(text="there")
 
 
-@pytest.mark.parametrize(
+@table(
     ("bodies", "step"),
     [
         ((SENDING, REPLIED), 1),
@@ -399,7 +400,7 @@ def test_a_preview_that_comes_too_late_changes_nothing() -> None:
     assert began(PREVIEW, ModelReplied(text="x"), delivers=False).outbox == ()
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         PreviewSent(turn=2, step=1, platform_id="77"),
@@ -482,7 +483,7 @@ def test_outbox_items_may_be_delivered_out_of_order() -> None:
     assert [each.seq for each in items] == [5]
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "why"),
     [
         (ChunkMarked(item=4, chunk=0, mark="sending"), "outbox item 4 is not owed"),

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import pytest
 from msgspec.structs import fields
+from support.tables import table
 
 from everturn_channels.adapter import Message
 from everturn_channels.chats.cursors import VALUE_LIMIT
@@ -61,7 +62,7 @@ def is_written(example: dict[str, Any]) -> bool:
     return example["type"] in WRITTEN and (example["type"] != "hello" or "channel" in example)
 
 
-@pytest.mark.parametrize("line", EXAMPLES)
+@table("line", EXAMPLES)
 def test_every_example_of_the_page_is_a_line_of_the_protocol(line: str) -> None:
     """People write plug-ins from them."""
     example = json.loads(line)
@@ -125,7 +126,7 @@ ARRIVAL = {"type": "message", "id": 7, "message_id": "m", "chat": {"id": "c"}}
 HELLO = {"type": "hello", "protocol": PROTOCOL, "name": "x"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "field"),
     [
         ({}, "type"),
@@ -172,7 +173,7 @@ def test_a_line_that_cannot_be_used_names_the_field(line: dict[str, Any], field:
     assert field in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         b"",

@@ -10,6 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 from msgspec import structs
 from support.context_policies import POLICIES
+from support.tables import table
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
 from everturn_actors.context.catalog import policy_of
@@ -659,7 +660,7 @@ def test_every_policy_halves_after_an_overflow_and_says_so() -> None:
         assert "compression dropped 4 oldest messages" in preamble.system + preamble.preface
 
 
-@pytest.mark.parametrize("name", list(POLICIES))
+@table("name", list(POLICIES))
 def test_a_summary_is_shown_once_whoever_asked_for_it(name: str) -> None:
     """Turns leave for it on demand too, under policies that make none by themselves."""
     policy = POLICIES[name]

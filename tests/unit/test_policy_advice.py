@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from support.policies import policy
+from support.tables import table
 
 from everturn_gateway.tools.policy import notes_on
 
@@ -12,7 +12,7 @@ def _notes(*patterns: str, runs_code: bool = True) -> list[str]:
     return list(notes_on(policy(*patterns), runs_code=runs_code))
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "parts"),
     [
         ("bash:python *", ["bash:python * allows nothing", "runs code", "write code:python *"]),
@@ -32,7 +32,7 @@ def test_an_owner_is_told_what_to_write_instead(pattern: str, parts: list[str]) 
     assert [part for part in parts if part not in note] == []
 
 
-@pytest.mark.parametrize(
+@table(
     "pattern",
     [
         "bash:git status*",

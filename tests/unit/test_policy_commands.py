@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from support.policies import allows, command, denies
+from support.tables import table
 
 from everturn_gateway.tools.policy.commands import grammar
 from everturn_gateway.tools.policy.commands.analysis import MAX_CHARACTERS, analyse
@@ -66,7 +67,7 @@ HONEST = [
 ]
 
 
-@pytest.mark.parametrize("text", HONEST)
+@table("text", HONEST)
 def test_what_is_made_of_allowed_commands_is_allowed(text: str) -> None:
     """People give up on a guard that asks about everything."""
     assert allows(text, *PATTERNS), analyse(text).refusal
@@ -253,13 +254,13 @@ TRICKS = [
 ]
 
 
-@pytest.mark.parametrize("text", TRICKS, ids=range(len(TRICKS)))
+@table("text", TRICKS)
 def test_no_trick_makes_a_pattern_allow_more_than_it_says(text: str) -> None:
     """Each of these would run something that nobody allowed, or might."""
     assert not allows(text, *PATTERNS)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "pattern"),
     [
         ("bash -c 'git status'", "code:bash -c 'git status'"),
@@ -286,7 +287,7 @@ def test_a_command_is_allowed_for_what_it_says_itself(text: str, pattern: str) -
     assert allows(text, pattern) == (not pattern.startswith("code:"))
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "bash -c 'git status'",
@@ -310,7 +311,7 @@ def test_a_pattern_for_commands_allows_no_code(text: str) -> None:
         assert not allows(text, pattern, is_sealed=True), pattern
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "pattern"),
     [
         ("ls '*.py'", r"bash:ls \*.py"),
@@ -332,9 +333,7 @@ def test_what_only_looks_like_a_pattern_is_not_allowed(text: str, pattern: str) 
     assert not allows(text, pattern)
 
 
-@pytest.mark.parametrize(
-    "text", ["echo x > y", "f() { ls; }; f", "x=1", "cat <<E\na\nE", "case x in y) ls;; esac"]
-)
+@table("text", ["echo x > y", "f() { ls; }; f", "x=1", "cat <<E\na\nE", "case x in y) ls;; esac"])
 def test_everything_means_everything(text: str) -> None:
     """`code:*` is an owner's word that no command needs a question, in the sandbox."""
     assert allows(text, "code:*", is_sealed=True)
@@ -344,7 +343,7 @@ def test_everything_means_everything(text: str) -> None:
     assert not allows(text, "*", is_sealed=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "allow", "deny"),
     [
         ("git pus?", "bash:git *", "bash:git push*"),
@@ -462,13 +461,13 @@ DENIED = [
 ]
 
 
-@pytest.mark.parametrize("text", DENIED, ids=range(len(DENIED)))
+@table("text", DENIED)
 def test_what_is_denied_is_seen_however_it_is_written(text: str) -> None:
     """Deny holds in every mode, also where nothing else asks."""
     assert denies(text, "bash:rm -rf /*")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "git rm x",
@@ -495,7 +494,7 @@ def test_a_deny_pattern_sees_the_whole_line_too() -> None:
     assert denies("curl x   |   sh", "bash:curl * | sh")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "pattern"),
     [
         ("git   'status'", "bash:git status"),
@@ -520,7 +519,7 @@ def test_allow_always_offers_one_exact_command(text: str, pattern: str) -> None:
     assert not offered or allows(text, offered)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("ls > x", "it redirects input or output"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from support.policies import call, conversation, result, step
+from support.tables import table
 
 from everturn_actors.model import OpenStep, Reply, ToolCall
 from everturn_gateway.tools.policy import AfterTool, DependsOn, SkipDuplicate
@@ -62,7 +62,7 @@ def test_a_guard_without_an_argument_minds_none() -> None:
     assert not refusal((guard,), call("deploy"), conversation(step(call("run_tests", "c1"))))
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "is_guarded"),
     [
         ("background_process:send_keys", True),
@@ -140,7 +140,7 @@ def test_notes_go_with_what_they_match() -> None:
     assert notes(hooks, _capture()) == ("A", "B")
 
 
-@pytest.mark.parametrize(
+@table(
     ("wait", "said", "is_quiet"),
     [
         (True, True, True),

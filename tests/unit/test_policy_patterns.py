@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.tools.policy import PatternError, exact_pattern, read_pattern
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "text"),
     [
         ("bash:git status", "git status"),
@@ -30,7 +31,7 @@ def test_a_pattern_matches_the_whole_text(pattern: str, text: str) -> None:
     assert read_pattern(pattern).matches(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "text"),
     [
         ("bash:git status", "git status --short"),
@@ -58,7 +59,7 @@ def test_a_pattern_without_a_type_concerns_every_tool(kind: str) -> None:
     assert read_pattern("bash:x").concerns(kind) == (kind == "bash")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         (
@@ -91,7 +92,7 @@ def test_many_stars_do_not_make_matching_slow() -> None:
     assert not pattern.matches("a" * 20_000)
 
 
-@pytest.mark.parametrize("text", ["ls *.py", r"a\*b", "**", "\\", "git status", r"\\*\\"])
+@table("text", ["ls *.py", r"a\*b", "**", "\\", "git status", r"\\*\\"])
 def test_an_exact_pattern_matches_its_text_alone(text: str) -> None:
     """To allow one command for good must not allow what its stars could stand for."""
     pattern = read_pattern(exact_pattern("bash", text))

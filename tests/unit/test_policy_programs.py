@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from support.tables import table
 
 from everturn_gateway.tools.policy.commands import git
 from everturn_gateway.tools.policy.commands.programs import PROGRAMS, look_up
@@ -22,7 +22,7 @@ def _use(text: str) -> Use:
     return use_of(read_strictly(text).commands[-1].words)
 
 
-@pytest.mark.parametrize("name", CODE)
+@table("name", CODE)
 def test_what_runs_code_is_allowed_by_no_pattern_for_commands(name: str) -> None:
     """Each such program, by its name, with a folder and with a version, says why."""
     for written in (name, f"/usr/bin/{name}"):
@@ -32,7 +32,7 @@ def test_what_runs_code_is_allowed_by_no_pattern_for_commands(name: str) -> None
         assert use.fault.startswith(written)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@table("name", PLAIN)
 def test_what_only_reads_its_arguments_may_be_allowed(name: str) -> None:
     """Each such program passes with a plain word."""
     use = use_of(
@@ -42,7 +42,7 @@ def test_what_only_reads_its_arguments_may_be_allowed(name: str) -> None:
     assert (use.kind, use.fault) == ("plain", "")
 
 
-@pytest.mark.parametrize(("name", "option"), RUNS)
+@table(("name", "option"), RUNS)
 def test_an_option_that_runs_something_cannot_be_allowed(name: str, option: str) -> None:
     """Whole, begun, with a value in the same word, behind others, filled in by the shell."""
     forms = [f"{name} {option}", f"{name} a {option} b"]
@@ -55,7 +55,7 @@ def test_an_option_that_runs_something_cannot_be_allowed(name: str, option: str)
     assert [form for form in forms if not _use(form).fault] == []
 
 
-@pytest.mark.parametrize(("name", "option"), WRITES)
+@table(("name", "option"), WRITES)
 def test_an_option_that_writes_says_where(name: str, option: str) -> None:
     """However its value is written."""
     forms = [f"{name} {option} .git/config a b"]
@@ -65,7 +65,7 @@ def test_an_option_that_writes_says_where(name: str, option: str) -> None:
         assert ".git/config" in {target.text for target in _use(form).writes}, form
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "written"),
     [
         ("tee a b", {"a", "b"}),
@@ -95,7 +95,7 @@ def test_what_a_command_writes_is_known_by_its_words(text: str, written: set[str
     assert (use.fault, {target.text for target in use.writes}) == ("", written)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "sed 1e x",
@@ -146,7 +146,7 @@ def test_what_can_run_or_write_more_than_its_words_say_is_not_allowed(text: str)
     assert use.fault
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "sed -n 1,20p x",
@@ -276,19 +276,19 @@ GIT_FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("text", GIT_PASSES)
+@table("text", GIT_PASSES)
 def test_git_as_people_use_it_passes(text: str) -> None:
     """What its configuration says is another question."""
     assert _use(text).fault == ""
 
 
-@pytest.mark.parametrize("text", GIT_FAULTS)
+@table("text", GIT_FAULTS)
 def test_git_that_is_told_what_to_run_does_not(text: str) -> None:
     """By options, by its commands, by what the shell fills in."""
     assert "git" in _use(text).fault
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "known"),
     [
         ("python3", "python"),
@@ -343,7 +343,7 @@ def test_an_ordinary_configuration_runs_nothing() -> None:
     assert list(git.risky_keys("", is_nested=False)) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "key"),
     [
         ('[filter "x"]\n clean = ./x\n', "filter.x.clean"),
@@ -386,7 +386,7 @@ def test_a_key_that_the_environment_forces_counts_inside_another_repository_alon
     ]
 
 
-@pytest.mark.parametrize("key", sorted(GIT_CONFIG))
+@table("key", sorted(GIT_CONFIG))
 def test_what_the_environment_forces_is_what_is_let_pass(key: str) -> None:
     """The two lists are one."""
     section, _, name = key.rpartition(".")
@@ -401,7 +401,7 @@ def test_nothing_passes_that_the_environment_does_not_force() -> None:
     assert {key.casefold() for key in GIT_CONFIG} == git.FORCED
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "is_one"),
     [
         ("https://example.org/x.git", True),

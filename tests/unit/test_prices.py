@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
@@ -100,7 +100,7 @@ def test_a_provider_that_counts_strangely_costs_no_less_than_nothing() -> None:
     assert RATES.nanodollars(usage) == 15_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("label", "usd"),
     [
         ("openai/gpt-x", 1),
@@ -123,7 +123,7 @@ def test_a_name_stands_for_its_editions_and_for_no_other_model(
     assert prices.price(spec(label)) == (None if usd is None else flat(usd))
 
 
-@pytest.mark.parametrize(
+@table(
     ("label", "usd"),
     [
         ("openai/gpt-x", 9),  # replaced
@@ -160,7 +160,7 @@ def test_another_address_has_no_price_but_the_owners() -> None:
     assert PriceList({"openai/gpt-x": flat(9)}, vendor({})).price(there) == flat(9)
 
 
-@pytest.mark.parametrize(
+@table(
     ("label", "free"),
     [
         ("builtin/builtin", True),
@@ -187,7 +187,7 @@ def test_ollama_elsewhere_is_not_free() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("label", "price"),
     [
         (f"{plugin.name}/{model}", price)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
+from support.tables import table
 
 from everturn_gateway.principals import SCOPES, Principal, Scope, TokenRecord, is_principal_name
 
 NOON = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize(
+@table(
     ("scope", "granted"),
     [
         ("read", {"read"}),
@@ -41,7 +41,7 @@ def test_a_session_is_seen_by_whom_it_belongs_to_and_by_operators_of_its_agent()
     assert not operator.sees(agent="other", began_by="", shared_with=())
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["", "Alice", "1", "-a", "a b", "a/b", "a\n", "ä", "a" * 64, "local", "api_token", "a:b"],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.tools.processes import supervisor_process
@@ -142,7 +143,7 @@ def test_whatever_is_printed_can_be_read(
     assert not any(re.search(r"[\x00-\x08\x0b-\x1f\x7f]", line.text) for line in output.lines)
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "shown"),
     [
         (b"plain", "plain"),
@@ -188,7 +189,7 @@ def test_a_long_line_is_shortened_in_its_middle(tmp_path: Path) -> None:
 # --- keys ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "press_enter", "text", "pressed"),
     [
         ("C-c", None, "", ("C-c",)),
@@ -217,7 +218,7 @@ def test_keys_are_told_from_text(
 # --- what is said ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("ending", "said"),
     [
         (Ending(status="completed", exit_code=0, duration_s=1.24), "exit code 0 after 1.2 s"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from support.tables import table
 
 from everturn_gateway.tools.policy.files.protected_files import (
     BUILD_FILES,
@@ -93,19 +93,19 @@ ORDINARY = [
 ]
 
 
-@pytest.mark.parametrize("path", BY_NAME)
+@table("path", BY_NAME)
 def test_what_programs_take_orders_from_is_protected_by_its_name(path: str) -> None:
     """However the name is written."""
     assert reason_of_name(path)
 
 
-@pytest.mark.parametrize("path", ORDINARY)
+@table("path", ORDINARY)
 def test_an_ordinary_file_is_not(path: str) -> None:
     """An agent that asks before each file is switched off."""
     assert reason_of_name(path) == ""
 
 
-@pytest.mark.parametrize("glob", BUILD_FILES)
+@table("glob", BUILD_FILES)
 def test_each_build_file_of_the_list_is_found(glob: str) -> None:
     """In any letters, in any folder."""
     name = glob.replace("*", "x")
@@ -114,7 +114,7 @@ def test_each_build_file_of_the_list_is_found(glob: str) -> None:
     assert reason_of_name(name.upper())
 
 
-@pytest.mark.parametrize(
+@table(
     ("head", "mode", "is_protected"),
     [
         (b"#!/bin/sh\n", 0o644, True),

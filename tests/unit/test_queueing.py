@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from support.tables import table
 
 from everturn_actors.model import Joins, PendingAmbient, UserMessage
 from everturn_actors.state.ambient import ambient_bytes, as_announced, with_ambient
@@ -27,7 +28,7 @@ def waiting(*said: str) -> list[UserMessage]:
     return messages
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "taken"),
     [
         pytest.param([], 0, id="nothing"),
@@ -57,7 +58,7 @@ def test_what_belongs_together_goes_together_and_in_order(said: list[str], taken
     assert next_turn(messages) == tuple(messages[:taken])
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "taken"),
     [
         pytest.param(["ann all", "bob all"], 2, id="all that waits"),
@@ -133,7 +134,7 @@ def test_a_turn_is_told_an_eighth_of_its_window(window_tokens: int, limit_bytes:
     assert ambient_bytes(window_tokens) == limit_bytes
 
 
-@pytest.mark.parametrize(
+@table(
     ("title", "text", "told"),
     [
         ("Stand-up", "In five minutes.", "[Stand-up said here, in your name:] In five minutes."),

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -163,7 +164,7 @@ def test_calls_get_ids_of_their_own() -> None:
     assert reply.calls[0].call_id != again.calls[0].call_id
 
 
-@pytest.mark.parametrize("arguments", ["{", "[1]", '"text"', '{"a": NaN}', "{} trailing"])
+@table("arguments", ["{", "[1]", '"text"', '{"a": NaN}', "{} trailing"])
 def test_arguments_are_handed_on_as_the_model_wrote_them(arguments: str) -> None:
     """The turn judges them, and tells the model what was wrong; another try here would not."""
     reply = read([call(index=0, id="a", name="f", arguments=arguments), END])
@@ -190,14 +191,14 @@ def test_a_filtered_reply_keeps_its_stop_reason() -> None:
     assert read([delta(content="I"), filtered]).stop_reason == "content_filter"
 
 
-@pytest.mark.parametrize("chunk", [b"{", b"nonsense", b"[1]", b'{"choices":[7]}', b'"x"', b"\xff"])
+@table("chunk", [b"{", b"nonsense", b"[1]", b'{"choices":[7]}', b'"x"', b"\xff"])
 def test_a_chunk_that_makes_no_sense_is_an_error(chunk: bytes) -> None:
     """To skip it would leave a hole in the reply."""
     with pytest.raises(ModelTransientError, match="a chunk of the reply"):
         read([delta(content="a"), chunk, END])
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "kind"),
     [
         ({"error": {"message": "slow down", "code": 429}}, RateLimitedError),

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.context_policies import POLICIES
+from support.tables import table
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
@@ -136,7 +137,7 @@ def test_a_page_ends_with_a_line_where_one_ends_in_its_second_half() -> None:
     assert len(pages_of("a\n" + "x" * 1000, 100)[0]) == 100, "the first line alone is no page"
 
 
-@pytest.mark.parametrize(
+@table(
     "character",
     [FAMILY, "e\u0301", "🇩🇪", "👍🏽", "❤️", "\r\n", "각", "🏴\U000e0067\U000e0062\U000e007f"],
 )
@@ -320,7 +321,7 @@ def test_arguments_that_hold_half_a_character_stay_as_they_are() -> None:
 # --- arguments ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "ask", "page"),
     [
         ({}, AskOverview(), 1),
@@ -343,7 +344,7 @@ def test_arguments_are_read_as_models_write_them(
     assert (asked.ask, asked.page) == (ask, page)
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "told"),
     [
         ("{", "no JSON"),
@@ -446,7 +447,7 @@ def agent(provider: str, *, recall: bool | None = None, **numbers: int) -> Agent
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "by_default", "wanted"),
     [
         ("openai", True, True),

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from msgspec.structs import replace
 from support.run_records import DAWN, a_life, armed, done, hour, standing_after
+from support.tables import table
 
 from everturn_gateway.scheduler.jobs import JobState, Run
 from everturn_gateway.scheduler.rules.records import (
@@ -253,7 +254,7 @@ def line_of(text: str) -> bytes:
 AT = '"at":"2026-11-21T07:00:00Z"'
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         (f'{{"kind":"dreamt",{AT}}}', "kind is 'dreamt', which is none of those it may be"),
@@ -290,7 +291,7 @@ def test_a_line_of_another_version_says_what_is_unknown(text: str, said: str) ->
     assert caught.value.is_whole
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "said"),
     [
         (b"", "cut short"),
@@ -300,7 +301,6 @@ def test_a_line_of_another_version_says_what_is_unknown(text: str, said: str) ->
         (b"\x00" * 99, "cut short or damaged"),
         (to_line(BEGAN)[:40] + to_line(BEGAN), "checksum"),
     ],
-    ids=["empty", "none", "cut", "changed", "zeros", "two in one"],
 )
 def test_a_damaged_line_is_told_from_one_of_another_version(line: bytes, said: str) -> None:
     """At the end of a log it is what a crash leaves, and nobody was promised it."""
@@ -324,10 +324,9 @@ def test_a_log_says_how_far_the_job_is_and_how_long_it_is() -> None:
     assert read_log(b"").last_at is None
 
 
-@pytest.mark.parametrize(
+@table(
     "last",
     [b'{"kind":"paus', b"\x00" * 50, b"\x00" * 50 + b"\n", b"\n", b"\xff\n"],
-    ids=["half a line", "zeros", "a line of zeros", "empty line", "no text"],
 )
 def test_a_torn_end_is_left_out(last: bytes) -> None:
     """A crash cuts writes short; whoever wrote it was never told that it was done."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 import pytest
 from msgspec import structs
 from support.job_runs import a_cron, a_job, armed, coming, done, settle, utc
+from support.tables import table
 
 from everturn_gateway.scheduler.jobs import (
     At,
@@ -36,7 +37,7 @@ def stamps(job: Job, after: str, until: str) -> list[str]:
 # --- where the clock changes ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone", "expression", "after", "until", "expected"),
     [
         # 02:00 to 03:00 is left out; 02:30 is when the clock goes on, at 03:00.
@@ -61,7 +62,7 @@ def test_a_daily_job_runs_once_on_each_day(
     assert ", ".join(stamps(a_cron(expression, zone), after, until)) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone", "after", "until", "expected"),
     [
         (BERLIN, f"{SPRING}T00:00", f"{SPRING}T03:00", "29 01:00, 29 02:00, 29 03:00"),
@@ -359,7 +360,7 @@ def test_back_off_doubles_up_to_an_hour() -> None:
     assert rules.backoff_s(retries, 1, "job at 09:00") != waits[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("when", "expected"),
     [
         (Cron(expression="* * * * *", timezone="UTC"), 60),
@@ -680,7 +681,7 @@ def test_a_job_is_over_when_nothing_is_left_to_settle() -> None:
 # --- what people write ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("expression", "expected"),
     [
         ("", "^needs five fields"),
@@ -713,7 +714,7 @@ def test_a_cron_expression_that_cannot_be_is_refused(expression: str, expected: 
     assert len(str(refused.value)) < 400
 
 
-@pytest.mark.parametrize(
+@table(
     "expression",
     [
         "* * * * *",
@@ -737,16 +738,14 @@ def test_a_cron_expression_that_can_be_is_taken(expression: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "zone", ["", "Europe/Berln", "../UTC", "/etc/localtime", "localtime", "Europe"]
-)
+@table("zone", ["", "Europe/Berln", "../UTC", "/etc/localtime", "localtime", "Europe"])
 def test_a_cron_expression_needs_a_time_zone(zone: str) -> None:
     """Whoever guesses one is wrong by hours."""
     with pytest.raises(ValueError, match="zone"):
         rules.check_cron("30 8 * * *", zone)
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone", "wall", "expected"),
     [
         (BERLIN, "2026-12-01T08:30", "2026-12-01T07:30"),
@@ -764,7 +763,7 @@ def test_a_time_on_the_wall_is_an_instant(zone: str, wall: str, expected: str) -
     assert found.tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone", "wall", "expected"),
     [
         (

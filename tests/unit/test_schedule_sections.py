@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from support.tables import table
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import ConfigError
@@ -154,7 +155,7 @@ def test_what_is_left_out_has_the_values_of_the_page() -> None:
 # --- times ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "zone", "scheduled_at"),
     [
         ("2026-12-01T08:30", "Europe/Berlin", datetime(2026, 12, 1, 7, 30, tzinfo=UTC)),
@@ -173,7 +174,7 @@ def test_an_instant_is_a_date_and_a_time_in_a_zone(
     assert made_job(every=None, at=written, timezone=zone).when == At(scheduled_at=scheduled_at)
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "reason"),
     [
         ("2026-12-01", "is a date; at which time? write 2026-12-01T08:30"),
@@ -245,7 +246,7 @@ def test_times_that_no_clock_shows_are_refused_at_their_field(tmp_path: Path) ->
     assert four.startswith("5: cron: ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "seconds"),
     [
         (900, 900),
@@ -259,14 +260,13 @@ def test_times_that_no_clock_shows_are_refused_at_their_field(tmp_path: Path) ->
         ("2w", 1_209_600),
         ("90s", 90),
     ],
-    ids=lambda value: repr(value)[:20],
 )
 def test_a_span_of_time_is_seconds_or_a_text(written: object, seconds: int) -> None:
     """Nobody counts the seconds of a day."""
     assert read_interval(written) == seconds
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "reason"),
     [
         ("", "whole seconds, or a text like 15m"),
@@ -285,7 +285,6 @@ def test_a_span_of_time_is_seconds_or_a_text(written: object, seconds: int) -> N
         ("367d", "at least a second, and at most a year"),
         ("9" * 5000, "at least a second, and at most a year"),
     ],
-    ids=lambda value: repr(value)[:20],
 )
 def test_what_is_no_span_of_time_is_refused(written: object, reason: str) -> None:
     """A job that runs without a pause, or never, is nobody's intention."""
@@ -312,7 +311,7 @@ def test_spans_and_times_of_day_are_read_as_they_are_shown() -> None:
 # --- what fields say together ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "field", "reason"),
     [
         ({"agent": None}, "agent", "is required"),
@@ -393,7 +392,7 @@ def test_a_job_may_run_at_the_ends_of_its_time() -> None:
     assert made_job(every=None, at=noon, end=noon).is_once
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "reason"),
     [
         ({"message": " \n"}, "must not be empty"),
@@ -430,13 +429,13 @@ def test_a_field_that_cannot_be_is_refused(fields: dict[str, Any], reason: str) 
     assert reason in invalid(**fields)
 
 
-@pytest.mark.parametrize("job_id", ["a", "a.b", "stand-up_2", "0", "a.-b", "x" * 80])
+@table("job_id", ["a", "a.b", "stand-up_2", "0", "a.-b", "x" * 80])
 def test_ids_are_names_of_files_on_every_system(job_id: str) -> None:
     """Letters of one case, and nothing that a path or a shell reads."""
     assert check_job_id(job_id) == job_id
 
 
-@pytest.mark.parametrize("job_id", ["", "A", "-a", ".a", "a.", "a..b", "a/b", "ä", "a b", "x" * 81])
+@table("job_id", ["", "A", "-a", ".a", "a.", "a..b", "a/b", "ä", "a b", "x" * 81])
 def test_other_ids_are_refused(job_id: str) -> None:
     """They would be a file elsewhere, or none."""
     with pytest.raises(ValueError, match="lower-case letters"):

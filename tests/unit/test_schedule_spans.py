@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from support.run_records import hour
+from support.tables import table
 
 from everturn_gateway.scheduler.jobs import Span
 from everturn_gateway.scheduler.rules.spans import joined, merged, span_of, without
@@ -14,7 +14,7 @@ def spans(*hours: tuple[float, float]) -> tuple[Span, ...]:
     return tuple(Span(begins=hour(begins), ends=hour(ends)) for begins, ends in hours)
 
 
-@pytest.mark.parametrize(
+@table(
     ("holes", "left"),
     [
         ((), ((2, 8),)),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+from support.tables import table
 from support.tool_sites import tool_site
 
 from everturn_actors.errors import UnknownSessionError
@@ -128,7 +129,7 @@ def test_only_a_session_id_becomes_a_folder(tmp_path: Path, text: str) -> None:
             path(text)
 
 
-@pytest.mark.parametrize("name", ["../x", "a/b", "..", ".hidden", "x.", "a\0b", "é", "x" * 101, ""])
+@table("name", ["../x", "a/b", "..", ".hidden", "x.", "a\0b", "é", "x" * 101, ""])
 def test_only_a_plain_name_becomes_a_file_of_a_session(name: str) -> None:
     """Names of results and media come from models and from addresses."""
     assert not is_result_name(name)

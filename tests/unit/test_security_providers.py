@@ -8,6 +8,7 @@ from math import inf, nan
 from typing import Protocol, TypeAlias
 
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import ModelError, ModelTransientError
 from everturn_actors.model import Reply
@@ -94,7 +95,7 @@ def read(make: Make, chunks: Iterable[str]) -> Reply:
     return reader.reply()
 
 
-@pytest.mark.parametrize(("make", "chunk"), CHUNKS, ids=[f"{n}" for n in range(len(CHUNKS))])
+@table(("make", "chunk"), CHUNKS)
 def test_no_chunk_is_more_than_an_error_of_its_call(make: Make, chunk: str) -> None:
     """Anything else would fail the session, and again with every start: its turn stays open."""
     for value in VALUES:
@@ -136,7 +137,7 @@ def test_a_reply_that_says_nothing_ends_as_well(
         read(make, (piece % number for number in range(2_000)))
 
 
-@pytest.mark.parametrize("value", [json.loads(v) for v in VALUES[:-2]] + ["9" * 6000])
+@table("value", [json.loads(v) for v in VALUES[:-2]] + ["9" * 6000])
 def test_what_a_server_says_of_itself_is_a_window_or_nothing(value: object) -> None:
     """It is asked beside a turn, by a task of the gateway's own: an error there ended all."""
     listings = (
@@ -158,7 +159,7 @@ def test_what_a_server_says_of_itself_is_a_window_or_nothing(value: object) -> N
         assert all(each is None or 256 <= each <= 100_000_000 for each in found)
 
 
-@pytest.mark.parametrize(
+@table(
     "asked",
     [
         *("Fri, 31 Dec 99999999999999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 +2359"),
@@ -172,7 +173,7 @@ def test_whatever_a_server_asks_to_wait_is_a_time_or_nothing(asked: str) -> None
     assert wait_s is None or 0 <= wait_s < inf
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked_s", "paused_s"),
     [(3, 3), (-1, 0), (10.0**300, QUIET_MAX_S), (inf, QUIET_MAX_S), (nan, 0)],
 )

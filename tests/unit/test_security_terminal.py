@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_actors.events import ApprovalAsked, Body, Event, ModelReplied
 from everturn_actors.model import ToolCall
@@ -46,7 +47,7 @@ def question(arguments: str, *, name: str = "bash", reason: str = "") -> str:
     return shown(replied, asked).partition("\n  waits to be allowed")[2]
 
 
-@pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\u200b", "\U000e0041", "\x1b", "\u3000"])
+@table("hidden", ["\u202e", "\u2066", "\u200b", "\U000e0041", "\x1b", "\u3000"])
 def test_a_question_hides_nothing_of_the_call_that_it_is_about(hidden: str) -> None:
     """Who says yes has to have seen what will run: not what direction marks make of it."""
     text = question(f'{{"command": "ls{hidden} mr"}}', name=f"ba{hidden}sh", reason=f"a{hidden}b")
@@ -65,7 +66,7 @@ def test_a_call_cannot_add_lines_of_its_own_to_the_question() -> None:
     assert all(line.startswith("  | ") for line in lines[2:])
 
 
-@pytest.mark.parametrize("style", ["reply", "user", "note", "warning", "error"])
+@table("style", ["reply", "user", "note", "warning", "error"])
 def test_whatever_comes_to_the_screen_comes_without_escape_sequences(style: Style) -> None:
     """One place that nothing gets past, whoever made the piece."""
     written: list[str] = []
@@ -140,7 +141,7 @@ def test_nothing_that_is_logged_can_pass_for_a_line_of_its_own() -> None:
     assert len([line for line in lines if not line.startswith("  ")]) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "here"),
     [
         ("http://127.0.0.1:8080", True),

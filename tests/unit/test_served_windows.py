@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.providers.transport.windows import (
     configured_in,
@@ -33,7 +34,7 @@ LM_STUDIO = {
 OLLAMA = {"models": [{"name": "gemma3:latest", "model": "gemma3:latest", "context_length": 4096}]}
 
 
-@pytest.mark.parametrize(
+@table(
     ("listing", "model", "served", "trained"),
     [
         (VLLM, "qwen", 32768, None),
@@ -70,7 +71,7 @@ def test_a_list_of_models_tells_the_window_of_one(
     assert (served_in(entry), trained_in(entry)) == (served, trained)
 
 
-@pytest.mark.parametrize(
+@table(
     ("running", "model", "tokens"),
     [
         (OLLAMA, "gemma3", 4096),
@@ -88,7 +89,7 @@ def test_ollama_tells_with_what_a_model_is_loaded(
     assert loaded_in(running, model) == tokens
 
 
-@pytest.mark.parametrize(
+@table(
     ("shown", "tokens"),
     [
         ({"parameters": "temperature 0.7\nnum_ctx                        8192\nstop x"}, 8192),

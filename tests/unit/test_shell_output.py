@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.tools.shell.output import HeadAndTail
 
@@ -13,7 +14,7 @@ def _kept(data: bytes, limit_bytes: int = 1000) -> str:
     return output.text()[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("printed", "read"),
     [
         pytest.param(b"a\x1b[31mred\x1b[0m b", "ared b", id="colours"),

@@ -11,6 +11,7 @@ from anyio import to_thread
 from hypothesis import given
 from hypothesis import strategies as st
 from support.callers import Caller
+from support.tables import table
 from support.tool_sites import tool_context
 
 from everturn_actors.errors import ToolFailedError
@@ -273,7 +274,7 @@ def test_the_index_is_bounded_and_names_all(count: int) -> None:
 # --- what a skill allows ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "patterns"),
     [
         ("Bash(git:*) Bash(jq:*) Read", ["git", "git *", "jq", "jq *", "builtin:read_file"]),
@@ -349,7 +350,7 @@ def test_a_skill_that_was_read_in_this_turn_allows_its_tools(
     assert granted_patterns(SKILLS, context) == ("bash:git *",)
 
 
-@pytest.mark.parametrize(
+@table(
     "conversation",
     [
         Conversation(),

@@ -13,6 +13,7 @@ import yaml
 from support.agent_schema import FILE, SCHEMA, VALIDATOR
 from support.agents import write_agent, write_folder
 from support.context_policies import POLICIES
+from support.tables import table
 
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config.settings import SessionsConfig
@@ -643,7 +644,7 @@ def test_the_schema_accepts_what_the_loader_accepts(text: str) -> None:
     assert problems == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "value"),
     [
         (("spec", "sesion"), {}),

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 from support.conversations import KEY, STARTED, Log, simple_turn
+from support.tables import table
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
@@ -102,7 +103,7 @@ TWO_TURNS = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     "bodies",
     [
         pytest.param((SessionStarted(session_id="s1", key=KEY),), id="a second start"),

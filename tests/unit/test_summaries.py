@@ -8,6 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 from msgspec import structs
 from support.conversations import simple_turn
+from support.tables import table
 
 from everturn_actors.context.summaries import (
     DIGEST_CHARACTERS,
@@ -274,7 +275,7 @@ def test_a_text_that_looks_like_the_end_of_the_data_stays_inside() -> None:
 # --- what came back ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "kept"),
     [
         ("  ## Intent\nx\n", "## Intent\nx"),
@@ -291,7 +292,7 @@ def test_what_a_model_thinks_aloud_is_no_summary(given: str, kept: str | None) -
     assert check_summary(given) == (given if kept is None else kept)
 
 
-@pytest.mark.parametrize(
+@table(
     "given", ["", " \n", "<think>and so on", "<think>a</think>", "x" * (4 * SUMMARY_CHARACTERS + 1)]
 )
 def test_what_is_no_summary_is_an_error_that_may_pass(given: str) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from inline_snapshot import snapshot
+from support.tables import table
 
 from everturn_actors.context.report import ContextReport, Region, RegionName, SummaryReport
 from everturn_actors.model import Usage
@@ -93,7 +93,7 @@ def test_a_terminal_shows_regions_facts_and_what_comes_next() -> None:
     )
 
 
-@pytest.mark.parametrize("columns", [40, 41, 60, 80, 200])
+@table("columns", [40, 41, 60, 80, 200])
 def test_lines_fit_the_terminal(columns: int) -> None:
     """A line that wraps by itself breaks the bars; phones have 40 columns."""
     large = replace(REPORT, window_tokens=2_000_000, used_tokens=1_234_567, prefix="")
@@ -180,7 +180,7 @@ def test_a_summary_is_told_in_a_line() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("nanodollars", "shown"),
     [
         (0, "$0.00"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from support.tables import table
 
 from everturn_channels.terminal.slash import (
     HELP,
@@ -19,7 +20,7 @@ from everturn_channels.terminal.slash import (
 )
 
 
-@pytest.mark.parametrize("name", get_args(CommandName))
+@table("name", get_args(CommandName))
 def test_every_command_is_understood_and_listed(name: CommandName) -> None:
     """A command that /help does not list is never found."""
     typed = parse(f"  /{name.upper()} ")
@@ -29,7 +30,7 @@ def test_every_command_is_understood_and_listed(name: CommandName) -> None:
     assert name in HELP
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     [
         ("hello", Say(text="hello")),

@@ -13,6 +13,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore, MemoryKeyedStore
 from everturn_gateway.commands.token import expiry
@@ -133,7 +134,7 @@ anyio.run(main)
     assert names == {f"{who}{n}" for who in "abc" for n in range(5)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("", None),
@@ -150,7 +151,7 @@ def test_an_expiry_is_a_span_or_a_date(text: str, expected: datetime | None) -> 
     assert expiry(text, NOON) == expected
 
 
-@pytest.mark.parametrize("text", ["0d", "2026-11-23", "soon", "90", "90y", "-1d", "2027-13-01"])
+@table("text", ["0d", "2026-11-23", "soon", "90", "90y", "-1d", "2027-13-01"])
 def test_an_expiry_that_makes_no_sense_is_refused(text: str) -> None:
     """A token that was to expire and does not would be found by nobody."""
     with pytest.raises(GatewayError, match="--expires"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-import pytest
 from msgspec import structs
+from support.tables import table
 
 from everturn_actors.context.estimation.tokens import (
     estimate_message,
@@ -23,7 +23,7 @@ from everturn_actors.model import (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "tokens"),
     [
         ("", 0),
@@ -51,7 +51,7 @@ CALL_JSON = (
 CALL_TOKENS = len(CALL_JSON) // 4
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "tokens"),
     [
         (UserMessage(text="Hello world"), 2 + 4),

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 
 import anyio
 import pytest
+from support.tables import table
 
 from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.tools.web.addresses import (
@@ -17,7 +18,7 @@ from everturn_gateway.tools.web.addresses import (
 from everturn_gateway.tools.web.reaching import Reaching, UnreachableError, _is_own, resolve
 
 
-@pytest.mark.parametrize(
+@table(
     ("address", "reach"),
     [
         ("8.8.8.8", "public"),
@@ -64,7 +65,7 @@ def test_only_the_public_internet_is_public(address: str, reach: Reach) -> None:
     assert reach_of(ip_address(address)) == reach
 
 
-@pytest.mark.parametrize(
+@table(
     "host", ["2130706433", "0x7f000001", "0x7f.1", "127.1", "0177.0.0.1", "1.2.3.4.5", "a.1", "0x"]
 )
 def test_a_number_that_is_no_plain_address_is_refused(host: str) -> None:
@@ -104,7 +105,7 @@ def test_a_name_never_opens_the_metadata_service_but_its_address_does() -> None:
     assert read_allowed(("169.254.169.254",)).lists("", metadata)
 
 
-@pytest.mark.parametrize(
+@table(
     "entry", ["", "10.0.0.0/33", "http://wiki.lan", "wiki.lan:80", "*.lan", "10.1", "0x7f.1", "a b"]
 )
 def test_an_entry_that_allows_nothing_is_named(entry: str) -> None:

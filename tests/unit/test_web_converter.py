@@ -9,6 +9,7 @@ import zlib
 from typing import cast
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.tools.web.converter import (
     Order,
@@ -38,7 +39,7 @@ def order(kind: str = "html", **changes: object) -> Order:
     return cast("Order", {**plain, **changes})
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "charset", "text"),
     [
         ("Zoë €".encode(), "", "Zoë €"),

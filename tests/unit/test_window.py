@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from support.conversations import simple_turn
+from support.tables import table
 
 from everturn_actors.context.estimation.window import let_go, window_messages
 
 
-@pytest.mark.parametrize(
+@table(
     ("max_input", "messages"),
     [
         (0, 100),
@@ -29,7 +29,7 @@ def test_the_window_follows_from_the_models_window(max_input: int, messages: int
 TURNS = [simple_turn(1), simple_turn(2, calls=(3,)), simple_turn(3)]  # 2, 5 and 2 messages
 
 
-@pytest.mark.parametrize(
+@table(
     ("held", "limit", "gone"),
     [
         (9, 9, (0, 0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import Hint, ModelStatistics
 from everturn_actors.context.estimation.windows import hint_notes, input_window, model_window
@@ -23,7 +23,7 @@ def hint(tokens: int, *, is_over: bool = False) -> Hint:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "tokens"),
     [
         ("claude-sonnet-4-20250514", 200_000),
@@ -55,7 +55,7 @@ def test_the_first_part_of_a_name_that_matches_decides(name: str, tokens: int) -
     assert model_window(name) == tokens
 
 
-@pytest.mark.parametrize(
+@table(
     ("window", "cap", "tokens"),
     [
         (None, None, 200_000),
@@ -77,7 +77,7 @@ def test_what_the_operator_says_beats_the_table(
     assert input_window(model) == tokens
 
 
-@pytest.mark.parametrize(
+@table(
     ("window", "cap", "told", "limit", "tokens"),
     [
         (None, None, 32_768, None, 32_768),  # better than the table
@@ -123,7 +123,7 @@ CONTRADICTED = (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("window", "limit", "notes"),
     [
         (None, hint(8_192), (LOWERED,)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.time_zones import check_zone
 
@@ -13,7 +14,7 @@ def test_a_zone_is_found_by_its_name(name: str) -> None:
     assert check_zone(name).key == name
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "meant"),
     [
         ("Europe/Berln", "did you mean Europe/Berlin?"),
@@ -31,7 +32,6 @@ def test_a_zone_is_found_by_its_name(name: str) -> None:
         ("\ud800", "is no time zone"),
         ("Z" * 100_000, "is no time zone"),
     ],
-    ids=lambda value: repr(value)[:25],
 )
 def test_another_name_is_refused_with_what_may_be_meant(name: str, meant: str) -> None:
     """A zone that is guessed is an hour that is wrong; and a name never becomes a path."""
