@@ -15,18 +15,10 @@ import anyio
 
 from everturn_actors.errors import ActorStoppedError, JournalError
 from everturn_actors.supervisor import attempt
-from everturn_channels.adapter import Adapter
-from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chats.aliases import ChatAliases
-from everturn_channels.chats.chat_types import ChatTypes
-from everturn_channels.chats.cursors import Cursors
-from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import ConnectionLostError, SetupError
-from everturn_channels.health import Health
-from everturn_channels.inbound.access_control import Limits
 from everturn_channels.inbound.inbound_handler import ChannelInboundHandler
 from everturn_channels.inbound.notifier import BackgroundTasks
-from everturn_channels.settings import ChannelSettings
+from everturn_channels.inbound.running_channel import RunningChannel
 
 logger = logging.getLogger(__name__)
 
@@ -39,53 +31,22 @@ _FOR_EVER_S: Final = 10_000_000.0  # a platform that is never expected to say an
 
 
 async def run_channel(
-    adapter: Adapter,
-    context: ChannelContext,
-    *,
-    settings: ChannelSettings,
-    health: Health,
-    cursors: Cursors,
-    chat_types: ChatTypes | None = None,
-    limiter: RateLimiter | None = None,
-    limits: Limits | None = None,
-    aliases: ChatAliases | None = None,
-    jitter: Callable[[], float] = random.random,
+    channel: RunningChannel, *, jitter: Callable[[], float] = random.random
 ) -> NoReturn:
     """Run a channel until cancelled. Whatever goes wrong is logged and it begins anew.
 
-    Args:
-        adapter: The bot on its platform.
-        context: What stands behind every channel.
-        settings: How the channel behaves.
-        health: Where it is noted how the channel fares.
-        cursors: Where the adapter keeps how far it has read.
-        chat_types: Where it is noted which kind of chat somebody writes in.
-        limiter: When the bot may speak: that of its deliveries.
-        limits: How much is taken at a time.
-        aliases: Chats that were given another id: those that the adapter speaks to.
-        jitter: Gives numbers from 0 to 1.
+    `jitter` gives numbers from 0 to 1.
     """
     try:
         async with anyio.create_task_group() as group:
-            tasks = BackgroundTasks(group, adapter.name)
-            handler = ChannelInboundHandler(
-                adapter=adapter,
-                context=context,
-                settings=settings,
-                health=health,
-                cursors=cursors,
-                tasks=tasks,
-                limits=limits or Limits(),
-                chat_types=chat_types or ChatTypes(),
-                limiter=limiter or RateLimiter(context.clock, jitter),
-                aliases=aliases or ChatAliases(adapter.name),
-            )
+            tasks = BackgroundTasks(group, channel.name)
+            handler = ChannelInboundHandler(channel, tasks)
             group.start_soon(handler.bring_questions)
-            run = _Run(adapter, context, health, handler, jitter)
+            run = _Run(channel, handler, jitter)
             while True:
                 await run.once()
     finally:
-        health.stopped()
+        channel.health.stopped()
     msg = "a task group without a way out ended"
     raise AssertionError(msg)
 
@@ -95,15 +56,13 @@ class _Run:
 
     def __init__(
         self,
-        adapter: Adapter,
-        context: ChannelContext,
-        health: Health,
+        channel: RunningChannel,
         handler: ChannelInboundHandler,
         jitter: Callable[[], float],
     ) -> None:
-        self._adapter = adapter
-        self._clock = context.clock
-        self._health = health
+        self._adapter = adapter = channel.adapter
+        self._clock = channel.context.clock
+        self._health = channel.health
         self._handler = handler
         self._jitter = jitter
         self._fields = {"channel": adapter.name, "platform": adapter.platform}

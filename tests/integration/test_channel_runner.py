@@ -26,8 +26,9 @@ from everturn_channels.errors import (
     NotNowError,
     SetupError,
 )
-from everturn_channels.inbound.access_control import NOT_AVAILABLE, Limits
+from everturn_channels.inbound.access_control import NOT_AVAILABLE
 from everturn_channels.inbound.receiver import TOO_FAST
+from everturn_channels.inbound.running_channel import Limits
 from everturn_channels.settings import (
     AccessRules,
     BufferRules,

@@ -15,7 +15,7 @@ from everturn_actors.model import Inbound
 from everturn_actors.protocol.mailbox import MAILBOX_LIMIT
 from everturn_channels.adapter import Message
 from everturn_channels.errors import NotNowError
-from everturn_channels.inbound.access_control import Limits
+from everturn_channels.inbound.running_channel import Limits
 from everturn_channels.texts import not_kept, not_yet_kept
 
 IMPATIENT = Limits(take_s=0.02)

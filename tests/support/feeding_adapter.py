@@ -37,10 +37,12 @@ from everturn_channels.adapter import (
     Person,
 )
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.chats.cursors import open_cursors
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.health import Health
-from everturn_channels.inbound.access_control import Limits
+from everturn_channels.inbound.running_channel import Limits, RunningChannel
 from everturn_channels.runner import run_channel
 from everturn_channels.settings import (
     AccessRules,
@@ -338,16 +340,19 @@ async def feeding(
         )
 
         async def run() -> None:
-            await run_channel(
-                platform or adapter,
-                context,
+            served = platform or adapter
+            channel = RunningChannel(
+                adapter=served,
+                context=context,
                 settings=settings,
                 health=health,
                 cursors=cursors,
+                limiter=RateLimiter(clock, lambda: 1.0),
+                aliases=ChatAliases(served.name),
                 chat_types=chat_types,
                 limits=limits or Limits(fetch_retry_s=0),
-                jitter=lambda: 1.0,
             )
+            await run_channel(channel, jitter=lambda: 1.0)
 
         async with anyio.create_task_group() as running:
             running.start_soon(run)

@@ -33,10 +33,12 @@ from everturn_actors.testing import open_test_service
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.chats.cursors import CURSORS_KEY, open_cursors
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.discord import DiscordAdapter
 from everturn_channels.health import Health
-from everturn_channels.inbound.access_control import Limits
+from everturn_channels.inbound.running_channel import Limits, RunningChannel
 from everturn_channels.runner import run_channel
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_channels.telegram.adapter import TelegramAdapter
@@ -113,15 +115,17 @@ async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGene
         )
 
         async def run() -> None:
-            await run_channel(
-                adapter,
-                context,
+            channel = RunningChannel(
+                adapter=adapter,
+                context=context,
                 settings=ChannelSettings(),
                 health=health,
                 cursors=cursors,
+                limiter=RateLimiter(clock, lambda: 0.0),
+                aliases=ChatAliases(adapter.name),
                 limits=Limits(flood_messages=1_000_000, fetch_retry_s=0),
-                jitter=lambda: 0.0,
             )
+            await run_channel(channel, jitter=lambda: 0.0)
 
         async with anyio.create_task_group() as running:
             running.start_soon(run)

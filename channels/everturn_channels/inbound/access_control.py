@@ -15,7 +15,6 @@ from everturn_actors.model import ConversationKey
 from everturn_channels.access.owners import accounts_on, find_owner
 from everturn_channels.access.rules import AccessDecision, evaluate, find_route
 from everturn_channels.adapter import (
-    Adapter,
     ButtonClick,
     ChatRef,
     Command,
@@ -24,9 +23,8 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
-from everturn_channels.channel_context import ChannelContext
+from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
-from everturn_channels.settings import ChannelSettings
 from everturn_channels.texts import no_access, no_private_chats
 
 logger = logging.getLogger(__name__)
@@ -53,22 +51,6 @@ Tell = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much one channel takes."""
-
-    flood_messages: int = 30
-    "So many messages of one person in one chat are taken at once, and as many again in"
-    flood_s: float = 60
-    "this time."
-    word_every_s: float = 60
-    "How often a person is told the same about messages that are not taken."
-    fetch_retry_s: float = 0.5
-    "The wait before a file is fetched again."
-    take_s: float = 60
-    "For one event, its files included: three times what those may take."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
     """Somebody who is let in, with what becomes of what they say."""
 
@@ -79,12 +61,9 @@ class Admission:
 class AccessControl:
     """Decides for one channel who is let in."""
 
-    def __init__(
-        self, adapter: Adapter, context: ChannelContext, settings: ChannelSettings, limits: Limits
-    ) -> None:
-        self._adapter = adapter
-        self._context = context
-        self._settings = settings
+    def __init__(self, channel: RunningChannel) -> None:
+        self._adapter, self._context = channel.adapter, channel.context
+        self._settings, limits = channel.settings, channel.limits
         self._logged: Cooldown[str] = Cooldown(LOG_EVERY_S)
         self._refused: Cooldown[str] = Cooldown(REFUSE_EVERY_S)
         self._pairing: Cooldown[str] = Cooldown(PAIR_EVERY_S)

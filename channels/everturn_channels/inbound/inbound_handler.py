@@ -11,7 +11,6 @@ import anyio
 
 from everturn_actors.errors import CoreError
 from everturn_channels.adapter import (
-    Adapter,
     ButtonClick,
     ChatRef,
     Command,
@@ -19,23 +18,17 @@ from everturn_channels.adapter import (
     InboundEvent,
     Message,
 )
-from everturn_channels.channel_context import ChannelContext
-from everturn_channels.chats.aliases import ChatAliases
-from everturn_channels.chats.chat_types import ChatTypes
-from everturn_channels.chats.cursors import Cursors
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
-from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import NotNowError
-from everturn_channels.health import Health
-from everturn_channels.inbound.access_control import AccessControl, Limits
+from everturn_channels.inbound.access_control import AccessControl
 from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.event_settler import EventSettler
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
+from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.rate_limits import Cooldown, RecentKeys
-from everturn_channels.settings import ChannelSettings
 from everturn_channels.texts import not_readable
 
 logger = logging.getLogger(__name__)
@@ -50,43 +43,18 @@ _HISTORY: Final = "history"
 class ChannelInboundHandler:
     """The handler of one channel; see `InboundHandler`."""
 
-    def __init__(
-        self,
-        *,
-        adapter: Adapter,
-        context: ChannelContext,
-        settings: ChannelSettings,
-        health: Health,
-        cursors: Cursors,
-        tasks: BackgroundTasks,
-        limits: Limits,
-        chat_types: ChatTypes,
-        limiter: RateLimiter,
-        aliases: ChatAliases,
-    ) -> None:
-        self._aliases = aliases
-        self._chat_types = chat_types
-        self._limiter = limiter
-        self._adapter = adapter
-        self._context = context
-        self._settings = settings
-        self._health = health
-        self._cursors = cursors
-        self._tasks = tasks
-        self._limits = limits
+    def __init__(self, channel: RunningChannel, tasks: BackgroundTasks) -> None:
+        """Handle what comes of `channel`; `tasks` runs what nobody waits for."""
+        adapter, context, health = channel.adapter, channel.context, channel.health
+        self._aliases, self._chat_types = channel.aliases, channel.chat_types
+        self._limiter, self._limits = channel.limiter, channel.limits
+        self._adapter, self._context, self._settings = adapter, context, channel.settings
+        self._health, self._cursors, self._tasks = health, channel.cursors, tasks
         self._notifier = Notifier(
-            adapter, tasks=tasks, limiter=limiter, clock=context.clock, health=health
+            adapter, tasks=tasks, limiter=channel.limiter, clock=context.clock, health=health
         )
-        self._access = AccessControl(adapter, context, settings, limits)
-        self._receiver = Receiver(
-            adapter=adapter,
-            context=context,
-            settings=settings,
-            limits=limits,
-            tasks=tasks,
-            notifier=self._notifier,
-            access=self._access,
-        )
+        self._access = AccessControl(channel)
+        self._receiver = Receiver(channel, tasks, self._notifier, self._access)
         self._commands = CommandHandler(
             channel=adapter.name,
             context=context,
@@ -95,7 +63,10 @@ class ChannelInboundHandler:
             access=self._access,
         )
         self._notices = QuestionNotices(
-            channel=adapter.name, context=context, cursors=cursors, notifier=self._notifier
+            channel=adapter.name,
+            context=context,
+            cursors=channel.cursors,
+            notifier=self._notifier,
         )
         self._backlog = Backlog(
             channel=adapter.name,

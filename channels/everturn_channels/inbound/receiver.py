@@ -36,23 +36,22 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Submission
 from everturn_actors.state.validation import KEY_CHARS
-from everturn_channels.adapter import Adapter, Edit, Message
-from everturn_channels.channel_context import ChannelContext
+from everturn_channels.adapter import Edit, Message
 from everturn_channels.inbound.access_control import (
     DAMAGED,
     FAILING,
     NOT_AVAILABLE,
     AccessControl,
     Admission,
-    Limits,
     log_damaged,
 )
 from everturn_channels.inbound.file_fetch import AT_ONCE, Fetched, fetch_files, saved_name
 from everturn_channels.inbound.message_text import ambient_text, compose, edit_text
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
+from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.rate_limits import Cooldown
-from everturn_channels.settings import ChannelSettings, QueueRules
+from everturn_channels.settings import QueueRules
 from everturn_channels.texts import (
     busy,
     nothing_to_read,
@@ -85,24 +84,16 @@ class Receiver:
 
     def __init__(
         self,
-        *,
-        adapter: Adapter,
-        context: ChannelContext,
-        settings: ChannelSettings,
-        limits: Limits,
+        channel: RunningChannel,
         tasks: BackgroundTasks,
         notifier: Notifier,
         access: AccessControl,
     ) -> None:
-        self._adapter = adapter
-        self._context = context
-        self._settings = settings
-        self._limits = limits
-        self._tasks = tasks
-        self._notifier = notifier
-        self._access = access
-        self._fields = {"channel": adapter.name}
-        self._worded: Cooldown[tuple[str, str, str]] = Cooldown(limits.word_every_s)
+        self._adapter, self._context = channel.adapter, channel.context
+        self._settings, self._limits = channel.settings, channel.limits
+        self._tasks, self._notifier, self._access = tasks, notifier, access
+        self._fields = {"channel": channel.name}
+        self._worded: Cooldown[tuple[str, str, str]] = Cooldown(self._limits.word_every_s)
         self._holding = anyio.CapacityLimiter(AT_ONCE)
         self._extras: OrderedDict[str, _Extras] = OrderedDict()
 

@@ -23,6 +23,7 @@ from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, Health, mask_token
+from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.runner import SETUP_RETRY_S, run_channel
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
 from everturn_gateway.config.channels import ChannelConfig
@@ -120,9 +121,9 @@ class BotChannel:
                 async with open_cursors(
                     self._keyed, self._config.name, self._clock, supervisor=supervisor
                 ) as cursors:
-                    await run_channel(
-                        bot.adapter,
-                        context,
+                    channel = RunningChannel(
+                        adapter=bot.adapter,
+                        context=context,
                         settings=self._config.settings,
                         health=bot.health,
                         cursors=cursors,
@@ -130,6 +131,7 @@ class BotChannel:
                         limiter=bot.limiter,
                         aliases=bot.aliases,
                     )
+                    await run_channel(channel)
             except Exception as error:
                 cause = first_cause(error)
                 self._note(str(cause) or type(cause).__name__)
