@@ -12,6 +12,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from everturn_actors.context.catalog import limits_of, policy_of
+from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
     correction_tokens,
@@ -28,7 +29,7 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.policy import AnyPolicy
+from everturn_actors.context.policy import AnyPolicy, Limits
 from everturn_actors.context.projection.projection import (
     PROJECTION_MESSAGES,
     PROJECTION_UNITS,
@@ -316,27 +317,19 @@ class Renderer:
         now = messages[len(history.messages) :]
         shown = history.shown_messages + sum(1 for message in now if message.seq)
         omitted = conversation.left_messages + conversation.held_messages - shown
-        summary = reductions.summary
-        system = system_prompt(
-            spec.prompt,
-            instructions=conversation.instructions,
-            at=None if current is None else current.started_at,
-        )
+        summary = reductions.summary.text if reductions.summary else ""
+        at = None if current is None else current.started_at
+        system = system_prompt(spec.prompt, instructions=conversation.instructions, at=at)
         files = (*history.with_files, *with_files(now))
-        fingerprint = conversation.fingerprint
-        sent = {
-            "sent_units": fingerprint.units,
-            "reported_tokens": conversation.reported.input_tokens,
-        }
+        fingerprint, reported = conversation.fingerprint, conversation.reported.input_tokens
+        sent = {"sent_units": fingerprint.units, "reported_tokens": reported}
         if not files:  # what images cost says nothing about words
             statistics = replace(statistics, scale=session_scale(statistics, **sent))
         limits, fixed = request_limits(policy, spec, statistics, system, tools)
         limits = replace(limits, window_messages=conversation.window_messages or None)
         pictures = NO_PICTURES
         if files:
-            told = policy.estimates(limits).text(summary.text if summary else "")
-            budget = policy.divide(policy.numbers, limits, *fixed)
-            room = budget.free_tokens - told if budget.window_tokens > 0 else None
+            room = _room(policy.divide(policy.numbers, limits, *fixed), policy, limits, summary)
             pictures = choose(files, room_tokens=room, scale=statistics.scale)
         units = history.units + sum(map(message_units, now)) + pictures.units
         projection = Projection(
@@ -346,7 +339,7 @@ class Renderer:
             changes=changes(reductions),
             omitted_messages=omitted,
             unsummarised=untold(conversation),
-            summary=summary.text if summary else "",
+            summary=summary,
             note=reductions.note,
         )
         projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
@@ -375,6 +368,13 @@ class Renderer:
             + history.outside
             + outside_of_summary(conversation),
         )
+
+
+def _room(budget: Budget, policy: AnyPolicy, limits: Limits, summary: str) -> int | None:
+    """Return how many tokens the window has for images; None where it is not known."""
+    if budget.window_tokens <= 0:
+        return None
+    return budget.free_tokens - policy.estimates(limits).text(summary)
 
 
 def _running(conversation: Conversation, policy: AnyPolicy) -> tuple[Block, ...]:

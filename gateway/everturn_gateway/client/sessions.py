@@ -68,7 +68,7 @@ class SessionClient:
     async def open(self, key: ConversationKey) -> str:
         """Return the session in which a conversation goes on; start one where there is none."""
         body = {"agent": key.agent, "channel": key.channel, "chat": key.chat}
-        data = await self._post("/api/v1/sessions", body)
+        data = await self._api.ask("POST", "/api/v1/sessions", body=body)
         return str(data["id"])
 
     async def submit(
@@ -86,9 +86,10 @@ class SessionClient:
             body["attachments"] = await anyio.to_thread.run_sync(
                 lambda: [*map(_attachment, attachments)]
             )
-        data = await self._post(
+        data = await self._api.ask(
+            "POST",
             f"{_session(session_id)}/messages",
-            body,
+            body=body,
             headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
             repeat=True,
         )
@@ -131,9 +132,10 @@ class SessionClient:
 
     async def retry(self, session_id: str, *, idempotency_key: str) -> int:
         """Ask the newest turn again, which failed; return the event that begins it."""
-        data = await self._post(
+        data = await self._api.ask(
+            "POST",
             f"{_session(session_id)}/retry",
-            {},
+            body={},
             headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
             repeat=True,
         )
@@ -141,12 +143,12 @@ class SessionClient:
 
     async def cancel(self, session_id: str) -> bool:
         """Cancel the running turn; return whether there was one, when it is closed."""
-        data = await self._post(f"{_session(session_id)}/cancel", {})
+        data = await self._api.ask("POST", f"{_session(session_id)}/cancel", body={})
         return bool(data["cancelled"])
 
     async def resume(self, session_id: str) -> bool:
         """Let a paused turn go on; return whether there was one."""
-        data = await self._post(f"{_session(session_id)}/resume", {}, repeat=True)
+        data = await self._api.ask("POST", f"{_session(session_id)}/resume", body={}, repeat=True)
         return bool(data["resumed"])
 
     async def decide(
@@ -154,11 +156,11 @@ class SessionClient:
     ) -> None:
         """Answer the approval of a call, as whoever runs the gateway."""
         word = {"call_id": call_id, "decision": decision, "arguments_hash": arguments_hash}
-        await self._post(f"{_session(session_id)}/approve", word, repeat=True)
+        await self._api.ask("POST", f"{_session(session_id)}/approve", body=word, repeat=True)
 
     async def reset(self, session_id: str) -> None:
         """End the session."""
-        await self._post(f"{_session(session_id)}/reset", {})
+        await self._api.ask("POST", f"{_session(session_id)}/reset", body={})
 
     async def share(self, session_id: str, principal: str, *, is_withdrawn: bool) -> Sequence[str]:
         """Give a principal the session, or take it back; return the names of those who have it."""
@@ -200,7 +202,9 @@ class SessionClient:
         """Have older turns summarised; return when that is done, or found to be needless."""
         check_focus(focus)
         body = {"focus": focus}
-        data = await self._post(f"{_session(session_id)}/compact", body, silence_s=SUMMARY_S)
+        data = await self._api.ask(
+            "POST", f"{_session(session_id)}/compact", body=body, silence_s=SUMMARY_S
+        )
         return value_of(lambda values: Compacted(**values), data)
 
     async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
@@ -241,19 +245,6 @@ class SessionClient:
 
     async def _get(self, path: str, **params: str | int) -> dict[str, Any]:
         return await self._api.ask("GET", path, params=params, repeat=True)
-
-    async def _post(
-        self,
-        path: str,
-        body: Mapping[str, object],
-        *,
-        headers: Mapping[str, str] | None = None,
-        repeat: bool = False,
-        silence_s: float | None = None,
-    ) -> dict[str, Any]:
-        return await self._api.ask(
-            "POST", path, body=body, headers=headers, repeat=repeat, silence_s=silence_s
-        )
 
 
 def _attachment(upload: Upload) -> dict[str, str]:

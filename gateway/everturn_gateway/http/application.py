@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from everturn_actors.errors import CoreError, UnknownAgentError
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
 from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
 from everturn_gateway.http.access.protected import protector
@@ -99,12 +100,7 @@ def create_app(
     """
     waits = waits or OpenWaits()
     server = gateway.config.server
-    access = Access(
-        host=server.host,
-        api_token=server.api_token,
-        admin_token=server.admin_token,
-        require_token=server.require_token,
-    )
+    access = _access(server)
     wrong_tokens = WrongTokens()
     app = _Application(
         version=gateway.version,
@@ -118,21 +114,7 @@ def create_app(
     )
     app.access = access
     app.library = gateway.library
-    app.routers = (
-        health_router(gateway),
-        metrics_router(gateway),
-        agents_router(gateway),
-        sessions_router(gateway),
-        shares_router(gateway),
-        turns_router(gateway, waits),
-        media_router(gateway),
-        context_router(gateway, waits),
-        usage_router(gateway),
-        channels_router(gateway),
-        schedules_router(gateway, access),
-        admin_router(gateway),
-        openai_router(gateway, waits),
-    )
+    app.routers = _routers(gateway, waits, access)
     for router in app.routers:
         # As `include_router` does it, each request is matched against router after router, several
         # times over: that took as long as everything else of FastAPI.
@@ -171,6 +153,33 @@ def create_app(
     )
     app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
     return app
+
+
+def _access(server: ServerConfig) -> Access:
+    return Access(
+        host=server.host,
+        api_token=server.api_token,
+        admin_token=server.admin_token,
+        require_token=server.require_token,
+    )
+
+
+def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRouter, ...]:
+    return (
+        health_router(gateway),
+        metrics_router(gateway),
+        agents_router(gateway),
+        sessions_router(gateway),
+        shares_router(gateway),
+        turns_router(gateway, waits),
+        media_router(gateway),
+        context_router(gateway, waits),
+        usage_router(gateway),
+        channels_router(gateway),
+        schedules_router(gateway, access),
+        admin_router(gateway),
+        openai_router(gateway, waits),
+    )
 
 
 def _add_documents(app: _Application) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -263,7 +263,9 @@ class JobRegistry:
                 return  # nothing has changed
             self._is_settled, self._page, self._beside = False, page, beside
             found, twins = by_id((*page.jobs, *self._agents.jobs()))
-            self._note((*page.faults, *twins))
+            faults = (*page.faults, *twins)
+            _log_new(faults, set(self._faults))
+            self._faults = faults
             gone = [each for each in self._entries if each not in found]
             for job_id in gone:
                 del self._entries[job_id]
@@ -292,13 +294,6 @@ class JobRegistry:
                     entry.job, entry.why = job, why
                     arm = partial(self._arm, entry)
                     arming.start_soon(contain, f"job:{entry.job_id}", arm)
-
-    def _note(self, faults: tuple[Fault, ...]) -> None:
-        known = set(self._faults)
-        for fault in faults:
-            if fault not in known:
-                logger.warning("a scheduled job is set aside", extra={"fault": str(fault)})
-        self._faults = faults
 
     def _may_come_back(self, job_id: str, page: Page) -> bool:
         """Return whether a job that is missing may stand in something that is only set aside."""
@@ -338,3 +333,9 @@ class JobRegistry:
             await self.write(job.job_id, Paused(at=now, in_file=True))
         elif job_state.paused_in_file and not job.paused:  # what came due meanwhile is left out
             await self.write(job.job_id, Resumed(at=now, in_file=True))
+
+
+def _log_new(faults: Iterable[Fault], known: Collection[Fault]) -> None:
+    for fault in faults:
+        if fault not in known:
+            logger.warning("a scheduled job is set aside", extra={"fault": str(fault)})

@@ -276,7 +276,7 @@ class Scheduler:
 
     async def serve(self) -> NoReturn:
         """Go on with what was begun, and run what is due; until cancelled."""
-        await self._load_at_last()
+        await _load_at_last(self, self._clock)
         for job_id in self._logs.ids():
             is_gone = self._registry.find(job_id) is None
             if is_gone and self._registry.job_state(job_id).cancelled:  # and not only set aside
@@ -285,21 +285,23 @@ class Scheduler:
             files = partial(self._registry.store.watch, self._definitions.reload)
             self._supervisor.start(watching, "schedules:files", files)
             self._supervisor.start(watching, "schedules:agents", self._definitions.watch_agents)
-            self._supervisor.start(watching, "schedules:tidy", self._tidy)
+            tidying = partial(
+                tidy, self._registry, self._logs, service=self._service, clock=self._clock
+            )
+            self._supervisor.start(watching, "schedules:tidy", tidying)
             await self._dispatcher.serve()
         msg = "it runs until it is cancelled"
         raise AssertionError(msg)
 
-    async def _tidy(self) -> NoReturn:
-        await tidy(self._registry, self._logs, service=self._service, clock=self._clock)
 
-    async def _load_at_last(self) -> None:
-        while True:
-            try:
-                return await self.load()
-            except OSError as error:
-                logger.error("the scheduler cannot begin", extra={"error": str(error)})
-            await self._clock.sleep(DISK_RETRY_S)
+async def _load_at_last(scheduler: Scheduler, clock: Clock) -> None:
+    """Load the jobs, as soon as the disk lets that be."""
+    while True:
+        try:
+            return await scheduler.load()
+        except OSError as error:
+            logger.error("the scheduler cannot begin", extra={"error": str(error)})
+        await clock.sleep(DISK_RETRY_S)
 
 
 @asynccontextmanager

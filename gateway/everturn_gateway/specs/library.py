@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import NoReturn, TypeAlias
@@ -193,7 +193,7 @@ class AgentLibrary:
             report = self._report(shelf)
             changed = bool(report.added or report.changed or report.removed)
             if changed or shelf.all_faults != self._shelf.all_faults:
-                self._log(report)
+                _log(report, set(self._shelf.all_faults))
                 self._shelf, self._by_name = shelf, shelf.by_name
                 self._version += 1
                 if self._tool_factory is not None:
@@ -334,19 +334,20 @@ class AgentLibrary:
             faults=shelf.all_faults,
         )
 
-    def _log(self, report: ReloadReport) -> None:
-        logger.info(
-            "agents loaded",
-            extra={
-                "agents_added": list(report.added),
-                "agents_changed": list(report.changed),
-                "agents_removed": list(report.removed),
-            },
-        )
-        known = set(self._shelf.all_faults)
-        for fault in report.faults:
-            if fault not in known:
-                logger.warning("agent has a fault", extra={"fault": str(fault)})
+
+def _log(report: ReloadReport, known: Collection[Fault]) -> None:
+    """Log what a reload found; the faults that are known stand in the log already."""
+    logger.info(
+        "agents loaded",
+        extra={
+            "agents_added": list(report.added),
+            "agents_changed": list(report.changed),
+            "agents_removed": list(report.removed),
+        },
+    )
+    for fault in report.faults:
+        if fault not in known:
+            logger.warning("agent has a fault", extra={"fault": str(fault)})
 
 
 class AgentFiles(DefaultFilter):
