@@ -1,7 +1,7 @@
-"""One batch of the writer: write every log, then sync every log. Blocking, in one worker thread.
+"""One batch of the writer: write every log, then sync every log. Blocking, in the writer's thread.
 
-All is written before anything is synced, so that the kernel can work on the files side by side:
-32 files take about 4 ms instead of 32 times a single write and sync.
+All is written before anything is synced, and several logs are synced at the same time: the file
+system answers syncs that wait together with one flush. 32 files take 3 ms instead of 27.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +32,8 @@ from everturn_actors.journal.snapshot.reader import BadSnapshotError
 
 logger = logging.getLogger(__name__)
 
-# A file system commits its own journal for each new name: one by one 100 new sessions take a
-# second. Syncs that are asked for at the same time share a commit.
 SYNCS_AT_ONCE = 8
-SIDE_BY_SIDE = 4  # new sessions in one batch from which threads are worth their start
+SIDE_BY_SIDE = 4  # logs in one batch from which threads are worth waking
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,8 +77,13 @@ class _Begun:
     new_folder: bool
 
 
-def commit(jobs: Sequence[Job]) -> None:
-    """Do all `jobs`; each one's outcome is set on it. At most one `Append` for each session."""
+def commit(jobs: Sequence[Job], threads: Executor) -> None:
+    """Do all `jobs`; each one's outcome is set on it. At most one `Append` for each session.
+
+    Args:
+        jobs: The batch.
+        threads: Sync logs beside the calling thread.
+    """
     begun: list[_Begun] = []
     marks: list[Mark] = []
     for job in jobs:
@@ -97,22 +100,21 @@ def commit(jobs: Sequence[Job]) -> None:
     _mark(marks)
     failed = _sync_parents(begun)
 
-    def finish(one: _Begun) -> None:
-        try:
-            _finish(one, failed.get(one.job.files.folder.parent) if failed else None)
-        finally:
-            os.close(one.fd)
+    def finish(some: Sequence[_Begun]) -> None:
+        for one in some:
+            try:
+                _finish(one, failed.get(one.job.files.folder.parent) if failed else None)
+            finally:
+                os.close(one.fd)
 
-    new = [one for one in begun if one.is_new]
-    if len(new) < SIDE_BY_SIDE:
-        new = []
-    for one in begun:
-        if not new or not one.is_new:
-            finish(one)
-    if new:
-        with ThreadPoolExecutor(SYNCS_AT_ONCE, "journal sync") as threads:
-            for done in [threads.submit(finish, one) for one in new]:
-                done.result()
+    shares = SYNCS_AT_ONCE if len(begun) >= SIDE_BY_SIDE else 1
+    others = [threads.submit(finish, begun[n::shares]) for n in range(1, min(shares, len(begun)))]
+    try:
+        finish(begun[::shares])
+    finally:
+        wait(others)
+    for other in others:
+        other.result()
 
 
 def _begin(job: Append) -> _Begun:

@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
@@ -22,7 +23,7 @@ from typing import TypeAlias
 import anyio
 
 from everturn_actors.errors import JournalWriteError, WorkspaceLostError
-from everturn_actors.journal.commit import Append, Job, Mark, commit
+from everturn_actors.journal.commit import SYNCS_AT_ONCE, Append, Job, Mark, commit
 from everturn_actors.ports import CommitStats
 
 WAITING_JOBS_MAX = 1024  # each is one session's; more sessions than this wait their turn to wait
@@ -148,14 +149,15 @@ class Writer:
 
     def _work(self, batches: _Batches, loop: asyncio.AbstractEventLoop) -> None:
         """Do batches, in the thread, until there are no more."""
-        while (jobs := batches.get()) is not None:
-            began_s, fault = time.perf_counter(), None
-            try:
-                self._commit(jobs)
-            except BaseException as error:  # noqa: BLE001 - `run` raises it
-                fault = error
-            loop.call_soon_threadsafe(self._done, time.perf_counter() - began_s, fault)
-            del jobs  # nobody else may need it until the next batch comes
+        with ThreadPoolExecutor(SYNCS_AT_ONCE - 1, "journal sync") as threads:
+            while (jobs := batches.get()) is not None:
+                began_s, fault = time.perf_counter(), None
+                try:
+                    self._commit(jobs, threads)
+                except BaseException as error:  # noqa: BLE001 - `run` raises it
+                    fault = error
+                loop.call_soon_threadsafe(self._done, time.perf_counter() - began_s, fault)
+                del jobs  # nobody else may need it until the next batch comes
 
     def _done(self, took_s: float, fault: BaseException | None) -> None:
         """Settle a batch that the thread is done with."""
@@ -182,15 +184,15 @@ class Writer:
         if self._fault is not None or (is_empty and (self._closed or self._batches is None)):
             self._ended.set()
 
-    def _commit(self, jobs: Sequence[Job]) -> None:
-        """Do a batch in a worker thread."""
+    def _commit(self, jobs: Sequence[Job], threads: Executor) -> None:
+        """Do a batch, in the thread."""
         try:
             self._check()
         except WorkspaceLostError as lost:
             for job in jobs:
                 job.error = lost
         else:
-            commit(jobs)
+            commit(jobs, threads)
 
     def _settle(self, ticket: _Ticket) -> None:
         self._room.release()
