@@ -9,8 +9,9 @@ asked about a call.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.model import (
     SCHEDULE,
@@ -33,8 +34,7 @@ GONE: Final[frozenset[Disposition]] = frozenset(("masked", "cleared", "dropped")
 _HEAD_SHARE = 3  # two thirds of a long source are its beginning, which names the host
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
+class Outside(Struct, frozen=True):
     """The text from outside that a request shows, or that a part of it does."""
 
     direct: tuple[str, ...] = ()

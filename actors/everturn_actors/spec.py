@@ -5,16 +5,16 @@ Pure values; the gateway reads them from files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.model import Compaction
 
 OnDisconnect: TypeAlias = Literal["pause", "continue"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
+class ModelSpec(Struct, frozen=True, kw_only=True):
     """Which model answers, and its limits."""
 
     provider: str
@@ -35,8 +35,7 @@ class ModelSpec:
     "Asked next, in this order, where it is out of reach; theirs are not looked at."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptSpec:
+class PromptSpec(Struct, frozen=True, kw_only=True):
     """The agent's own texts, read from their files, `{{date}}` and `{{time}}` still in them."""
 
     soul: str = ""
@@ -56,8 +55,7 @@ class ContextPolicy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextSpec:
+class ContextSpec(Struct, frozen=True, kw_only=True):
     """How the conversation is made to fit."""
 
     policy: ContextPolicy | None = None
@@ -68,8 +66,7 @@ class ContextSpec:
     "Whether the model gets the tool that reads back what is hidden; None = where it can call it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSpec:
+class SessionSpec(Struct, frozen=True, kw_only=True):
     """How the agent's sessions behave."""
 
     on_disconnect: OnDisconnect = "pause"
@@ -88,8 +85,7 @@ class SessionSpec:
     context: ContextSpec = field(default_factory=ContextSpec)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True, kw_only=True):
     """One version of one agent."""
 
     name: str

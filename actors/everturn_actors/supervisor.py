@@ -12,7 +12,6 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, TypeAlias
@@ -20,6 +19,7 @@ from typing import Literal, TypeAlias
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint_if_cancelled
+from msgspec import Struct, field
 
 from everturn_actors.errors import CoreError
 from everturn_actors.faults import first_cause, is_cancelled
@@ -38,8 +38,7 @@ Body: TypeAlias = Callable[[], Awaitable[object]]
 _TEXT_CHARACTERS = 300  # of an error in a status; the log has the whole
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backoff:
+class Backoff(Struct, frozen=True, kw_only=True):
     """How long to wait before the next try: twice as long after each failure, up to a bound."""
 
     first_s: float = 1.0
@@ -58,8 +57,7 @@ class Backoff:
         return whole_s * (1 - self.jitter * (1 - chance))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPolicy:
+class RestartPolicy(Struct, frozen=True, kw_only=True):
     """What becomes of a child that ends."""
 
     restart: Restart = "permanent"
@@ -75,8 +73,7 @@ TRANSIENT = RestartPolicy(restart="transient")
 TEMPORARY = RestartPolicy(restart="temporary")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildError:
+class ChildError(Struct, frozen=True, kw_only=True):
     """Why a child failed the last time."""
 
     kind: str
@@ -85,8 +82,7 @@ class ChildError:
     "What it says, without secrets, shortened."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildStatus:
+class ChildStatus(Struct, frozen=True, kw_only=True):
     """How a child fares."""
 
     name: str
@@ -112,8 +108,7 @@ class UnexpectedEndError(Exception):
     """A child ended, or was cancelled, although nobody asked it to."""
 
 
-@dataclass(slots=True, kw_only=True)
-class _Row:
+class _Row(Struct, kw_only=True):
     """What is kept of a child; `status` makes a value of it."""
 
     name: str

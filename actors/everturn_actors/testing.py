@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import anyio
+from msgspec import Struct, field
 
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
@@ -141,8 +141,7 @@ def calling(*calls: tuple[str, str]) -> Reply:
     )
 
 
-@dataclass(slots=True)
-class StaticAgents:
+class StaticAgents(Struct):
     """Agents that are simply there."""
 
     agents: dict[str, Agent] = field(default_factory=dict[str, Agent])
@@ -158,8 +157,7 @@ class StaticAgents:
         return self.agents[name]
 
 
-@dataclass(slots=True, kw_only=True)
-class TestService:
+class TestService(Struct, kw_only=True):
     """A service over doubles, and the doubles."""
 
     __test__ = False  # not a test case, whatever its name

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from everturn_channels.chunks import split_text
 from everturn_channels.errors import RefusedError
 
@@ -27,8 +29,7 @@ _CANNOT: Final = "{} cannot {}"
 # --- what comes in -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatRef:
+class ChatRef(Struct, frozen=True, kw_only=True):
     """Where something is said on a platform."""
 
     id: str
@@ -42,8 +43,7 @@ class ChatRef:
     "Other ids that its platform gave the chat later on, oldest first; adapters leave it out."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
+class Person(Struct, frozen=True, kw_only=True):
     """Who says something."""
 
     id: str
@@ -53,8 +53,7 @@ class Person:
     is_bot: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncomingFile:
+class IncomingFile(Struct, frozen=True, kw_only=True):
     """A file that came with a message, not fetched yet."""
 
     fetch: Callable[[int], Awaitable[bytes]]
@@ -70,8 +69,7 @@ class IncomingFile:
     "None = the platform does not say."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """Somebody wrote something."""
 
     id: str
@@ -97,8 +95,7 @@ class Message:
     "Whether it is one of several that were sent as one: more may follow in a moment."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """Somebody changed what they wrote before."""
 
     id: str
@@ -110,8 +107,7 @@ class Edit:
     is_addressed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """Somebody gave one of the commands."""
 
     id: str
@@ -141,8 +137,7 @@ class Command:
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ButtonClick:
+class ButtonClick(Struct, frozen=True, kw_only=True):
     """Somebody clicked a button of one of the bot's messages."""
 
     data: str
@@ -157,8 +152,7 @@ class ButtonClick:
 InboundEvent: TypeAlias = Message | Edit | Command | ButtonClick
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChatMoved:
+class ChatMoved(Struct, frozen=True, kw_only=True):
     """A chat has another id from now on; it comes before all that comes under the new one."""
 
     old: str
@@ -249,8 +243,7 @@ class InboundHandler(Protocol):
 # --- what goes out -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Button:
+class Button(Struct, frozen=True, kw_only=True):
     """A button below a message."""
 
     label: str
@@ -267,8 +260,7 @@ class OutgoingFile:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outbound:
+class Outbound(Struct, frozen=True, kw_only=True):
     """One message to send."""
 
     chat_id: str
@@ -290,8 +282,7 @@ class Outbound:
     file: OutgoingFile | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
+class Capabilities(Struct, frozen=True, kw_only=True):
     """What a platform can do. What is not said it cannot."""
 
     chunk_units: int = 4000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
@@ -17,8 +18,7 @@ def _no_usage(is_asked: Callable[[str], bool]) -> str:
     return "Nobody counts what is used."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelContext:
+class ChannelContext(Struct, frozen=True, kw_only=True):
     """What all channels share. The callables are asked anew each time: agents are reloaded."""
 
     service: TurnService

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import deque
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec import Struct
 
 Unit: TypeAlias = Literal["utf16", "characters", "bytes"]
 "What a platform counts: UTF-16 code units, code points, or bytes of UTF-8."
@@ -27,8 +28,7 @@ _FLAG_LETTERS: Final = range(0x1F1E6, 0x1F200)
 _JAMO_INSIDE: Final = range(0x1160, 0x1200)  # vowels and finals of a Korean syllable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fence:
+class _Fence(Struct, frozen=True, kw_only=True):
     """A block of code."""
 
     start: int

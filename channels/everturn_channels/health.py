@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_channels.chats.lanes import BlockedLane, BlockedLanes
@@ -27,8 +28,7 @@ ERROR_LIMIT: Final = 500  # characters; a page of HTML is no help in a status li
 _TOKEN: Final = re.compile(r"\bbot\d+:[\w-]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelStatus:
+class ChannelStatus(Struct, frozen=True, kw_only=True):
     """How a channel fares at one moment."""
 
     name: str

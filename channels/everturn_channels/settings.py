@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.model import Overflow
 from everturn_channels.adapter import ChatType
@@ -15,8 +16,7 @@ AccessPolicy: TypeAlias = Literal["open", "disabled", "allowlist"]
 QueueMode: TypeAlias = Literal["batch", "sequential", "drop"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueRules:
+class QueueRules(Struct, frozen=True, kw_only=True):
     """What becomes of messages that arrive during a turn, or in one breath."""
 
     mode: QueueMode = "batch"
@@ -28,8 +28,7 @@ class QueueRules:
     "A turn waits so long for more of the same sender; 0 = it does not."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DmRules:
+class DmRules(Struct, frozen=True, kw_only=True):
     """Who may write to the agent alone."""
 
     policy: AccessPolicy = "allowlist"
@@ -38,8 +37,7 @@ class DmRules:
     queue: QueueRules = field(default_factory=QueueRules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BufferRules:
+class BufferRules(Struct, frozen=True, kw_only=True):
     """Messages that did not address the agent, given to it when somebody does."""
 
     mode: Literal["silent", "passive"] = "silent"
@@ -48,8 +46,7 @@ class BufferRules:
     max_age_s: float = 86_400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupRules:
+class GroupRules(Struct, frozen=True, kw_only=True):
     """In which groups the agent takes part, and how."""
 
     policy: AccessPolicy = "allowlist"
@@ -63,16 +60,14 @@ class GroupRules:
     queue: QueueRules = field(default_factory=QueueRules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessRules:
+class AccessRules(Struct, frozen=True, kw_only=True):
     """Who may talk to one agent on a chat platform. Closed by default."""
 
     dm: DmRules = field(default_factory=DmRules)
     groups: GroupRules = field(default_factory=GroupRules)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class Route(Struct, frozen=True, kw_only=True):
     """Which agent answers where. All that is not empty has to match."""
 
     agent: str
@@ -83,8 +78,7 @@ class Route:
     sender_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelSettings:
+class ChannelSettings(Struct, frozen=True, kw_only=True):
     """How a channel behaves, whatever its platform."""
 
     streaming: bool = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anyio import to_thread
@@ -34,8 +34,8 @@ async def mounted(gateway: OpenGateway, token: str) -> Mounted:
     """Return the API of a gateway, see `Gateway.asgi`."""
     create_app = await to_thread.run_sync(_load)
     # Whoever mounts it decides who reaches it: it never counts as one of this machine alone.
-    server = replace(gateway.config.server, api_token=token, require_token=True)
-    gateway.config = replace(gateway.config, server=server)
+    server = dataclasses.replace(gateway.config.server, api_token=token, require_token=True)
+    gateway.config = dataclasses.replace(gateway.config, server=server)
     if token:
         gateway.secrets.add(token)
     return Mounted(create_app(gateway))

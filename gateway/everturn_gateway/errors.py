@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 
 def printable(text: str) -> str:
@@ -17,8 +18,7 @@ def printable(text: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """One thing that is wrong in a file, and where."""
 
     file: Path

@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TextIO, TypeAlias, cast
 from urllib.parse import quote
+
+from msgspec import Struct
 
 LogFormat: TypeAlias = Literal["plain", "json"]
 "Lines for people, or one JSON object a line."
@@ -85,8 +86,7 @@ class SecretRegistry:
 # --- what a line is about ---
 
 
-@dataclass(slots=True, kw_only=True)
-class Whereabouts:
+class Whereabouts(Struct, kw_only=True):
     """What the work at hand is about."""
 
     session_id: str

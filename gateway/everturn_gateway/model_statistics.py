@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.calibration import (
     HINT_MAX_S,
@@ -42,8 +43,7 @@ _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
 _WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told by one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Learnt:
+class _Learnt(Struct, frozen=True, kw_only=True):
     """One line of the file."""
 
     statistics: ModelStatistics
@@ -54,8 +54,7 @@ class _Learnt:
 _Known: TypeAlias = dict[str, _Learnt]  # by label
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownModel:
+class KnownModel(Struct, frozen=True, kw_only=True):
     """What is known of one model at one address."""
 
     label: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.context_policies import POLICIES
 
 import everturn

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ def race(
     is_live: bool = True,
 ) -> Escape:
     """Return a sequence: a command is asked about, a file changes, a person allows it once."""
-    made = replace(bash(command, "allow_once"), meanwhile=_puts(after))
+    made = dataclasses.replace(bash(command, "allow_once"), meanwhile=_puts(after))
     return Escape(
         name=f"race {name}",
         steps=(*first, *_puts(before), say(made)),
@@ -166,51 +166,51 @@ ALWAYS = (
     always("an unknown program with a file", "everrun x.sh", X, CHANGED, is_live=False),
 )  # fmt: skip
 MOMENTS = (
-    _asked(replace(RUN, judged=((1, CHANGE),)), name="it changes before the question is written"),
-    _asked(replace(RUN, judged=((2, CHANGE),)), name="it changes after the answer", asks=1),
-    _asked(replace(RUN, meanwhile=(CHANGE, put("x.sh", GOOD))), name="it changes, and back", asks=1),
-    _asked(replace(RUN, meanwhile=(Restart(), CHANGE)), name="it changes after a restart"),
-    _asked(replace(RUN, meanwhile=(CHANGE, Restart())), name="it changes before a restart"),
-    _asked(replace(RUN, crash=(CHANGE,)), name="it changes while nothing runs, after the answer"),
-    _asked(replace(RUN, crash=()), name="nothing changes while nothing runs", asks=1),
-    _asked(replace(bash("make", "allow_once"), crash=(put("Makefile", "all:\n\t%sh%\n"),)), name="make after a kill"),
-    _asked(replace(bash("sh x.sh", "allow_always"), crash=(CHANGE,)), name="always, and a kill"),
-    _asked(replace(bash("sh x.sh", ("allow_once", "deny")), meanwhile=(CHANGE,)), name="the second question is answered with no"),
-    _asked(replace(RUN, meanwhile=(say(write("x.sh", BAD), chat="b"),)), name="another conversation writes it", asks=2),
-    _asked(replace(RUN, meanwhile=(say(call("edit_file", path="x.sh", old_text="true", new_text="%sh%"), chat="b"),)), name="another conversation edits it"),
+    _asked(dataclasses.replace(RUN, judged=((1, CHANGE),)), name="it changes before the question is written"),
+    _asked(dataclasses.replace(RUN, judged=((2, CHANGE),)), name="it changes after the answer", asks=1),
+    _asked(dataclasses.replace(RUN, meanwhile=(CHANGE, put("x.sh", GOOD))), name="it changes, and back", asks=1),
+    _asked(dataclasses.replace(RUN, meanwhile=(Restart(), CHANGE)), name="it changes after a restart"),
+    _asked(dataclasses.replace(RUN, meanwhile=(CHANGE, Restart())), name="it changes before a restart"),
+    _asked(dataclasses.replace(RUN, crash=(CHANGE,)), name="it changes while nothing runs, after the answer"),
+    _asked(dataclasses.replace(RUN, crash=()), name="nothing changes while nothing runs", asks=1),
+    _asked(dataclasses.replace(bash("make", "allow_once"), crash=(put("Makefile", "all:\n\t%sh%\n"),)), name="make after a kill"),
+    _asked(dataclasses.replace(bash("sh x.sh", "allow_always"), crash=(CHANGE,)), name="always, and a kill"),
+    _asked(dataclasses.replace(bash("sh x.sh", ("allow_once", "deny")), meanwhile=(CHANGE,)), name="the second question is answered with no"),
+    _asked(dataclasses.replace(RUN, meanwhile=(say(write("x.sh", BAD), chat="b"),)), name="another conversation writes it", asks=2),
+    _asked(dataclasses.replace(RUN, meanwhile=(say(call("edit_file", path="x.sh", old_text="true", new_text="%sh%"), chat="b"),)), name="another conversation edits it"),
     _asked(bash("true", "allow_once"), say(bash("%sh%"), chat="b"), name="an answer here is none there"),
-    _asked(replace(bash("true", "allow_once"), meanwhile=(say(bash("%sh%"), chat="b"),)), name="an answer here is none there, at once"),
+    _asked(dataclasses.replace(bash("true", "allow_once"), meanwhile=(say(bash("%sh%"), chat="b"),)), name="an answer here is none there, at once"),
     _asked(bash("sh x.sh"), say(bash("sh x.sh", "allow_once")), name="an answer holds for one call", before=GOOD),
     Escape(name="a yes to one of two", steps=(say(bash("true", "allow_once"), bash("%sh%")),), asks=2),
     Escape(name="an always of another command", steps=(say(bash("ls", "allow_always"), bash("ls; %sh%")),), asks=2),
     Escape(name="an always of other arguments", steps=(say(bash("rm -f a", "allow_always"), bash("rm -f b"), bash("%sh%")),), asks=3),
     # while it runs: the last look is over, and the file is not opened yet
-    _asked(replace(RUN, judged=((3, say(write("x.sh", BAD), chat="b")),)), name="another conversation writes it as it begins"),
-    _asked(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(write("x.sh", BAD), chat="b")),)), name="another conversation writes it while it runs"),
-    _asked(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(call("edit_file", path="x.sh", old_text="true", new_text="%sh%"), chat="b")),)), name="another conversation edits it while it runs"),
-    _asked(replace(bash("sleep 0.3; sh ./link", "allow_once"), judged=((3, say(write("x.sh", BAD), chat="b")),)), Put(path="link", link="x.sh"), name="another conversation writes what a link leads to"),
-    _asked(replace(bash("cd s && sleep 0.3 && sh y.sh", "allow_once"), judged=((3, say(write("s/y.sh", BAD), chat="b")),)), put("s/y.sh", GOOD), name="another conversation writes into the folder while it runs"),
-    _asked(replace(bash("sleep 0.3; sh new.sh", "allow_once"), judged=((3, say(write("new.sh", BAD), chat="b")),)), name="another conversation makes it while it runs"),
-    Escape(name="a copy takes its place while it runs", allow=("bash:cp *",), steps=(put("x.sh", GOOD), put("y.sh", BAD), say(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(bash("cp y.sh x.sh"), chat="b")),)))), asks=2),
-    Escape(name="a move takes its place while it runs", allow=("bash:mv *",), steps=(put("x.sh", GOOD), put("y.sh", BAD), say(replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(bash("mv y.sh x.sh"), chat="b")),)))), asks=2),
+    _asked(dataclasses.replace(RUN, judged=((3, say(write("x.sh", BAD), chat="b")),)), name="another conversation writes it as it begins"),
+    _asked(dataclasses.replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(write("x.sh", BAD), chat="b")),)), name="another conversation writes it while it runs"),
+    _asked(dataclasses.replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(call("edit_file", path="x.sh", old_text="true", new_text="%sh%"), chat="b")),)), name="another conversation edits it while it runs"),
+    _asked(dataclasses.replace(bash("sleep 0.3; sh ./link", "allow_once"), judged=((3, say(write("x.sh", BAD), chat="b")),)), Put(path="link", link="x.sh"), name="another conversation writes what a link leads to"),
+    _asked(dataclasses.replace(bash("cd s && sleep 0.3 && sh y.sh", "allow_once"), judged=((3, say(write("s/y.sh", BAD), chat="b")),)), put("s/y.sh", GOOD), name="another conversation writes into the folder while it runs"),
+    _asked(dataclasses.replace(bash("sleep 0.3; sh new.sh", "allow_once"), judged=((3, say(write("new.sh", BAD), chat="b")),)), name="another conversation makes it while it runs"),
+    Escape(name="a copy takes its place while it runs", allow=("bash:cp *",), steps=(put("x.sh", GOOD), put("y.sh", BAD), say(dataclasses.replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(bash("cp y.sh x.sh"), chat="b")),)))), asks=2),
+    Escape(name="a move takes its place while it runs", allow=("bash:mv *",), steps=(put("x.sh", GOOD), put("y.sh", BAD), say(dataclasses.replace(bash("sleep 0.3; sh x.sh", "allow_once"), judged=((3, say(bash("mv y.sh x.sh"), chat="b")),)))), asks=2),
     # background processes
-    Escape(name="a process: a script", tools=PROCESSES, steps=(put("x.sh", GOOD), say(replace(SPAWN, meanwhile=(CHANGE,)))), asks=2, reason=ANEW),
-    Escape(name="a process: after the answer", tools=PROCESSES, steps=(put("x.sh", GOOD), say(replace(SPAWN, judged=((2, CHANGE),)))), asks=1),
-    Escape(name="a process: after a kill", tools=PROCESSES, steps=(put("x.sh", GOOD), say(replace(SPAWN, crash=(CHANGE,)))), asks=2, reason=ANEW),
-    Escape(name="a process: always", tools=PROCESSES, steps=(put("x.sh", GOOD), say(replace(SPAWN, answer=("allow_always",))), CHANGE, say(replace(SPAWN, answer=()))), asks=2),
-    Escape(name="a process: make", tools=PROCESSES, steps=(say(replace(SPAWN, arguments={"action": "spawn", "command": "make"}, meanwhile=(put("Makefile", "all:\n\t%sh%\n"),))),), asks=2, reason=ANEW),
-    Escape(name="a process: always, as another tool", tools=PROCESSES, steps=(say(bash("ls", "allow_always"), replace(SPAWN, answer=(), arguments={"action": "spawn", "command": "%sh%"})),), asks=2),
+    Escape(name="a process: a script", tools=PROCESSES, steps=(put("x.sh", GOOD), say(dataclasses.replace(SPAWN, meanwhile=(CHANGE,)))), asks=2, reason=ANEW),
+    Escape(name="a process: after the answer", tools=PROCESSES, steps=(put("x.sh", GOOD), say(dataclasses.replace(SPAWN, judged=((2, CHANGE),)))), asks=1),
+    Escape(name="a process: after a kill", tools=PROCESSES, steps=(put("x.sh", GOOD), say(dataclasses.replace(SPAWN, crash=(CHANGE,)))), asks=2, reason=ANEW),
+    Escape(name="a process: always", tools=PROCESSES, steps=(put("x.sh", GOOD), say(dataclasses.replace(SPAWN, answer=("allow_always",))), CHANGE, say(dataclasses.replace(SPAWN, answer=()))), asks=2),
+    Escape(name="a process: make", tools=PROCESSES, steps=(say(dataclasses.replace(SPAWN, arguments={"action": "spawn", "command": "make"}, meanwhile=(put("Makefile", "all:\n\t%sh%\n"),))),), asks=2, reason=ANEW),
+    Escape(name="a process: always, as another tool", tools=PROCESSES, steps=(say(bash("ls", "allow_always"), dataclasses.replace(SPAWN, answer=(), arguments={"action": "spawn", "command": "%sh%"})),), asks=2),
 )  # fmt: skip
 ESCAPES = (*RACES, *ALWAYS, *MOMENTS)
 LIVE = tuple(each for each in (*RACES, *ALWAYS) if each.is_live)
 HARMLESS = (
     Escape(name="a file that nobody changed", steps=(put("x.sh", GOOD), say(RUN)), asks=1),
-    Escape(name="a file that is not named", steps=(put("x.txt", ""), say(replace(bash("touch x.txt", "allow_once"), meanwhile=(put("y.txt", "y"),)))), asks=1),
+    Escape(name="a file that is not named", steps=(put("x.txt", ""), say(dataclasses.replace(bash("touch x.txt", "allow_once"), meanwhile=(put("y.txt", "y"),)))), asks=1),
     Escape(name="an always for what reads", steps=(put("x.txt", ""), say(bash("cat x.txt", "allow_always")), put("x.txt", "new"), say(bash("cat x.txt"))), asks=1),
     Escape(name="an always for git", steps=(REPOSITORY, say(bash("git log --oneline", "allow_always")), Owner(command="echo 3 > a.txt"), say(bash("git log --oneline"), chat="b")), asks=1),
     Escape(name="a script that is edited after it ran", steps=(put("x.sh", GOOD), say(RUN, call("edit_file", path="x.sh", old_text="true", new_text="echo 1"))), asks=1),
     Escape(name="a script that is edited after a no", steps=(put("x.sh", GOOD), say(bash("sh x.sh"), call("edit_file", path="x.sh", old_text="true", new_text="echo 1"))), asks=1),
-    Escape(name="a restart before the answer", steps=(put("x.sh", GOOD), say(replace(RUN, meanwhile=(Restart(),)))), asks=1),
+    Escape(name="a restart before the answer", steps=(put("x.sh", GOOD), say(dataclasses.replace(RUN, meanwhile=(Restart(),)))), asks=1),
 )  # fmt: skip
 "What nobody has to be asked about twice."
 

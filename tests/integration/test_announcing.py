@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -58,12 +58,12 @@ def stand_up(test: TestService, name: str = "job:1", **rest: object) -> Announce
         idempotency_key=name,
         title="Stand-up",
     )
-    return replace(plain, **rest)  # type: ignore[arg-type]
+    return structs.replace(plain, **rest)
 
 
 async def ask(test: TestService, text: str = "hello", **rest: object) -> str:
     """Hand in a message, wait for its answer, and return the session."""
-    inbound = replace(Inbound(text=text, key=test.key(), sender="ann"), **rest)  # type: ignore[arg-type]
+    inbound = structs.replace(Inbound(text=text, key=test.key(), sender="ann"), **rest)
     with anyio.fail_after(WAIT_S):
         return (await (await test.service.submit(inbound)).result()).session_id
 
@@ -123,14 +123,14 @@ async def test_it_is_said_once_and_told_once_however_often_it_is_handed_in(
     ):
         first = await test.service.announce(stand_up(test))
         again = await test.service.announce(stand_up(test))
-        assert (first.duplicate, again) == (False, replace(first, duplicate=True))
+        assert (first.duplicate, again) == (False, structs.replace(first, duplicate=True))
     post.is_away = False
     async with (
         world.open() as store,
         open_test_service(store=store, delivery_ports={"test": post}, provider=provider) as test,
     ):
         await post.until_got(1, test, first.session_id)  # the start alone delivers it
-        assert await test.service.announce(stand_up(test)) == replace(first, duplicate=True)
+        assert await test.service.announce(stand_up(test)) == structs.replace(first, duplicate=True)
         await ask(test, "thanks")
         await ask(test, "bye")
         await post.until_got(3, test, first.session_id)
@@ -195,7 +195,7 @@ async def test_it_wakes_nobody_and_calls_no_model() -> None:
 
 async def test_one_that_nobody_heard_of_for_a_month_is_not_told_any_more() -> None:
     """What was said so long ago is not what somebody answers to."""
-    clock, spec = ManualClock(), replace(make_spec(), session=SessionSpec(ttl_hours=0))
+    clock, spec = ManualClock(), structs.replace(make_spec(), session=SessionSpec(ttl_hours=0))
     async with open_test_service(clock=clock, spec=spec) as test:
         await test.service.announce(stand_up(test))
         clock.advance(15 * 86_400)
@@ -252,7 +252,7 @@ async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> No
         first = await test.service.announce(stand_up(test))
         await test.service.reset(first.session_id)
 
-        assert await test.service.announce(stand_up(test)) == replace(first, duplicate=True)
+        assert await test.service.announce(stand_up(test)) == structs.replace(first, duplicate=True)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ async def test_what_cannot_be_said_is_refused_and_leaves_nothing(
     """Whoever scheduled it is told the reason, and no half conversation begins."""
     async with open_test_service() as test:
         with pytest.raises(error, match=why):
-            await test.service.announce(replace(stand_up(test), **rest))  # type: ignore[arg-type]
+            await test.service.announce(structs.replace(stand_up(test), **rest))
 
         assert await test.service.reader.sessions() == ()
 
@@ -326,7 +326,7 @@ async def test_a_kill_at_any_write_neither_loses_it_nor_says_it_twice() -> None:
         kills += ended
         async with living(disk, post, provider, None) as (test, _):
             again = await test.service.announce(stand_up(test))
-            assert told is None or again == replace(told, duplicate=True)
+            assert told is None or again == structs.replace(told, duplicate=True)
             await ask(test, "thanks")
             with anyio.fail_after(WAIT_S):
                 while (await test.service.view(again.session_id)).outbox:
@@ -372,9 +372,9 @@ async def test_a_waiting_answer_is_not_held_up_by_it() -> None:
 
 async def test_a_hundred_reminders_do_not_drown_what_a_person_says() -> None:
     """With a small model what came before would else take all the room, and be answered."""
-    small = replace(make_spec().model, max_input_tokens=4096, max_output_tokens=256)
+    small = structs.replace(make_spec().model, max_input_tokens=4096, max_output_tokens=256)
     context = ContextSpec(policy=POLICIES["everturn"].with_numbers({"max_history_tokens": 1500}))
-    spec = replace(make_spec(), model=small, session=SessionSpec(context=context))
+    spec = structs.replace(make_spec(), model=small, session=SessionSpec(context=context))
     async with open_test_service(spec=spec) as test:
         for number in range(100):
             reminder = stand_up(test, f"job:{number}", text=f"Stand-up {number}! " + "now " * 20)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalAsked, CallFinished, Event

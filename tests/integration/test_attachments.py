@@ -7,7 +7,6 @@ import errno
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -349,7 +348,7 @@ async def test_a_request_that_was_too_long_is_sent_again_with_its_image() -> Non
 
 async def test_many_images_in_a_small_window_leave_room_for_the_words() -> None:
     """A model with 4,000 tokens and ten pictures still reads the question."""
-    spec = replace(
+    spec = structs.replace(
         make_spec(), model=ModelSpec(provider="scripted", name="scripted", max_input_tokens=8_000)
     )
     async with open_test_service(spec=spec) as test:
@@ -396,7 +395,7 @@ async def open_with_model(api: ModelApi, provider: str = "openai") -> AsyncGener
     """Open a service whose agent asks a model behind a real socket."""
     base_url = api.url if provider == "openai" else api.address
     model = ModelSpec(provider=provider, name="fake-1", base_url=base_url)
-    spec = replace(make_spec(), model=model)
+    spec = structs.replace(make_spec(), model=model)
     async with (
         open_providers(
             environ={"OPENAI_API_KEY": "sk-1", "ANTHROPIC_API_KEY": "sk-2"}, models_dir=Path("none")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.commands import BWRAP, PLAIN, both_ways, lifeline, make_site, needs_sandbox, run_tool
 
 from everturn_actors.errors import ToolFailedError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -516,7 +515,7 @@ async def test_the_deadline_of_a_turn_stops_its_tools_and_leaves_a_whole_history
     """The next message must find a history that a provider takes."""
     look = Deed("look", capabilities=ToolCapabilities(read_only=True), held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look"), ("c", "look")), "well")
-    spec = replace(make_spec(), session=SessionSpec(turn_timeout_s=0.05))
+    spec = structs.replace(make_spec(), session=SessionSpec(turn_timeout_s=0.05))
     async with open_test_service(provider=provider, tools=by_name(look), spec=spec) as test:
         submission = await begin(test)
         result = await submission.result()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import CallFinished, CallStarted, Event, ReplyBroken, Steered

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.feeding_adapter import OPEN, Fed, feeding
 from support.inbound_events import ANN, DM, GROUP
 from support.tool_doubles import Deed, Rules, by_name
@@ -269,7 +269,7 @@ def _command(name: str, fed: Fed, **changes: object) -> Command:
         at=fed.clock.now(),
         answer=fed._answer,
     )
-    return replace(command, **changes)  # type: ignore[arg-type]
+    return replace(command, **changes)
 
 
 # --- buttons ---

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, a_file, feeding
 from support.inbound_events import ANN, DM, GROUP
 from support.pictures import png

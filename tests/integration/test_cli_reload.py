@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +85,13 @@ def config(folder: Path, **values: Any) -> Config:
 def test_every_live_setting_is_taken_over_and_no_other(tmp_path: Path) -> None:
     """What is said to hold holds, and what is said to wait still differs."""
     old = config(tmp_path)
-    new = replace(
+    new = dataclasses.replace(
         old,
         agents_dir=tmp_path / "others",
-        server=replace(old.server, stop_timeout_s=9),
-        sessions=replace(old.sessions, ttl_hours=1, compaction="discard", results_max_bytes=1),
+        server=dataclasses.replace(old.server, stop_timeout_s=9),
+        sessions=dataclasses.replace(
+            old.sessions, ttl_hours=1, compaction="discard", results_max_bytes=1
+        ),
         schedules=SchedulesConfig(timezone="Europe/Berlin", allow_private=("hooks.lan",)),
         logging=LoggingConfig(form="json"),
         prices={"openai/my": PRICE},
@@ -130,9 +132,9 @@ async def test_what_is_taken_over_holds(tmp_path: Path) -> None:
         while not gateway.schedules.faults():
             await anyio.wait_all_tasks_blocked()
         old = gateway.config
-        new = replace(
+        new = dataclasses.replace(
             old,
-            sessions=replace(old.sessions, ttl_hours=3),
+            sessions=dataclasses.replace(old.sessions, ttl_hours=3),
             schedules=SchedulesConfig(timezone="Europe/Berlin"),
             prices={"builtin/builtin": PRICE},
             routes=(Route(agent="helper", channel="tg"),),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.context_policies import POLICIES
 
 from everturn_actors.context.estimation.calibration import ModelStatistics

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
 from support.stores import FileWorld, MemoryWorld, World
 from support.tool_doubles import Deed, Rules, by_name

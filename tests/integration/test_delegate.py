@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -321,7 +320,7 @@ async def test_a_task_from_a_turn_that_read_the_web_is_known_as_one() -> None:
         first, second = [
             (await test.service.view(s)).key for s in await sessions_in(test, DELEGATE)
         ]
-        inherited = replace(trusted, key=second, session_id="later")
+        inherited = structs.replace(trusted, key=second, session_id="later")
         await call_tool(tool, {"task": "three"}, context=inherited)
         third = (await test.service.view((await sessions_in(test, DELEGATE))[-1])).key
 
@@ -344,7 +343,9 @@ async def test_a_delegate_that_fails_is_told_with_its_reason() -> None:
     async with open_agents(
         one_task(), lambda environment: (Delegate(environment, agents=("bad",)),)
     ) as test:
-        test.agents.agents["bad"] = replace(test.agents.agents["test"], provider=failing, tools={})
+        test.agents.agents["bad"] = structs.replace(
+            test.agents.agents["test"], provider=failing, tools={}
+        )
         result = await say(test, "go")
         (found,) = await results_of(test, result.session_id)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -274,7 +273,7 @@ async def test_a_session_whose_channel_is_gone_rests_and_keeps_what_it_owes() ->
 async def test_a_session_that_owes_something_does_not_expire_under_its_delivery_port() -> None:
     """The gateway was down for longer than a session lives; the answer is still owed."""
     clock, disk, lazy, post = ManualClock(), MemoryDisk(), Post(), Post()
-    spec = replace(make_spec(), session=SessionSpec(ttl_hours=1))
+    spec = structs.replace(make_spec(), session=SessionSpec(ttl_hours=1))
     lazy.before = leave_it
     async with open_test_service(
         disk=disk, delivery_ports={"test": lazy}, spec=spec, clock=clock

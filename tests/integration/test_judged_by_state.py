@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.commands import BWRAP, PLAIN, needs_sandbox
 from support.judged import Step, judged
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.context.estimation.calibration import ModelStatistics, with_limit

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
+from msgspec.structs import replace
 from support.agents import write_folder
 from support.model_api import Answer, open_model_api
 

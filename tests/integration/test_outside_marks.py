@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+from msgspec.structs import replace
 from support.conversing import asks, newest, results_of
 from support.job_runs import a_job
 from support.policies import Program, policy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -116,7 +115,7 @@ async def test_an_owner_answers_by_the_code_that_was_shown(
     """Not every platform has buttons."""
     tool, gate, provider = _asking("7")
     adapter = FeedingAdapter()
-    adapter.capabilities = replace(adapter.capabilities, buttons=False)
+    adapter.capabilities = structs.replace(adapter.capabilities, buttons=False)
     async with feeding(
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER], adapter=adapter
     ) as fed:
@@ -184,7 +183,7 @@ async def test_a_question_waits_for_an_owner_over_a_restart(tmp_path: Path) -> N
 async def test_an_owner_of_other_agents_sees_and_answers_nothing_here(tmp_path: Path) -> None:
     """`agents` limits an owner in everything."""
     tool, gate, provider = _asking("7")
-    bea = replace(OWNER, name="bea", agents=frozenset({"other"}))
+    bea = structs.replace(OWNER, name="bea", agents=frozenset({"other"}))
     async with feeding(
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[bea]
     ) as fed:
@@ -228,7 +227,7 @@ async def test_a_name_that_looks_like_an_owners_answers_nothing(tmp_path: Path) 
 
 async def test_an_owner_lets_somebody_in_from_the_chat(tmp_path: Path) -> None:
     """No terminal is at hand where people write from."""
-    rules = AccessRules(dm=replace(OPEN.dm, policy="allowlist"))
+    rules = AccessRules(dm=structs.replace(OPEN.dm, policy="allowlist"))
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
         await fed.say("hello", chat=BOB_DM, sender=BOB)
         (refusal,) = await fed.until_said()
@@ -267,7 +266,7 @@ async def test_a_stranger_cannot_try_codes(tmp_path: Path) -> None:
 
 async def test_an_owner_of_some_agents_pairs_where_all_are_theirs(tmp_path: Path) -> None:
     """Who is paired may talk to every agent of the channel."""
-    bea = replace(OWNER, agents=frozenset({"test"}))
+    bea = structs.replace(OWNER, agents=frozenset({"test"}))
     routes = [Route(agent="secret", chat_type="dm", sender_id="99"), Route(agent="test")]
     async with feeding(tmp_path, owners=[bea], routes=routes) as fed:
         allowed = await fed.pairing.ask("test", BOB)
@@ -322,7 +321,7 @@ async def test_an_owner_sees_usage_and_the_list_of_commands_in_private(tmp_path:
 
 async def test_an_owner_need_not_be_listed_to_talk(tmp_path: Path) -> None:
     """One place says whose an agent is."""
-    rules = AccessRules(dm=replace(OPEN.dm, policy="allowlist"))
+    rules = AccessRules(dm=structs.replace(OPEN.dm, policy="allowlist"))
     async with feeding(tmp_path, rules=rules, owners=[OWNER]) as fed:
         await fed.say("hello", chat=ADA_DM, sender=ADA)
         state = await fed.until_idle("1")
@@ -342,7 +341,9 @@ async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str
     async with feeding(tmp_path, owners=[OWNER]) as fed:
         in_private = await fed.command(name, code)
         in_group = await fed.command(name, code, chat=GROUP, is_addressed=True)
-        as_bot = await fed.command(name, code, chat=ADA_DM, sender=replace(ADA, is_bot=True))
+        as_bot = await fed.command(
+            name, code, chat=ADA_DM, sender=structs.replace(ADA, is_bot=True)
+        )
         by_nobody = await fed.command(name, code, sender=Person(id=""))
         by_name = await fed.command(name, code, sender=Person(id="ada", name="ada"))
         not_typed = await fed.command(name, code, chat=ADA_DM, sender=ADA, is_typed=False)
@@ -367,7 +368,7 @@ async def test_an_owner_in_a_group_is_asked_to_write_in_private(tmp_path: Path) 
 
 async def test_an_account_holds_on_its_channel_alone(tmp_path: Path) -> None:
     """The same number on another platform is somebody else."""
-    elsewhere = replace(OWNER, accounts=frozenset({("telegram", "1"), ("tes", "1")}))
+    elsewhere = structs.replace(OWNER, accounts=frozenset({("telegram", "1"), ("tes", "1")}))
     async with feeding(tmp_path, owners=[elsewhere]) as fed:
         before = await fed.command("usage", chat=ADA_DM, sender=ADA)
         fed.owners[:] = [OWNER]  # a SIGHUP takes it over

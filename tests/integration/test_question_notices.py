@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.feeding_adapter import Fed, feeding
 from support.inbound_events import GROUP
 from support.tool_doubles import Deed, Rules, by_name

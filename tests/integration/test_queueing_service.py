@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.tool_doubles import Deed, Rules
 
 from everturn_actors.delivery.port import Outgoing
@@ -622,7 +622,7 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
 async def aside(test: TestService, text: str, **rest: object) -> bool:
     """Keep a message that did not speak to the agent."""
     plain = AmbientMessage(text=text, key=test.key(), sender="bob")
-    return await test.service.store_ambient(replace(plain, **rest))  # type: ignore[arg-type]
+    return await test.service.store_ambient(replace(plain, **rest))
 
 
 async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone() -> None:

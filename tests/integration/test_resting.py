@@ -5,11 +5,11 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from everturn_actors.context.render import Renderer
 from everturn_actors.delivery.port import Outgoing

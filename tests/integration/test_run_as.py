@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -9,12 +10,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
+from msgspec.structs import replace
 from support.answers import Answer
 from support.command import everturn
 from support.commands import make_site, run_tool, write_script
@@ -47,7 +49,7 @@ class World:
     def plain(self, **changes: object) -> Confinement:
         """Return how plain commands run here."""
         made = Confinement(sandbox="plain", run_as=str(OTHER), hidden=(self.config,))
-        return replace(made, **changes)  # type: ignore[arg-type]  # fields of its own
+        return replace(made, **changes)  # fields of its own
 
     def bash(self, **changes: object) -> BashTool:
         """Return the tool, with its commands as another user."""
@@ -67,7 +69,9 @@ def world() -> Generator[World]:
         for private in (config, *folder.glob("agents/*/agent.yaml")):
             private.chmod(0o600)
         yield World(
-            folder=folder, environment=replace(environment, files=folder / "work"), config=config
+            folder=folder,
+            environment=dataclasses.replace(environment, files=folder / "work"),
+            config=config,
         )
     finally:
         shutil.rmtree(folder)
@@ -249,7 +253,9 @@ async def test_a_workspace_that_it_cannot_use_is_refused_with_what_to_do(world: 
     world.environment.files.mkdir(mode=0o700)
     (world.environment.files / "mine").write_text("")
     closed = await refusal(world.bash())
-    in_state = replace(world.environment, files=world.environment.state / "files" / "helper")
+    in_state = dataclasses.replace(
+        world.environment, files=world.environment.state / "files" / "helper"
+    )
     inside = await refusal(BashTool(in_state, world.plain()))
 
     assert f"chown -R {OTHER}:{OTHER}" in closed

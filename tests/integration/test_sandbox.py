@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.commands import BWRAP, PLAIN, make_site, needs_sandbox, write_script
 
 from everturn_actors.errors import ToolFailedError
@@ -147,7 +148,7 @@ def test_a_link_in_the_workspace_leads_nowhere_new(folder: Path) -> None:
 @needs_sandbox
 def test_state_inside_the_workspace_is_hidden_too(folder: Path) -> None:
     """An owner may let an agent work in the project that the gateway itself lives in."""
-    environment = replace(make_site(folder), files=folder)
+    environment = dataclasses.replace(make_site(folder), files=folder)
     done = _run(environment, "ls .everturn; touch fine agents/helper/agent.yaml agents/helper/new")
 
     assert done.stdout == ""
@@ -160,7 +161,7 @@ def test_state_inside_the_workspace_is_hidden_too(folder: Path) -> None:
 def test_an_agent_that_works_in_its_own_folder_cannot_rewrite_its_rules(folder: Path) -> None:
     """It could allow itself everything for the next call."""
     made = make_site(folder)
-    environment = replace(made, files=made.home)
+    environment = dataclasses.replace(made, files=made.home)
     (environment.home / "policy.yaml").write_text("mode: ask\n")
     done = _run(
         environment, "echo x > new; echo mode: dangerous > policy.yaml; mv policy.yaml p; ls"
@@ -175,7 +176,7 @@ def test_a_workspace_that_is_the_gateways_state_is_refused(folder: Path) -> None
     """It would show everything that is to be hidden."""
     environment = make_site(folder)
     with pytest.raises(ToolFailedError, match="keeps its own state"):
-        command_line(replace(environment, files=environment.state), BWRAP, "true")
+        command_line(dataclasses.replace(environment, files=environment.state), BWRAP, "true")
 
 
 @needs_sandbox
@@ -270,7 +271,7 @@ def test_a_script_is_one_argument_whatever_it_holds(
 def test_a_missing_bubblewrap_says_what_the_owner_can_do(tmp_path: Path) -> None:
     """Running unconfined instead would be the worst of surprises."""
     environment = make_site(tmp_path)
-    nowhere = replace(environment, environ={"PATH": str(tmp_path)})
+    nowhere = dataclasses.replace(environment, environ={"PATH": str(tmp_path)})
     write_script(tmp_path / "bash", "#!/bin/sh\n")
     with pytest.raises(
         ToolFailedError, match=r"install bubblewrap .*`sandbox: plain` with `run_as`"
@@ -316,7 +317,9 @@ def test_bubblewrap_is_found_on_the_gateways_path(tmp_path: Path) -> None:
     """Its owner installs it like any program."""
     environment = make_site(tmp_path / "site")
     write_script(tmp_path / "bin" / "bwrap", f'#!/bin/sh\nexec {BWRAP.bwrap} "$@"\n')
-    found = replace(environment, environ={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"})
+    found = dataclasses.replace(
+        environment, environ={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    )
 
     assert _run(found, "echo runs", Confinement(sandbox="bwrap")).stdout == "runs\n"
 
@@ -326,4 +329,6 @@ async def test_a_workspace_that_cannot_be_made_is_a_clear_failure(tmp_path: Path
     environment = make_site(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ToolFailedError, match="workspace cannot be used: Not a directory"):
-        await confine(replace(environment, files=tmp_path / "file" / "inside"), PLAIN, "true")
+        await confine(
+            dataclasses.replace(environment, files=tmp_path / "file" / "inside"), PLAIN, "true"
+        )

@@ -7,10 +7,10 @@ import platform
 import subprocess
 import tempfile
 from collections.abc import Generator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.commands import BWRAP, make_site, needs_sandbox
 
 from everturn_gateway.tools.environment import ToolEnvironment

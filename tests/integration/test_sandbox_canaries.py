@@ -12,11 +12,12 @@ import tempfile
 import threading
 from collections.abc import Generator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import pytest
+from msgspec.structs import replace
 from support.commands import BWRAP, make_site, needs_sandbox
 
 from everturn_gateway.tools.environment import ToolEnvironment

@@ -10,11 +10,11 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.commands import BWRAP, lifeline, make_site, needs_sandbox, run_tool
 
 from everturn_gateway.tools.environment import ToolEnvironment

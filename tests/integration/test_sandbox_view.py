@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
 
@@ -154,7 +155,7 @@ def test_a_folder_of_the_path_that_leads_nowhere_hinders_nothing(folder: Path) -
     (folder / "loop").symlink_to("loop")
     (folder / "closed").mkdir(mode=0)
     path = f"{folder}/closed/bin:{folder}/loop/bin:{folder}/gone/bin::bin:{os.environ['PATH']}"
-    environment = replace(environment, environ={"PATH": path})
+    environment = dataclasses.replace(environment, environ={"PATH": path})
     lists = replace(BWRAP, readable=(folder / "closed/x", folder / "gone"))
 
     assert _run(environment, "echo runs", lists).stdout == "runs\n"
@@ -184,7 +185,7 @@ def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
         writable=(folder / "out", folder / "out/more", environment.files / "x"),
     )
     path = f"{environment.files}/venv/bin:{environment.files}/own/bin:{os.environ['PATH']}"
-    environment = replace(environment, environ={"PATH": path})
+    environment = dataclasses.replace(environment, environ={"PATH": path})
     _run(
         environment,
         f"for l in {folder}/out/data {folder}/out/more data x venv; do"
@@ -210,7 +211,9 @@ def test_a_virtual_environment_of_the_workspace_stays_writable(folder: Path) -> 
     prefix = environment.files / "venv"
     write_script(prefix / "bin" / "mine", "#!/bin/sh\necho ran\n")
     (prefix / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    environment = replace(environment, environ={"PATH": f"{prefix}/bin:{os.environ['PATH']}"})
+    environment = dataclasses.replace(
+        environment, environ={"PATH": f"{prefix}/bin:{os.environ['PATH']}"}
+    )
 
     assert _run(environment, "mine; touch venv/bin/new; ls venv/bin").stdout == "ran\nmine\nnew\n"
 

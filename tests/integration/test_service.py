@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -418,7 +417,7 @@ async def test_a_broken_stream_that_nobody_read_is_tried_again() -> None:
 
 async def test_an_old_message_whose_answer_was_discarded_is_told_so() -> None:
     """A repeat must neither hang nor be answered anew."""
-    spec = replace(
+    spec = structs.replace(
         make_spec(),
         model=ModelSpec(provider="scripted", name="x", max_input_tokens=5000),
         session=SessionSpec(compaction="discard"),
@@ -442,7 +441,9 @@ async def test_an_old_message_whose_answer_was_discarded_is_told_so() -> None:
 
 async def test_deadlines_end_a_call_that_hangs() -> None:
     """A model that never answers must not hold a conversation for ever."""
-    spec = replace(make_spec(), session=SessionSpec(call_timeout_s=0.01, model_retry_for_s=0))
+    spec = structs.replace(
+        make_spec(), session=SessionSpec(call_timeout_s=0.01, model_retry_for_s=0)
+    )
     async with open_test_service(spec=spec) as test:
         test.provider.hold()
         result = await say(test, "hi")
@@ -453,7 +454,7 @@ async def test_deadlines_end_a_call_that_hangs() -> None:
 
 async def test_deadline_of_the_turn_counts_all_its_tries() -> None:
     """Retries must not stretch a turn beyond what its owner allowed."""
-    spec = replace(make_spec(), session=SessionSpec(turn_timeout_s=0.01))
+    spec = structs.replace(make_spec(), session=SessionSpec(turn_timeout_s=0.01))
     async with open_test_service(
         provider=ScriptedProvider(ModelTransientError("down")), spec=spec
     ) as test:
@@ -510,7 +511,7 @@ async def test_tools_run_one_after_the_other_and_their_results_reach_the_model()
 
 async def test_a_model_that_asks_for_tools_for_ever_is_stopped() -> None:
     """An endless loop costs money; the limit ends it with a clear reason."""
-    spec = replace(make_spec(), session=SessionSpec(max_tool_iterations=2))
+    spec = structs.replace(make_spec(), session=SessionSpec(max_tool_iterations=2))
     script = [calling((f"c{n}", "count")) for n in range(9)]
     tool = Counter()
     async with open_test_service(
@@ -694,7 +695,7 @@ async def test_looking_at_a_session_that_rests_wakes_nobody() -> None:
 
 async def test_continue_finishes_the_turn_without_its_client() -> None:
     """An agent set to go on does its work whoever watches."""
-    spec = replace(make_spec(), session=SessionSpec(on_disconnect="continue"))
+    spec = structs.replace(make_spec(), session=SessionSpec(on_disconnect="continue"))
     async with open_test_service(spec=spec) as test:
         test.provider.hold()
         submission = await test.service.submit(Inbound(text="hi", key=test.key()))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.faulty_store import FaultyStore, open_faulty_store
 
 from everturn_actors.context.estimation.calibration import ModelStatistics

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -74,7 +73,9 @@ async def ask(
 ) -> ToolOutput:
     """Return what the tool says in a conversation, its refusals included."""
     tool = test.agents.agents["test"].tools["session"]
-    context = replace(tool_context(key=key), session_id=session_id or tool_context().session_id)
+    context = structs.replace(
+        tool_context(key=key), session_id=session_id or tool_context().session_id
+    )
     try:
         return await call_tool(tool, arguments, context=context)
     except ToolFailedError as error:
@@ -441,7 +442,7 @@ async def test_a_delegate_does_not_make_a_message_a_first_one() -> None:
     """Else every loop could go on through one."""
     async with open_agents(echo, opened(send_to=("telegram:200",))) as test:
         delegate = test.agents.agents["test"].tools["delegate"]
-        context = replace(tool_context(key=HERE), conversation=heard(label("a", 2)))
+        context = structs.replace(tool_context(key=HERE), conversation=heard(label("a", 2)))
         await call_tool(delegate, {"task": "x"}, context=context)
         (child,) = await sessions_in(test, DELEGATE)
         state = await test.service.view(child)
@@ -523,7 +524,7 @@ async def test_an_agent_carries_nothing_from_one_principal_to_another() -> None:
         tool = test.agents.agents["test"].tools["session"]
 
         async def as_bob(arguments: Mapping[str, object]) -> str:
-            context = replace(tool_context(key=his), session_id=of_bob, principal="bob")
+            context = structs.replace(tool_context(key=his), session_id=of_bob, principal="bob")
             try:
                 return (await call_tool(tool, arguments, context=context)).text
             except ToolFailedError as error:

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -115,7 +114,7 @@ async def test_a_turn_is_a_trace_and_its_calls_are_the_spans_in_it(traces: Trace
     asks = structs.replace(calling(("c1", "look"), ("c2", "find")), usage=used, model="served-1")
     model = ScriptedProvider(asks, structs.replace(Reply(text="done"), usage=used))
     tools = by_name(Deed("look", capabilities=reader), Deed("find", capabilities=reader))
-    spec = replace(make_spec(), version="2.0")
+    spec = structs.replace(make_spec(), version="2.0")
     async with measured(model, tracer=traces.tracer, tools=tools, spec=spec) as test:
         result = await test.ask()
 
@@ -172,7 +171,9 @@ async def test_a_model_of_a_provider_is_a_client_call_with_its_name_in_the_conve
 ) -> None:
     """Dashboards for models group by these names."""
     spec = make_spec()
-    spec = replace(spec, model=replace(spec.model, provider="gemini", max_output_tokens=50))
+    spec = structs.replace(
+        spec, model=structs.replace(spec.model, provider="gemini", max_output_tokens=50)
+    )
     async with measured(ScriptedProvider("hi"), tracer=traces.tracer, spec=spec) as test:
         await test.ask()
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.tool_doubles import Deed
 
 from everturn_actors.journal.memory import MemoryDisk

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from everturn_gateway.providers import WeightsError
 from everturn_gateway.providers.local.weights import SMOLLM2, Pin, installed, pull

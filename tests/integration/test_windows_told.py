@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.abc
 import pytest
+from msgspec.structs import replace
 from support.model_api import ModelApi, open_model_api, overflow
 
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn, prior_statistics
@@ -167,7 +168,7 @@ async def test_the_question_carries_the_key() -> None:
     clients = HttpClients()
     async with open_model_api() as api:
         api.told = {LISTING: {"data": [{"id": "m", "context_length": 4096}]}}
-        there = replace(endpoint, address=api.url.removesuffix("/v1"))
+        there = dataclasses.replace(endpoint, address=api.url.removesuffix("/v1"))
         provider = OpenAICompatible(there, clients=clients, mask=str, model="m")
         tokens = await provider.window_tokens()
         await clients.aclose()

@@ -316,7 +316,7 @@ def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) 
         again = rules.plan(job, job_state, now=now)
 
         assert planned.next_at is None or planned.next_at > now
-        assert again == replace(planned, run=(), missed=None)
+        assert again == structs.replace(planned, run=(), missed=None)
         assert all(cursor < scheduled_at <= now for scheduled_at in planned.run)
         assert job_state.cursor is not None
         cursor = job_state.cursor

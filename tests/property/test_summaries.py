@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -63,7 +62,7 @@ def tasks(draw: st.DrawFn) -> SummaryTask:
     conversation = draw(conversations(max_turns=4).filter(lambda c: len(c.turns) > 1))
     turns = [_attacked(turn, draw(ATTACKS)) for turn in conversation.turns]
     previous = draw(st.one_of(st.none(), summaries))
-    conversation = replace(
+    conversation = structs.replace(
         conversation,
         turns=tuple(turns),
         reductions=Reductions(summary=previous, note=draw(st.sampled_from(["", "[3 left]"]))),
@@ -88,7 +87,7 @@ def test_a_request_and_its_reply_fit_the_window(
 ) -> None:
     """D18: a summariser that overflows fails every time, on the longest conversations."""
     request = summary_request(
-        replace(task, focus=task.focus[:200]),
+        structs.replace(task, focus=task.focus[:200]),
         model=MODEL,
         window_tokens=window_tokens,
         scale=scale,
@@ -146,17 +145,17 @@ def test_a_digest_is_bounded_keeps_the_summary_before_and_counts_what_it_leaves_
 ) -> None:
     """D13, R9: it stands in every request from now on, and a restart renders the same bytes."""
     turns = tuple(structs.replace(turn, number=n) for n, turn in enumerate(task.turns * times, 1))
-    task = replace(task, turns=turns)
+    task = structs.replace(task, turns=turns)
     text = digest(task)
     previous = task.previous.text if task.previous else ""
-    lines = digest(replace(task, previous=None, note="")).split("\n\n")[-1].split("\n")
+    lines = digest(structs.replace(task, previous=None, note="")).split("\n\n")[-1].split("\n")
     left = [re.fullmatch(r"\[\.\.\. (\d+) messages left out \.\.\.\]", line) for line in lines]
     counts = [int(found[1]) for found in left if found]
     messages = sum(turn.size_messages for turn in task.turns)
     event("left out" if counts else "all there")
 
     assert 0 < len(text) <= DIGEST_CHARACTERS
-    assert digest(replace(task)) == text
+    assert digest(structs.replace(task)) == text
     assert previous[-DIGEST_CHARACTERS // 4 :] in text
     if len(previous) <= DIGEST_CHARACTERS // 3:
         assert text.startswith(previous)

@@ -12,7 +12,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast, get_args
 
@@ -20,6 +20,7 @@ import anyio
 from anyio.from_thread import start_blocking_portal
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from msgspec.structs import replace
 from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment, check_calls, check_log, check_request
 from support.examples import examples

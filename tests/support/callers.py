@@ -5,8 +5,8 @@ from __future__ import annotations
 import resource
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import replace
 
+from msgspec.structs import replace
 from support.tool_sites import call_tool, tool_context
 
 from everturn_actors.model import Conversation

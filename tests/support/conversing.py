@@ -11,10 +11,10 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TypeAlias
 
 import anyio
+from msgspec.structs import replace
 from support.tool_sites import tool_site
 
 from everturn_actors.events import Event

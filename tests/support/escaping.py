@@ -8,18 +8,20 @@ leaves a mark in the workspace, and what must not be read is a text that nobody 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import anyio
 import yaml
 from anyio import to_thread
+from msgspec.structs import replace
 from support.commands import BWRAP
 from support.tool_configs import config_of
 
@@ -372,7 +374,9 @@ class World:
             after = await self._follow(session, name, after)
 
     def _teach(self, name: str, calls: Sequence[Call]) -> None:
-        made = tuple(replace(each, arguments=self._filled(each.arguments)) for each in calls)
+        made = tuple(
+            dataclasses.replace(each, arguments=self._filled(each.arguments)) for each in calls
+        )
         self._puppet.scripts[name] = made
         self._judging |= {f"{name}_{index}": each for index, each in enumerate(made)}
 
@@ -562,7 +566,7 @@ def written(escape: Escape) -> Escape:
         say(write(each.path, each.text), chat="b") if isinstance(each, Put) else each
         for each in escape.steps
     ]
-    return replace(escape, name=f"{escape.name} (written)", steps=tuple(steps))
+    return dataclasses.replace(escape, name=f"{escape.name} (written)", steps=tuple(steps))
 
 
 async def check(folder: Path, escape: Escape) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import anyio
+from msgspec.structs import replace
 from support.inbound_events import ANN, DM, GROUP
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
@@ -153,7 +154,7 @@ class Fed:
     def message(self, text: str = "hello", **changes: object) -> Message:
         """Return a message of Ann's in a dm, written now."""
         plain = Message(id=self.next_id(), chat=DM, sender=ANN, text=text, at=self.clock.now())
-        return replace(plain, **changes)  # type: ignore[arg-type]
+        return replace(plain, **changes)
 
     async def say(self, text: str = "hello", **changes: object) -> Message:
         """Hand in such a message."""

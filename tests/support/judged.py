@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec.structs import replace
 from support.commands import BWRAP, make_site
 from support.tool_sites import tool_context
 

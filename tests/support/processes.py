@@ -33,10 +33,8 @@ DEADLINE_S = 20.0  # of anything that has to happen; all of it takes millisecond
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 
 
-class TrustedConfinement(Confinement):
+class TrustedConfinement(Confinement, frozen=True):
     """Plain commands whose output counts as the machine's own, as that of a cut-off sandbox."""
-
-    __slots__ = ()
 
     @property
     def reaches_network(self) -> bool:

@@ -6,12 +6,14 @@ and can be told to fail before or after the platform did its part.
 
 from __future__ import annotations
 
+import dataclasses
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
+from msgspec.structs import replace
 
 from everturn_channels.adapter import Button, Capabilities, ChatType, InboundHandler, Outbound
 from everturn_channels.errors import RefusedError, SendError
@@ -79,7 +81,9 @@ class Platform:
         if shown is None:
             msg = "message to edit not found"
             raise RefusedError(msg)
-        self.messages[name] = replace(shown, text=text, buttons=(), states=(*shown.states, text))
+        self.messages[name] = dataclasses.replace(
+            shown, text=text, buttons=(), states=(*shown.states, text)
+        )
 
 
 def capabilities(

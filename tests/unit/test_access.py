@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 from support.inbound_events import ANN, DM, GROUP
 from support.tables import table
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import anyio
@@ -266,7 +265,7 @@ def test_context_tells_regions_summary_and_what_comes_next() -> None:
         "Summary: 2 messages up to turn 1, by how each of them began",
         "Next: Older turns are summarised at 850 tokens.",
     ]
-    unknown = replace(report, window_tokens=0, level="green")
+    unknown = structs.replace(report, window_tokens=0, level="green")
     assert context_text(unknown).startswith("**Context**: 720 tokens, the window is not known\n")
 
 

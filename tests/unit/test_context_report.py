@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from textwrap import wrap
 
@@ -51,7 +50,7 @@ def talk(*, running: bool = True, text: str = "Where is my order?") -> Conversat
     turns = [simple_turn(number, calls=(2, 0), text=text) for number in range(1, 4)]
     last = simple_turn(4, calls=(1,), text=text)
     held = numbered(turns, last if running else None)
-    return replace(held, window_messages=100)
+    return structs.replace(held, window_messages=100)
 
 
 def report(
@@ -97,7 +96,7 @@ def reductions() -> Reductions:
 
 def test_the_report_tells_all_of_a_small_conversation() -> None:
     """This is what a person reads when they ask why the agent forgot something."""
-    record = report_record(report(replace(talk(), reductions=reductions()), cache_misses=1))
+    record = report_record(report(structs.replace(talk(), reductions=reductions()), cache_misses=1))
     sentences = lines(record.pop("budget"), *record.pop("next"))
 
     assert record.pop("prefix")
@@ -172,7 +171,9 @@ def test_regions_are_the_window(policy: str, *, running: bool) -> None:
 
 def test_a_notice_of_what_is_hidden_counts_as_the_summary() -> None:
     """It stands in the place of the oldest messages, and is none of them."""
-    found = tokens(report(replace(talk(), reductions=Reductions(cut_turn=3)), spec("duragent")))
+    found = tokens(
+        report(structs.replace(talk(), reductions=Reductions(cut_turn=3)), spec("duragent"))
+    )
 
     assert (found["summary"], found["history"], found["turn"]) == snapshot((18, 79, 44))
 
@@ -191,7 +192,7 @@ def test_what_the_provider_reported_is_in_the_prediction() -> None:
     """The anchor is worth more than the estimate, and has to show in the regions too."""
     plain = talk()
     rendered = render(plain, spec(), TOOLS, FACTS)
-    anchored = replace(
+    anchored = structs.replace(
         plain,
         fingerprint=rendered.fingerprint,
         reported=Usage(input_tokens=rendered.tokens + 20, cached_tokens=40),
@@ -205,7 +206,7 @@ def test_what_the_provider_reported_is_in_the_prediction() -> None:
 
 def test_hidden_messages_are_counted_by_what_became_of_them() -> None:
     """The number is that of the log minus what is shown, whoever hid it."""
-    conversation = replace(talk(), reductions=reductions(), left_messages=7)
+    conversation = structs.replace(talk(), reductions=reductions(), left_messages=7)
     found = report(conversation)
 
     assert found.hidden_messages == 12
@@ -238,8 +239,8 @@ def test_levels_begin_at_70_and_90_percent(used: int, level: str) -> None:
 def test_the_outlook_says_when_the_model_is_asked_again() -> None:
     """After failures nobody has to wonder why no summary comes."""
     held = Reductions(failures=2, retry_at=NOW + timedelta(minutes=5))
-    waiting = report(replace(talk(), reductions=held))
-    over = report(replace(talk(), reductions=structs.replace(held, retry_at=NOW)))
+    waiting = report(structs.replace(talk(), reductions=held))
+    over = report(structs.replace(talk(), reductions=structs.replace(held, retry_at=NOW)))
 
     assert waiting.retry_at == NOW + timedelta(minutes=5)
     assert "no summary before 2026-11-21 23:54:56 UTC: the model failed 2 times in a row" in (
@@ -339,7 +340,10 @@ def test_the_prefix_is_that_of_the_request() -> None:
     found = report(conversation)
 
     assert found.prefix == render(conversation, spec(), TOOLS, FACTS).fingerprint.prefix != ""
-    assert report(replace(conversation, fingerprint=PromptFingerprint())).prefix == found.prefix
+    assert (
+        report(structs.replace(conversation, fingerprint=PromptFingerprint())).prefix
+        == found.prefix
+    )
 
 
 def test_a_report_comes_back_from_its_record() -> None:
@@ -347,8 +351,8 @@ def test_a_report_comes_back_from_its_record() -> None:
     held = Reductions(failures=1, retry_at=NOW + timedelta(seconds=1))
     for conversation in (
         talk(),
-        replace(talk(), reductions=reductions()),
-        replace(talk(), reductions=held),
+        structs.replace(talk(), reductions=reductions()),
+        structs.replace(talk(), reductions=held),
     ):
         found = report(conversation)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from everturn_actors.errors import CommandFailedError, CorruptJournalError, SessionEndedError
 from everturn_actors.events import (
@@ -231,7 +231,7 @@ def test_what_comes_after_the_end_is_refused_with_the_reason() -> None:
 
 def test_a_fault_of_one_command_leaves_the_others_alone() -> None:
     """Its caller hears of it; what the others asked for is done."""
-    broken = Submit(replace(said("x").inbound, queueing=None))  # type: ignore[arg-type]  # a fault of ours
+    broken = Submit(replace(said("x").inbound, queueing=None))  # a fault of ours
     decision = went([said("one"), broken, said("two")])
 
     assert isinstance(decision.answers[1], CommandFailedError)

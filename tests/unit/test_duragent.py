@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from inline_snapshot import snapshot
 from msgspec import structs
@@ -301,7 +299,7 @@ def test_an_open_step_is_never_shown() -> None:
         step=OpenStep(reply=Reply(seq=4, calls=(ToolCall(call_id="x", name="bash"),))),
     )
 
-    assert seqs(render(replace(conversation, current=waiting), agent())) == [1, 2, 3]
+    assert seqs(render(structs.replace(conversation, current=waiting), agent())) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "cancelled", "interrupted"])

@@ -5,9 +5,9 @@ Numbers in brackets are those of the list of defects found in the systems that i
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,7 +127,9 @@ def test_a_result_within_the_cap_stays_as_it_is() -> None:
 @pytest.mark.parametrize(("shape", "ends"), [("head", "HH"), ("tail", "TT"), ("both", "HT")])
 def test_either_end_of_a_result_can_stay(shape: str, ends: str) -> None:
     """What matters stands at the end of a log, and at the head of a file."""
-    numbers = replace(POLICY.numbers, tool_result_truncation=shape, max_tool_result_tokens=100)
+    numbers = dataclasses.replace(
+        POLICY.numbers, tool_result_truncation=shape, max_tool_result_tokens=100
+    )
     message = ToolResult(call_id="c", name="bash", text="H" * 900 + "T" * 900)
     kept = POLICY.intake(numbers, Limits(), message, "c.txt")
     without = kept.replace(kept[kept.index("[") : kept.index("]") + 1], "").replace("\n", "")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import cProfile
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
 import pytest
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 from support.context_policies import POLICIES
 from support.conversations import KEY, STARTED
 from support.tables import table

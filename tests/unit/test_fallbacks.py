@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -139,7 +140,7 @@ async def test_the_request_is_addressed_to_the_fallback() -> None:
     await case.ask()
 
     assert case.models[1].requests == [
-        replace(
+        dataclasses.replace(
             REQUEST,
             model="other",
             temperature=0.2,
@@ -152,7 +153,7 @@ async def test_the_request_is_addressed_to_the_fallback() -> None:
 async def test_what_the_caller_chose_for_one_request_stays() -> None:
     """A summary is asked for with a low temperature and a short reply, from whomever."""
     case = Case([DOWN], ["yes"])
-    await case.ask(replace(REQUEST, temperature=0.1, max_output_tokens=300))
+    await case.ask(dataclasses.replace(REQUEST, temperature=0.1, max_output_tokens=300))
 
     sent = case.models[1].requests[0]
     assert (sent.temperature, sent.max_output_tokens) == (0.1, 300)

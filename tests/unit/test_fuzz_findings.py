@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -149,7 +148,7 @@ def test_a_folder_that_no_system_can_hold_is_a_fault_of_the_file(tmp_path: Path)
 
 async def test_a_session_may_live_for_ever() -> None:
     """So many hours are more than a duration can hold, and each message failed."""
-    spec = replace(make_spec(), session=SessionSpec(ttl_hours=1e12))
+    spec = structs.replace(make_spec(), session=SessionSpec(ttl_hours=1e12))
     async with open_test_service(spec=spec) as test:
         key = ConversationKey(channel="test", chat="c", agent="test")
         results = [

@@ -128,7 +128,9 @@ def test_people_are_told_which_model_answers() -> None:
     other = ModelSpec(provider="ollama", name="qwen3")
 
     assert model_text(model) == "**Model**: `openai / gpt-x`\n- Window: 64,000 tokens"
-    assert model_text(replace(model, fallbacks=(other,))).endswith("In an outage: `ollama / qwen3`")
+    assert model_text(structs.replace(model, fallbacks=(other,))).endswith(
+        "In an outage: `ollama / qwen3`"
+    )
 
 
 # --- access ---

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import anyio
 import pytest
@@ -238,8 +237,8 @@ async def test_calls_that_are_under_way_at_the_limit_come_on_top() -> None:
     ("model", "unknown"),
     [
         (MODEL, ()),
-        (replace(MODEL, name="x"), ("openai/x",)),
-        (replace(MODEL, fallbacks=(replace(OTHER, name="y"),)), ("anthropic/y",)),
+        (structs.replace(MODEL, name="x"), ("openai/x",)),
+        (structs.replace(MODEL, fallbacks=(structs.replace(OTHER, name="y"),)), ("anthropic/y",)),
         (ModelSpec(provider="openrouter", name="a/b"), ()),  # says with each reply what it cost
         (ModelSpec(provider="builtin", name="builtin"), ()),
     ],

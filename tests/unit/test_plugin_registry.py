@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import pytest
+from msgspec.structs import replace
 from pydantic import Field
 from support.plugin_packages import put_package
 

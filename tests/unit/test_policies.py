@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -667,7 +666,7 @@ def test_a_summary_is_shown_once_whoever_asked_for_it(name: str) -> None:
     preamble = policy.preamble("S", "They like cats.", 0)
 
     assert (preamble.system + preamble.preface).count("They like cats.") == 1
-    assert policy.preamble("S", "", 0) == replace(preamble, system="S", preface="")
+    assert policy.preamble("S", "", 0) == structs.replace(preamble, system="S", preface="")
 
 
 def test_a_summary_is_paid_for_under_duragent() -> None:

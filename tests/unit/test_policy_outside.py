@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,7 +109,7 @@ async def test_what_the_agent_wrote_then_is_named_as_such() -> None:
     of = about(made)
     assert of.current is not None
     reply = structs.replace(said(made, outside=(PAGE,)), retells=True)
-    of = replace(of, current=structs.replace(of.current, step=OpenStep(reply=reply)))
+    of = structs.replace(of, current=structs.replace(of.current, step=OpenStep(reply=reply)))
 
     assert (await judged(made, Program(), of)).reason == (
         f"what the agent wrote when it had read {PAGE} is shown to the model, and may be behind"
@@ -267,7 +266,7 @@ async def test_the_words_of_untrusted_messages_give_no_address() -> None:
     of = about(made)
     assert of.current is not None
     task = UserMessage(text=f"read {url}", sender="schedule", untrusted=True)
-    of = replace(of, current=structs.replace(of.current, users=(task,)))
+    of = structs.replace(of, current=structs.replace(of.current, users=(task,)))
 
     verdict = await judged(made, FETCH, of)
 
@@ -284,7 +283,7 @@ async def test_what_a_program_says_of_the_models_own_doing_gives_no_address() ->
     of = about(made, before=(earlier,))
     assert of.current is not None
     told = UserMessage(text=f"`true {url}` ended", sender="background_process")
-    of = replace(of, current=structs.replace(of.current, users=(told,)))
+    of = structs.replace(of, current=structs.replace(of.current, users=(told,)))
 
     assert (await judged(made, FETCH, of)).effect == "ask"
 
@@ -337,7 +336,7 @@ async def test_turns_that_programs_begin_grant_no_further_choice() -> None:
         of = about(made, before=tuple(turns))
         assert of.current is not None
         job = (UserMessage(text="again", sender="schedule"),)
-        of = replace(of, current=structs.replace(of.current, number=99, users=job))
+        of = structs.replace(of, current=structs.replace(of.current, number=99, users=job))
         words.append((await judged(made, FETCH, of)).effect)
         step = read(fetch(link, f"c{number}"), "one bit more")
         turns.append(Turn(number=number + 2, users=job, steps=(step,)))
@@ -388,8 +387,8 @@ async def test_an_owner_says_which_tools_of_a_server_only_read() -> None:
     """Strangers write on the issues of a server whose program can be trusted."""
     made = call("github_list_issues", "now", repo="a/b")
     tool = RemoteProgram("github_list_issues", capabilities=ToolCapabilities(kind="mcp"))
-    rules = replace(policy("mcp:github:*"), reads=(read_pattern("mcp:github:list_*"),))
-    not_allowed = replace(policy(), reads=rules.reads)
+    rules = structs.replace(policy("mcp:github:*"), reads=(read_pattern("mcp:github:list_*"),))
+    not_allowed = structs.replace(policy(), reads=rules.reads)
     there = context(about(made, START))
 
     told = await PolicyGate(rules, Path("/nowhere")).evaluate(made, tool, there)

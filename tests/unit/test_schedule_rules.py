@@ -231,7 +231,9 @@ def test_quiet_hours_follow_the_clock_when_it_changes() -> None:
 
 def test_quiet_hours_that_the_clock_leaves_out_are_none() -> None:
     """On this day nobody sleeps from two to half past two."""
-    job = a_job(Every(interval_s=1800), quiet=replace(NIGHT, begins=time(2), ends=time(2, 30)))
+    job = a_job(
+        Every(interval_s=1800), quiet=structs.replace(NIGHT, begins=time(2), ends=time(2, 30))
+    )
 
     found = coming(job, utc(f"{SPRING}T00:00"), utc(f"{SPRING}T01:30"), utc("2026-03-28"))
 
@@ -240,7 +242,7 @@ def test_quiet_hours_that_the_clock_leaves_out_are_none() -> None:
 
 def test_a_winter_of_quiet_instants_is_passed() -> None:
     """A job that is quiet for months is not one that is quiet for ever."""
-    job = a_job(Every(interval_s=86_400), quiet=replace(NIGHT, ends=time(6)))
+    job = a_job(Every(interval_s=86_400), quiet=structs.replace(NIGHT, ends=time(6)))
     anchor = utc("2026-10-26T04:30")
 
     assert rules.next_scheduled_time(job, after=anchor, anchor=anchor) == utc("2027-03-28T04:30")
@@ -255,7 +257,7 @@ def test_a_job_that_has_quiet_instants_only_has_none() -> None:
 
 def test_quiet_hours_that_end_as_they_begin_are_none() -> None:
     """From 07:00 to 07:00 is no time, and must not silence a job for ever."""
-    job = a_cron("0 * * * *", quiet=replace(NIGHT, begins=time(7)))
+    job = a_cron("0 * * * *", quiet=structs.replace(NIGHT, begins=time(7)))
 
     assert stamps(job, "2026-05-04T00:00", "2026-05-04T02:00") == ["04 01:00", "04 02:00"]
 
@@ -322,7 +324,7 @@ def test_the_name_of_a_schedule_is_that_of_its_times_alone() -> None:
         replace(job, payload=RunTask(text="Other"), label="Other", misfire="skip", grace_s=5),
         replace(job, jitter_s=60, max_runs=4, retries=Retries(most=0), paused=True),
         replace(job, when=Cron(expression=" 30  8 * * MON-FRI", timezone=BERLIN)),
-        replace(job, quiet=replace(NIGHT, begins=time(7))),
+        replace(job, quiet=structs.replace(NIGHT, begins=time(7))),
     ]
     other = [
         replace(job, when=Cron(expression="31 8 * * mon-fri", timezone=BERLIN)),

@@ -73,7 +73,7 @@ class Talk:
     ) -> ToolOutput:
         """Make a call, as the loop does."""
         made = ToolCall(call_id=call_id, name="schedule", arguments=json.dumps(arguments))
-        context = replace(plain_context(said), key=key)
+        context = structs.replace(plain_context(said), key=key)
         with anyio.fail_after(10):
             output = await self.tool.run(made, context)
         return output if isinstance(output, ToolOutput) else ToolOutput(text=output)
@@ -377,7 +377,9 @@ async def test_what_was_made_before_is_found_whoever_asks_now(tmp_path: Path) ->
         await talk_.does(TEA)
         [view] = talk_.desk.jobs()
         run = Run(scheduled_at=START, started_at=START, outcome="sent")
-        talk_.keep(replace(view, state="done", next_at=None, job_state=JobState(recent=(run,))))
+        talk_.keep(
+            structs.replace(view, state="done", next_at=None, job_state=JobState(recent=(run,)))
+        )
         talk_.clock.advance(30 * 86_400)
         again = await talk_.does(TEA, said=talk("schedule"))
 

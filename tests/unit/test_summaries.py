@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from inline_snapshot import snapshot
 from msgspec import structs
@@ -142,7 +140,9 @@ def test_the_running_turn_is_never_summarised() -> None:
 
 def test_the_request_reads_as_it_was_said() -> None:
     """What the model sees is the product; this is all of it."""
-    task = replace(make_task(make_turn(3, "Where?\nHere?"), previous=BEFORE), focus="the port")
+    task = structs.replace(
+        make_task(make_turn(3, "Where?\nHere?"), previous=BEFORE), focus="the port"
+    )
     request = request_for(task)
     boundary = asked(request).partition(">")[0].rpartition("-")[2]
 
@@ -187,7 +187,7 @@ def test_the_temperature_is_low_where_the_model_takes_one(
     given: float | None, sent: float | None
 ) -> None:
     """Some models refuse any; and a summary should not be imaginative."""
-    model = replace(MODEL, temperature=given)
+    model = structs.replace(MODEL, temperature=given)
     request = summary_request(make_task(make_turn(1)), model=model, window_tokens=WINDOW_TOKENS)
 
     assert request.temperature == sent
@@ -201,7 +201,7 @@ def test_a_small_model_is_asked_for_a_short_summary(
     window_tokens: int, limit: int | None, output: int, length: str
 ) -> None:
     """One that is cut off in the middle lacks the open work, which comes last."""
-    model = replace(MODEL, max_output_tokens=limit)
+    model = structs.replace(MODEL, max_output_tokens=limit)
     request = summary_request(make_task(make_turn(1)), model=model, window_tokens=window_tokens)
 
     assert request.max_output_tokens == output
@@ -311,7 +311,7 @@ def test_a_summary_that_is_too_long_is_cut_and_says_so() -> None:
 
 def test_what_the_model_cannot_know_is_added_to_its_summary() -> None:
     """R9: what left in an emergency, or before anybody could summarise it, has to be told."""
-    task = replace(make_task(make_turn(5), previous=BEFORE), note="[4 messages left]")
+    task = structs.replace(make_task(make_turn(5), previous=BEFORE), note="[4 messages left]")
 
     assert with_remarks(task, "Summary.") == (
         "Summary.\n\n[This summary does not tell of turns 3 to 4: no longer held when it was made.]"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 from support.tables import table
 
 from everturn_actors.context.report import ContextReport, Region, RegionName, SummaryReport

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, assert_never
+
+from msgspec import Struct
 
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.context.report import INTAKE, changes
@@ -28,8 +29,7 @@ Verdict: TypeAlias = Literal["same", "differs", "unknown"]
 _THIS_REQUEST: Final = "this request"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class Past(Struct, frozen=True, kw_only=True):
     """A request that was sent, as the log tells of it."""
 
     turn: int
@@ -44,8 +44,7 @@ class Past:
     reported: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class Hidden:
+class Hidden(Struct, frozen=True):
     """What was done to one message for good."""
 
     disposition: Disposition
@@ -54,8 +53,7 @@ class Hidden:
     "The event that did it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explained:
+class Explained(Struct, frozen=True, kw_only=True):
     """One message of the session, and what the request has of it."""
 
     seq: int
@@ -71,8 +69,7 @@ class Explained:
     "The event that did it; 0 = nothing was done, or for this request alone."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(Struct, frozen=True, kw_only=True):
     """A past request, made again from the log, and how it came to be as it is."""
 
     turn: int

@@ -6,8 +6,9 @@ the reply to it, tells the next request, also after a restart, whether it goes o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import blake2b
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.tokens import tools_json
 from everturn_actors.model import (
@@ -24,8 +25,7 @@ _SIZE_BYTES = 8  # nobody forges these; they only have to differ where requests 
 _ROLES = {UserMessage: b"u", Notice: b"n", Reply: b"a", ToolResult: b"t"}
 
 
-@dataclass(slots=True, kw_only=True)
-class _Hashed:
+class _Hashed(Struct, kw_only=True):
     """The hash of a request's beginning."""
 
     head: tuple[str, str, tuple[ToolDefinition, ...]]
@@ -33,8 +33,7 @@ class _Hashed:
     messages: int = 0
 
 
-@dataclass(slots=True)
-class Fingerprints:
+class Fingerprints(Struct):
     """Hashes the requests of one session; what does not change is hashed once."""
 
     _kept: _Hashed | None = field(default=None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.estimates import message_units, turn_units
 from everturn_actors.context.policy import AnyPolicy
@@ -20,8 +21,7 @@ from everturn_actors.model import (
 from everturn_actors.outside import NOTHING, Outside, outside_of
 
 
-@dataclass(slots=True, kw_only=True)
-class History:
+class History(Struct, kw_only=True):
     """The finished turns of a session that are shown, in the form in which they are."""
 
     reductions: Reductions

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from msgspec import Struct
+
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.projection.projection import (
     Estimator,
@@ -24,8 +26,7 @@ COMPACT_KEEP_MESSAGES = 8
 SUMMARY_TRIES = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What is known about a model, and what its session allows."""
 
     window_tokens: int | None = None
@@ -41,8 +42,7 @@ class Limits:
     "How many messages the session holds; None = as many as there are."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preamble:
+class Preamble(Struct, frozen=True, kw_only=True):
     """What stands before the messages of a conversation."""
 
     system: str
@@ -53,8 +53,7 @@ class Preamble:
     "A user message after that; empty for none."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class Standing(Struct, frozen=True, kw_only=True):
     """How things stand in a session, as its policy counts them. Tokens, where nothing else is said.
 
     Made of the request that would be sent now.
@@ -243,8 +242,7 @@ AnyPolicy: TypeAlias = Policy[Any]
 "A policy, whatever numbers it has."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class Applied(Struct, frozen=True, kw_only=True):
     """What a policy made of a projection."""
 
     policy: AnyPolicy

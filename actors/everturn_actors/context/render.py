@@ -7,7 +7,6 @@ ended. A `Renderer` keeps what it built for the next request: a turn costs what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -124,7 +123,7 @@ class Renderer:
         default = policy_of(ContextSpec(), recalls=can_recall(tools))
         count = prepared.estimates
         fixed = count.text(prepared.system), count.tools(tools)
-        prepared = replace(
+        prepared = structs.replace(
             prepared, budget=default.divide(default.numbers, prepared.limits, *fixed)
         )
         _, more = hidden_by(prepared, projection, default.lasting(default.numbers, prepared.limits))
@@ -324,9 +323,9 @@ class Renderer:
         fingerprint, reported = conversation.fingerprint, conversation.reported.input_tokens
         sent = {"sent_units": fingerprint.units, "reported_tokens": reported}
         if not files:  # what images cost says nothing about words
-            statistics = replace(statistics, scale=session_scale(statistics, **sent))
+            statistics = structs.replace(statistics, scale=session_scale(statistics, **sent))
         limits, fixed = request_limits(policy, spec, statistics, system, tools)
-        limits = replace(limits, window_messages=conversation.window_messages or None)
+        limits = structs.replace(limits, window_messages=conversation.window_messages or None)
         pictures = NO_PICTURES
         if files:
             room = _room(policy.divide(policy.numbers, limits, *fixed), policy, limits, summary)
@@ -351,7 +350,7 @@ class Renderer:
         units += preamble_units(request, messages)
         if fingerprint.prefix and fingerprint.prefix == prints[0]:
             correction = correction_tokens(statistics, **sent, now_units=units)
-            limits = replace(limits, correction_tokens=correction)
+            limits = structs.replace(limits, correction_tokens=correction)
         return Prepared(
             policy=policy,
             limits=limits,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.catalog import limits_of
 from everturn_actors.context.estimation.budget import Budget
@@ -38,8 +40,7 @@ RECALL_TOOL = "recall_context"
 BROKEN = "Your last reply could not be used: {}. Reply again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendered:
+class Rendered(Struct, frozen=True, kw_only=True):
     """A request, and how it came to be as it is."""
 
     request: ModelRequest
@@ -77,8 +78,7 @@ class Rendered:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """What a request can be made of."""
 
     policy: AnyPolicy

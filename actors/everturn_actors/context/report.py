@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.outlook import outlook
@@ -38,16 +39,14 @@ _PROMPT: Final[tuple[RegionName, ...]] = ("system", "summary", "history", "turn"
 _KEPT = Change(disposition="kept", stage="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class Region(Struct, frozen=True, kw_only=True):
     """One part of the window."""
 
     name: RegionName
     tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryReport:
+class SummaryReport(Struct, frozen=True, kw_only=True):
     """The summary that stands for the oldest messages."""
 
     messages: int
@@ -58,8 +57,7 @@ class SummaryReport:
     "Who wrote it: a model, or a digest of the messages' beginnings."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContextReport:
+class ContextReport(Struct, frozen=True, kw_only=True):
     """What a session's next request would hold, and what is hidden from it."""
 
     policy: str

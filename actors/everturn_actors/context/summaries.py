@@ -8,11 +8,12 @@ have known them, so nothing that was said can end the data and speak from outsid
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from math import ceil
 from textwrap import indent
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.context.transcripts import (
@@ -89,8 +90,7 @@ still holds, and correct what has changed. Invent nothing, address nobody. Use a
 {tokens:,} tokens. Answer with the summary alone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryTask:
+class SummaryTask(Struct, frozen=True, kw_only=True):
     """What a summary is to be made of."""
 
     turns: tuple[Turn, ...]

@@ -11,9 +11,10 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import Executor, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
+
+from msgspec import Struct
 
 from everturn_actors.errors import FencedError, JournalError
 from everturn_actors.journal.disk import (
@@ -36,8 +37,7 @@ SYNCS_AT_ONCE = 8
 SIDE_BY_SIDE = 4  # logs in one batch from which threads are worth waking
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Append:
+class Append(Struct, kw_only=True, eq=False):
     """Lines for the end of one log."""
 
     files: SessionFiles
@@ -52,8 +52,7 @@ class Append:
     error: JournalError | None = None
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class Mark:
+class Mark(Struct, kw_only=True, eq=False):
     """A marker to create."""
 
     path: Path
@@ -64,8 +63,7 @@ class Mark:
 Job = Append | Mark
 
 
-@dataclass(slots=True, kw_only=True)
-class _Begun:
+class _Begun(Struct, kw_only=True):
     """A log that is written and not synced yet."""
 
     job: Append

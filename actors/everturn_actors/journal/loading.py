@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import Event
@@ -101,8 +102,7 @@ def inspect_session(files: SessionFiles) -> Loaded | None:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     """What the files of a session hold, checked against each other."""
 
     snapshot: SessionState | None

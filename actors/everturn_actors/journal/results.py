@@ -15,8 +15,9 @@ import re
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from everturn_actors.errors import (
     InvalidInputError,
@@ -71,8 +72,7 @@ def decode_text(data: bytes) -> str:
     return data.decode(errors="surrogatepass")
 
 
-@dataclass(slots=True, kw_only=True)
-class Shelf:
+class Shelf(Struct, kw_only=True):
     """What is kept of one session, so that a folder of thousands is looked through only once."""
 
     sizes_bytes: dict[str, int] = field(default_factory=dict[str, int])

@@ -15,12 +15,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
 from typing import TypeAlias
 
 import anyio
+from msgspec import Struct
 
 from everturn_actors.errors import JournalWriteError, WorkspaceLostError
 from everturn_actors.journal.commit import SYNCS_AT_ONCE, Append, Job, Mark, commit
@@ -34,8 +34,7 @@ _Batches: TypeAlias = SimpleQueue[Sequence[Job] | None]
 "What the thread does, one after the other; None = it ends."
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Ticket:
+class _Ticket(Struct, kw_only=True, eq=False):
     """A job in the queue."""
 
     job: Job

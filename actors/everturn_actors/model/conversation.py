@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage
@@ -71,8 +72,7 @@ class PromptFingerprint(Value, frozen=True, kw_only=True):
     "Whether it did not begin with the request before it, though nothing had been reduced."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """What `context` renders: finished turns, the running one, and what is no longer held."""
 
     turns: tuple[Turn, ...] = ()
@@ -82,8 +82,8 @@ class Conversation:
     "Messages of this session that the message-count window let go."
     instructions: str = ""
     "Instructions the caller gave for this session alone."
-    reductions: Reductions = dataclasses.field(default_factory=Reductions)
-    fingerprint: PromptFingerprint = dataclasses.field(default_factory=PromptFingerprint)
+    reductions: Reductions = msgspec.field(default_factory=Reductions)
+    fingerprint: PromptFingerprint = msgspec.field(default_factory=PromptFingerprint)
     "The last request; empty since the last reduction, and before the first request."
     reported: Usage = Usage()
     "What the provider reported for it."
@@ -123,7 +123,7 @@ class ModelRequest:
     temperature: float | None = None
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     "How much it should think before it answers; None = as the provider does."
-    media: Mapping[str, bytes] = dataclasses.field(default_factory=dict[str, bytes], repr=False)
+    media: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     """The bytes of the attachments that are shown, by `Attachment.name`.
 
     An attachment of a message whose bytes are not here is told in words: its name and type.

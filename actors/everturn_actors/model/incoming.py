@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from everturn_actors.model.words import ConversationKey, Overflow
 
 
@@ -19,8 +21,7 @@ class Upload:
     "As its sender calls it: a name, no path."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queueing:
+class Queueing(msgspec.Struct, frozen=True, kw_only=True):
     """How a message joins those that wait for a turn."""
 
     hold_s: float = 0
@@ -34,8 +35,7 @@ class Queueing:
     overflow: Overflow = "drop_old"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inbound:
+class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     """A message on its way into a conversation."""
 
     text: str
@@ -58,11 +58,10 @@ class Inbound:
     "It begins no turn: the next one reads it, as one of its messages."
     retry_for_s: int | None = None
     "For how long calls of the model are made again in an outage; None = as the agent has it."
-    queueing: Queueing = field(default_factory=Queueing)
+    queueing: Queueing = msgspec.field(default_factory=Queueing)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AmbientMessage:
+class AmbientMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a conversation that did not speak to the agent."""
 
     text: str
@@ -78,8 +77,7 @@ class AmbientMessage:
     "The next turn is told of those that are no older than this."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """Something to be said in a conversation in the agent's name, without a turn."""
 
     text: str

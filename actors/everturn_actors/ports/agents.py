@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.model import ToolDefinition
@@ -14,8 +15,7 @@ from everturn_actors.ports.tools import Gate, Tool
 from everturn_actors.spec import AgentSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(Struct, frozen=True, kw_only=True):
     """One agent, ready to work: its values and the live things behind them."""
 
     spec: AgentSpec

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.model import ModelRequest, Reply
@@ -55,8 +56,7 @@ class ModelStatisticsStore(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summariser:
+class Summariser(Struct, frozen=True, kw_only=True):
     """The model that writes summaries."""
 
     provider: ModelProvider

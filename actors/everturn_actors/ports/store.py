@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap
@@ -13,8 +14,7 @@ from everturn_actors.model import Compaction, ConversationKey, SessionStatus
 from everturn_actors.state.session_state import SessionState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class Loaded(Struct, frozen=True, kw_only=True):
     """What a store holds of one session."""
 
     snapshot: SessionState | None
@@ -27,8 +27,7 @@ class Loaded:
     "What of the history before the snapshot is lost, in the same words; the session works without."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True, kw_only=True):
     """One row of the list of sessions."""
 
     session_id: str
@@ -43,8 +42,7 @@ class SessionSummary:
     "Who was given it besides, by name."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFilter:
+class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions of a list are wanted."""
 
     seen_by: str = ""
@@ -63,8 +61,7 @@ class SessionFilter:
 ALL_SESSIONS: Final = SessionFilter()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitStats:
+class CommitStats(Struct, frozen=True, kw_only=True):
     """A group commit of a store, for whoever measures."""
 
     jobs: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.model import (
     Conversation,
@@ -16,8 +17,7 @@ from everturn_actors.model import (
 from everturn_actors.ports.store import SessionStore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True, kw_only=True):
     """Where a call runs."""
 
     session_id: str
@@ -30,8 +30,7 @@ class ToolContext:
     "Whose session it is; empty = a chat channel's, or that of whoever runs the gateway."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolOutput:
+class ToolOutput(Struct, frozen=True, kw_only=True):
     """What a call gave."""
 
     text: str
@@ -47,8 +46,7 @@ class ToolOutput:
 ToolKind: TypeAlias = Literal["builtin", "bash", "cli", "mcp"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCapabilities:
+class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """What whoever runs a tool needs to know of it."""
 
     kind: ToolKind = "builtin"
@@ -88,8 +86,7 @@ class Tool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Struct, frozen=True, kw_only=True):
     """What a gate says of one call."""
 
     effect: Literal["allow", "deny", "ask"]

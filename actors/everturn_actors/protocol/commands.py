@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from everturn_actors.events import Body, Summarised
 from everturn_actors.model import (
@@ -21,14 +22,11 @@ from everturn_actors.state.session_state import SessionState
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Command(Generic[T_co]):
+class Command(Struct, Generic[T_co], frozen=True):
     """Something to ask of a session; `T_co` is what it answers."""
 
-    __slots__ = ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
+class Accepted(Struct, frozen=True, kw_only=True):
     """A message, or an announcement, that is durable."""
 
     seq: int
@@ -36,8 +34,7 @@ class Accepted:
     state: SessionState
 
 
-@dataclass(frozen=True, slots=True)
-class Submit(Command[Accepted]):
+class Submit(Command[Accepted], frozen=True):
     """Accept a message."""
 
     inbound: Inbound
@@ -45,70 +42,60 @@ class Submit(Command[Accepted]):
     "What came with it; the bytes are kept already."
 
 
-@dataclass(frozen=True, slots=True)
-class StoreAmbient(Command[bool]):
+class StoreAmbient(Command[bool], frozen=True):
     """Keep a message that did not speak to the agent. Answers whether it is a new one."""
 
     message: AmbientMessage
 
 
-@dataclass(frozen=True, slots=True)
-class Announce(Command[Accepted]):
+class Announce(Command[Accepted], frozen=True):
     """Say something in the agent's name."""
 
     announcement: Announcement
 
 
-@dataclass(frozen=True, slots=True)
-class Edit(Command[bool]):
+class Edit(Command[bool], frozen=True):
     """Replace the text of a message that waits. Answers whether it still did."""
 
     idempotency_key: str
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick(Command[None]):
+class Tick(Command[None], frozen=True):
     """Look again whether there is something to do."""
 
     release: bool = False
     "Whether a turn that is held begins now."
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDelivery(Command[None]):
+class RecordDelivery(Command[None], frozen=True):
     """The delivery port's events."""
 
     bodies: tuple[Body, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GetState(Command[SessionState]):
+class GetState(Command[SessionState], frozen=True):
     """Tell the present state, when all that came before is durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resume(Command[bool]):
+class Resume(Command[bool], frozen=True):
     """Let a paused turn go on. Answers whether there was one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel(Command[bool]):
+class Cancel(Command[bool], frozen=True):
     """Close the open turn. Answers whether there was one, when it is closed."""
 
     by: str = ""
     "Who wants it; empty = not known."
 
 
-@dataclass(frozen=True, slots=True)
-class Retry(Command[Accepted]):
+class Retry(Command[Accepted], frozen=True):
     """Ask the newest turn, which failed, again. Answers with the event that begins it anew."""
 
     idempotency_key: str
 
 
-@dataclass(frozen=True, slots=True)
-class End(Command[None]):
+class End(Command[None], frozen=True):
     """End the session, its open turn before it."""
 
     reason: EndReason
@@ -116,8 +103,7 @@ class End(Command[None]):
     "Who wants it; empty = not known."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share(Command[tuple[str, ...]]):
+class Share(Command[tuple[str, ...]], frozen=True, kw_only=True):
     """Give somebody the session, or take it back. Answers with those who have it then."""
 
     principal: str
@@ -125,22 +111,19 @@ class Share(Command[tuple[str, ...]]):
     is_withdrawn: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ClientDisconnected(Command[None]):
+class ClientDisconnected(Command[None], frozen=True):
     """The client that waits for message `seq` went away."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordTurn(Command[None]):
+class RecordTurn(Command[None], frozen=True):
     """The running turn's events."""
 
     bodies: tuple[Body, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class Compacted(Struct, frozen=True, kw_only=True):
     """What became of the wish to have older turns summarised."""
 
     done: bool
@@ -154,23 +137,20 @@ class Compacted:
     "In words: what was done, or why nothing was."
 
 
-@dataclass(frozen=True, slots=True)
-class Compact(Command[Compacted]):
+class Compact(Command[Compacted], frozen=True):
     """Have older turns summarised now. Answers when that is done, or at once if there are none."""
 
     focus: str
     "What the summary should keep above all; empty for nothing in particular."
 
 
-@dataclass(frozen=True, slots=True)
-class Summary(Command[bool]):
+class Summary(Command[bool], frozen=True):
     """A summary is ready. Answers whether it was of use."""
 
     body: Summarised
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolveApproval(Command[None]):
+class ResolveApproval(Command[None], frozen=True, kw_only=True):
     """Settle the approval of a call of the open step. Answers when that is durable."""
 
     call_id: str
@@ -187,13 +167,11 @@ class ResolveApproval(Command[None]):
     "Of the question that was answered: a call may be asked about anew. None = the present one."
 
 
-@dataclass(frozen=True, slots=True)
-class Pause(Command[None]):
+class Pause(Command[None], frozen=True):
     """The turn was stopped because nobody waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop(Command[None]):
+class Stop(Command[None], frozen=True):
     """Finish what runs, begin nothing, go."""
 
 

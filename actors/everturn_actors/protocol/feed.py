@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.events import (
     Event,
@@ -28,8 +29,7 @@ RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from th
 READ_EVENTS = 500  # read from the log at a time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextDelta:
+class TextDelta(Struct, frozen=True, kw_only=True):
     """A piece of the running reply. Never journalled."""
 
     turn: int
@@ -48,8 +48,7 @@ of every reply, also where it was complete before it could be followed; or the s
 cannot take back what it was given."""
 
 
-@dataclass(slots=True)
-class LiveReply:
+class LiveReply(Struct):
     """The text of a running model call so far."""
 
     turn: int
@@ -238,8 +237,7 @@ class Feed:
         return tuple(recent)[after + 1 - recent[0].seq :]
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(Struct):
     """Where one follower stands: the last event, and how much of the running reply it has read."""
 
     after: int

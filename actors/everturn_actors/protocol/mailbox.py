@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+
+from msgspec import Struct
 
 from everturn_actors.errors import ActorStoppedError, MailboxFullError, PassivatedError
 from everturn_actors.protocol.commands import AnyCommand, Command
@@ -53,8 +54,7 @@ class ReplySlot(Generic[T]):
         return cast("T", self._value)
 
 
-@dataclass(slots=True, eq=False)
-class Envelope:
+class Envelope(Struct, eq=False):
     """A command on its way, and where its sender waits."""
 
     command: AnyCommand

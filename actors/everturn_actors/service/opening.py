@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.model import ConversationKey
@@ -31,8 +32,7 @@ from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_actors.turn.observer_boundary import GuardedObserver
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceSettings:
+class ServiceSettings(Struct, frozen=True, kw_only=True):
     """Times of a service, in seconds."""
 
     passivate_after_s: float = 600

@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import assert_never
+
+from msgspec import Struct, field
 
 from everturn_actors.errors import ActorStoppedError
 from everturn_actors.protocol.background import Background
@@ -80,8 +81,7 @@ class Waiters:
         return taken
 
 
-@dataclass(slots=True, kw_only=True)
-class Effects:
+class Effects(Struct, kw_only=True):
     """Starts the effects of one actor's decisions."""
 
     session_id: str

@@ -5,8 +5,9 @@ In memory alone: the next start of the gateway tries each of them again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.errors import CoreError, SessionQuarantinedError
 
@@ -17,8 +18,7 @@ BACKOFF_MAX_S: Final = 0.4  # whoever asks is answered within a second
 _REMEMBERED: Final = 10_000  # sessions that failed; on a full disk it may be every one
 
 
-@dataclass(slots=True)
-class _Failures:
+class _Failures(Struct):
     """What is known of one session that failed."""
 
     at: float

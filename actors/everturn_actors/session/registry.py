@@ -11,13 +11,13 @@ import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
+from msgspec import Struct, field
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -69,8 +69,7 @@ _ENDING = (Cancel, End)
 _HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState)
 
 
-@dataclass(slots=True)
-class _Active:
+class _Active(Struct):
     """A session whose actor lives."""
 
     actor: SessionActor

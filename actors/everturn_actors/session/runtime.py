@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.delivery.port import DeliveryPort
@@ -23,8 +24,7 @@ from everturn_actors.turn.model_call import Pace
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class Runtime(Struct, frozen=True, kw_only=True):
     """What all actors of a service share."""
 
     store: SessionStore
@@ -70,8 +70,7 @@ class Runtime:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeStats:
+class RuntimeStats(Struct, frozen=True, kw_only=True):
     """How much there is to do at one moment, in the active sessions."""
 
     active: int = 0

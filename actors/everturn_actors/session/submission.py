@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
@@ -50,8 +52,7 @@ from everturn_actors.state.session_state import SessionState
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True, kw_only=True):
     """How the turn that answers a message came out."""
 
     session_id: str
@@ -69,8 +70,7 @@ class TurnResult:
     "Calls that did not run because they were refused, and why; see `refusals`."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnouncementReceipt:
+class AnnouncementReceipt(Struct, frozen=True, kw_only=True):
     """An announcement that is durable."""
 
     session_id: str
@@ -121,8 +121,7 @@ class _Taint:
                 pass
 
 
-@dataclass(slots=True, kw_only=True)
-class Submission:
+class Submission(Struct, kw_only=True):
     """A message that is durable, and the way to its answer."""
 
     session_id: str

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
+from msgspec import Struct, field
 
 from everturn_actors.context.render import Renderer
 from everturn_actors.errors import ActorStoppedError, CoreError
@@ -26,8 +26,7 @@ from everturn_actors.turn.media import MediaReader
 _CloseAs: TypeAlias = Literal["", "cancel", "pause", "stopped"]
 
 
-@dataclass(slots=True, eq=False)
-class _Task:
+class _Task(Struct, eq=False):
     """The work on one turn."""
 
     number: int

@@ -7,10 +7,12 @@ that belong together, once nobody is expected to write more of the same.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
 from operator import attrgetter
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.errors import BusyError, CoreError, MailboxFullError, QueueFullError
 from everturn_actors.events import Discarded
@@ -28,8 +30,7 @@ _SENDERS = 256  # whose last message is remembered; more write in no conversatio
 _is_own = attrgetter("own")
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(Struct, frozen=True):
     """A time that a message opened; on a clock that was set back it is over."""
 
     since: datetime
@@ -39,8 +40,7 @@ class _Span:
         return self.since <= now < self.until
 
 
-@dataclass(frozen=True, slots=True)
-class Debounce:
+class Debounce(Struct, frozen=True):
     """How long the next turn waits for what people are still writing.
 
     In memory: after a restart nothing is waited for.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from everturn_actors.errors import CorruptJournalError, NothingToRetryError
 from everturn_actors.events import Body, CallFinished, Event, StepStarted, TurnFinished
@@ -18,8 +19,7 @@ PAUSED = "interrupted when nobody waited for the answer any more, outcome unknow
 CANCELLED = "cancelled before it finished"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recovered:
+class Recovered(Struct, frozen=True, kw_only=True):
     """A session as it was before the process ended."""
 
     state: SessionState

@@ -7,7 +7,6 @@ process reads back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from datetime import datetime
 from typing import Any, TypeAlias, assert_never
 
@@ -34,11 +33,11 @@ Json: TypeAlias = dict[str, Any]
 def report_record(report: ContextReport) -> Json:
     """Return a report as JSON values; a window that is not known is null."""
     return {
-        **_fields(report),
+        **structs.asdict(report),
         "window_tokens": report.window_tokens or None,
         "regions": {region.name: region.tokens for region in report.regions},
         "by_disposition": dict(report.by_disposition),
-        "summary": _fields(report.summary) if report.summary else None,
+        "summary": structs.asdict(report.summary) if report.summary else None,
         "reported": structs.asdict(report.reported),
         "retry_at": utc_text(report.retry_at) if report.retry_at else None,
         "next": list(report.next),
@@ -69,9 +68,9 @@ def report_from(record: Mapping[str, Any]) -> ContextReport:
 def explanation_record(explanation: Explanation) -> Json:
     """Return an explanation as JSON values. Takes as long as the session is."""
     return {
-        **_fields(explanation),
+        **structs.asdict(explanation),
         "reported": structs.asdict(explanation.reported),
-        "messages": [_fields(message) for message in explanation.messages],
+        "messages": [structs.asdict(message) for message in explanation.messages],
         "request": _request(explanation.request),
     }
 
@@ -91,10 +90,6 @@ def explanation_from(record: Mapping[str, Any]) -> Explanation:
         "request": _request_from(record["request"]),
     }
     return Explanation(**values)
-
-
-def _fields(value: Any) -> Json:  # noqa: ANN401 - any dataclass
-    return {each.name: getattr(value, each.name) for each in fields(value)}
 
 
 def _request(request: ModelRequest) -> Json:

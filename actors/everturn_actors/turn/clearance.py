@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.errors import CoreError
 from everturn_actors.events import ApprovalAsked, CallFinished
@@ -32,8 +34,7 @@ OVERTAKEN: Final = "not run: a new message came first"
 _NAMED = 5  # files that changed, named to people; beyond it a number says enough
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cleared:
+class Cleared(Struct, frozen=True, kw_only=True):
     """A call that may run."""
 
     call: ToolCall

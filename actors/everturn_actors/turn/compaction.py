@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 import anyio
 from anyio import to_thread
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.render import Renderer
@@ -50,8 +49,7 @@ NOT_SMALLER = (
 WENT_ON = "The conversation went on without this summary."
 
 
-@dataclass(slots=True, kw_only=True)
-class Compactor:
+class Compactor(Struct, kw_only=True):
     """The summaries of one session."""
 
     session_id: str
@@ -259,7 +257,9 @@ class Compactor:
         now = self.pace.clock.now()
 
         def tokens(state: SessionState) -> int:
-            unsent = replace(state.conversation, fingerprint=PromptFingerprint(), reported=Usage())
+            unsent = structs.replace(
+                state.conversation, fingerprint=PromptFingerprint(), reported=Usage()
+            )
             return Renderer().predicted_tokens(unsent, agent.spec, tools, statistics)
 
         def predict() -> tuple[int, int]:

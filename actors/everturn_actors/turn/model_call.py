@@ -6,16 +6,18 @@ all the same is made smaller once; a failure that may pass is tried again.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import inf
 from typing import Protocol
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
@@ -98,8 +100,7 @@ class TurnHost(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(Struct, frozen=True, kw_only=True):
     """How a turn waits between tries."""
 
     clock: Clock
@@ -219,7 +220,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
         return rendered
     # The newest first: they are the last to be left out.
     media = await host.read_media(reversed([*rendered.pictures.shown]))
-    return replace(rendered, request=replace(rendered.request, media=media))
+    return replace(rendered, request=dataclasses.replace(rendered.request, media=media))
 
 
 async def _halve(

@@ -7,7 +7,8 @@ the outcome says whether the request is the one that was sent; it is never guess
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation, Hidden, Past, explain_request
@@ -188,8 +189,7 @@ class RequestReplay:
         return f"{where}requests were sent for the events {names}{of}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PastState:
+class _PastState(Struct, frozen=True, kw_only=True):
     """A state that a request may have been made of."""
 
     conversation: Conversation
@@ -199,8 +199,7 @@ class _PastState:
     "How many times something had been hidden."
 
 
-@dataclass(slots=True)
-class _Replay:
+class _Replay(Struct):
     """Replays a log, and keeps what of it is hidden, and by which event.
 
     Messages and changes are only ever added, and a past state remembers how many there were: a

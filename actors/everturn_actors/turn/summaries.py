@@ -5,12 +5,12 @@ Records nothing: whoever asked gets the event and decides what to do with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from everturn_actors.context.summaries import (
     SummaryTask,
@@ -74,8 +74,7 @@ async def summarise(
     return await _digest(task, asked)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Question:
+class _Question(Struct, kw_only=True):
     """One summary that is asked for, and what has come of the tries so far."""
 
     task: SummaryTask

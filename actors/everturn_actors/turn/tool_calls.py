@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 import anyio
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
+from msgspec.structs import replace
 
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import CallFinished, CallStarted

@@ -8,14 +8,14 @@ What people call themselves is never compared.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from everturn_actors.model import OWNER_PREFIX
 from everturn_channels.adapter import Person
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(Struct, frozen=True, kw_only=True):
     """Somebody who may answer, pair, reset and see usage from a private chat."""
 
     name: str

@@ -33,8 +33,9 @@ two bots that answer each other never stop.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, assert_never
+
+from msgspec import Struct, field
 
 from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import (
@@ -58,8 +59,7 @@ _DM = "spec.access.dm"
 _GROUPS = "spec.access.groups"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccessDecision:
+class AccessDecision(Struct, frozen=True, kw_only=True):
     """What becomes of one message."""
 
     action: Action

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 RETRY_S: Final = (1.0, 2.0, 5.0, 15.0, 30.0, 60.0)
 "Pauses between the tries of one thing, the last for ever."
@@ -19,8 +20,7 @@ STALE_S: Final = 900.0
 "A lane that was not tried for so long waits no more: its platform took back what it held."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockedLane:
+class BlockedLane(Struct, frozen=True, kw_only=True):
     """One chat, and what has to be taken in it before anything else."""
 
     chat: str

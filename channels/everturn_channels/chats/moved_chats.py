@@ -8,8 +8,9 @@ a message says to which of its chat's ids it belongs, where that is not the firs
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from everturn_actors.errors import JournalError
 from everturn_channels.adapter import (

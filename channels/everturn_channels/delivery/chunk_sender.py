@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import dataclass, field, replace
 from typing import Final
 
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import JournalError
@@ -40,8 +39,7 @@ Discord says "in the past few minutes" (https://docs.discord.com/developers/reso
 ERROR_MAX: Final = 500  # characters of a reason that are kept
 
 
-@dataclass(slots=True, kw_only=True)
-class DeliveryJob:
+class DeliveryJob(Struct, kw_only=True):
     """One outbox item under way."""
 
     item: OutboxItem
@@ -114,14 +112,14 @@ class ChunkSender:
         if is_whole_reply(message.payload):
             data = item.text.encode()
             file = OutgoingFile(data=data, file_name=REPLY_FILE, media_type="text/markdown")
-            return await self._adapter.send(replace(message, payload="", file=file))
+            return await self._adapter.send(structs.replace(message, payload="", file=file))
         attachment = attachment_of(item, message.payload)
         if attachment is not None:
             return await self._send_file(message, attachment)
         if item.kind == "approval" and index == len(job.chunks) - 1 and self._has_buttons:
             question = question_of(self._session.state, item)
             buttons = buttons_of(question, self._session.session_id)
-            message = replace(message, buttons=buttons)
+            message = structs.replace(message, buttons=buttons)
         return await self._adapter.send(message)
 
     def _is_late(self, item: OutboxItem) -> bool:
@@ -159,7 +157,7 @@ class ChunkSender:
     async def _put_over(self, message: Outbound, item: OutboxItem) -> str:
         """Send the first chunk in the name of a preview: where that is there, in its place."""
         name = preview_nonce(self._session.session_id, item.turn, item.preview_step)
-        platform_id = await self._adapter.send(replace(message, nonce=name))
+        platform_id = await self._adapter.send(structs.replace(message, nonce=name))
         try:
             await self._adapter.edit(message.chat_id, message.topic, platform_id, message.payload)
         except RefusedError as error:
@@ -190,9 +188,9 @@ class ChunkSender:
                 media_type=attachment.media_type,
             )
             try:
-                return await self._adapter.send(replace(message, payload="", file=file))
+                return await self._adapter.send(structs.replace(message, payload="", file=file))
             except RefusedError as error:
                 if error.is_chat_gone:
                     raise
                 text = refused_file(attachment)
-        return await self._adapter.send(replace(message, payload=line(self._adapter, text)))
+        return await self._adapter.send(structs.replace(message, payload=line(self._adapter, text)))

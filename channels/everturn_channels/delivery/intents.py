@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
+
+from msgspec import Struct, field
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.model import OpenTurn
@@ -13,8 +14,7 @@ from everturn_channels.delivery.words import ran_text, running_text
 from everturn_channels.settings import ChannelSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
+class Intent(Struct, frozen=True, kw_only=True):
     """What should be shown now."""
 
     turn: int
@@ -27,8 +27,7 @@ class Intent:
     "It tells of tools, and is no part of a reply."
 
 
-@dataclass(slots=True)
-class Coming:
+class Coming(Struct):
     """The text of a reply as far as it came."""
 
     turn: int = 0
@@ -39,8 +38,7 @@ class Coming:
     is_blank: bool = True
 
 
-@dataclass(slots=True)
-class Status:
+class Status(Struct):
     """The message that tells of tools."""
 
     platform_id: str = ""

@@ -6,15 +6,14 @@ whoever delivers notes in time how each was settled; after a restart that is kno
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.model import Approval, OutboxItem, Resolution, ToolCall
 from everturn_actors.state.session_state import SessionState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Struct, frozen=True, kw_only=True):
     """A question as it stands now."""
 
     approval: Approval | None
@@ -28,8 +27,7 @@ class Question:
         return self.approval is None or self.approval.resolution is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(Struct, frozen=True, kw_only=True):
     """A question that people see."""
 
     item: OutboxItem

@@ -7,9 +7,10 @@ and how often it may have arrived stands in the log.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_channels.delivery.rate_limiter import RateLimiter
@@ -23,8 +24,7 @@ A gateway that was down for days, or whose clock was set, has not tried for days
 """
 
 
-@dataclass(slots=True, kw_only=True)
-class _Retry:
+class _Retry(Struct, kw_only=True):
     """One delivery that failed, at its last failure."""
 
     failures: int = 0

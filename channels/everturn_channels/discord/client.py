@@ -11,7 +11,6 @@ import math
 import random
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -22,6 +21,7 @@ import discord
 import yarl
 from discord.http import HTTPClient, Route
 from discord.state import ConnectionState
+from msgspec import Struct
 
 from everturn_channels.discord.payloads import Heard, Parser, PayloadReader, parse_guild
 
@@ -84,8 +84,7 @@ class Listener(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct):
     """How far one request got; filled in while it runs."""
 
     is_out: bool = False

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeAlias, get_args
 
 import anyio
 import discord
+from msgspec.structs import replace
 
 from everturn_channels.adapter import ChatRef, Command, CommandName, Edit, InboundHandler, Message
 from everturn_channels.discord.client import Client

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_channels.discord.splitting import Fence, Line, Span, Style, has_something, pack, units
 
@@ -76,8 +77,7 @@ def _read(text: str) -> list[Line]:
     return _Reader(text).lines()
 
 
-@dataclass(slots=True)
-class _Box:
+class _Box(Struct):
     """A quote or an item of a list that is open."""
 
     first: str

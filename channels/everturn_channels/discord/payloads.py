@@ -7,11 +7,11 @@ does not need are left out until the rest can be read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeGuard, cast
 
 import discord
 from discord.state import ConnectionState
+from msgspec import Struct
 
 from everturn_channels.adapter import ChatRef, IncomingFile
 from everturn_channels.discord.mapping import chat_ref_of, is_from_people, read_message
@@ -40,8 +40,7 @@ _GUILD_PARTS: Final = ("roles", "channels", "threads")
 Parser: TypeAlias = Callable[[Any], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """A message, and what it was made of."""
 
     message: discord.Message

@@ -9,31 +9,30 @@ from __future__ import annotations
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 _CLUSTER_CHARS = 32
 "No visible character is longer; where one is, it is cut."
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """What stands around formatted text."""
 
     opens: str
     closes: str
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Text of one formatting; `styles` from the outside in."""
 
     text: str
     styles: tuple[Style, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fence:
+class Fence(Struct, frozen=True, eq=False):
     """A code block; two are never the same one."""
 
     opens: str
@@ -42,8 +41,7 @@ class Fence:
     closes: str
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """A line of a message."""
 
     spans: tuple[Span, ...] = ()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from everturn_actors.errors import CoreError
 from everturn_actors.model import ConversationKey
@@ -50,8 +51,7 @@ Tell = Callable[[str], Awaitable[None]]
 "Says a line to the person who is judged, soon and if it can be."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class Admission(Struct, frozen=True, kw_only=True):
     """Somebody who is let in, with what becomes of what they say."""
 
     key: ConversationKey

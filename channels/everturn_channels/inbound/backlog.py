@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import ChatRef
@@ -26,8 +28,7 @@ REPORT_S: Final = 900  # for the lines to all chats
 CHATS_MAX: Final = 1000  # that are told of at once; those of further ones stand in the log
 
 
-@dataclass(frozen=True, slots=True)
-class _Skipped:
+class _Skipped(Struct, frozen=True):
     """What was left out in one chat."""
 
     chat: ChatRef

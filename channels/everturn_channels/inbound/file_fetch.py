@@ -9,13 +9,13 @@ import logging
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import sha256
 from mimetypes import guess_extension
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.model import IMAGE_TYPES, Upload
@@ -43,8 +43,7 @@ _UNSAFE: Final = re.compile(r"[^\w.-]+")
 _ANY_TYPE: Final = "application/octet-stream"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(Struct, frozen=True, kw_only=True):
     """What became of one file: it is here, or words say why it is not."""
 
     name: str

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Final
 
 import anyio
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -69,8 +70,7 @@ EXTRAS_CHARS: Final = 64 * 1024  # of one of them
 TOO_FAST: Final = "You write faster than I can read, so I did not take this. Please slow down."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Extras:
+class _Extras(Struct, frozen=True, kw_only=True):
     """What a message holds beside its text, so that an edit of the text loses none of it."""
 
     message: Message

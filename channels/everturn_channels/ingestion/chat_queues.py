@@ -11,13 +11,13 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Hashable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import InboundHandler, Message
@@ -38,8 +38,7 @@ STUCK_S: Final = 60.0  # so long a chat may keep a cursor for all chats where it
 APART_S: Final = 5.0  # so long after a chat got stuck others were taken: it is not all that fails
 
 
-@dataclass(slots=True, eq=False)
-class _Queue:
+class _Queue(Struct, eq=False):
     """The events of one chat."""
 
     chat: str

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from everturn_channels.adapter import ChatMoved, Command, InboundEvent, InboundHandler
 from everturn_channels.errors import ConnectionLostError, NotNowError
@@ -21,8 +21,7 @@ AT_ONCE: Final = 100  # events that are handed in at a time, each of another cha
 TAKEN_KNOWN: Final = 5_000  # events that are known again when they come a second time
 
 
-@dataclass(slots=True, eq=False)
-class Queued:
+class Queued(Struct, eq=False):
     """An event that waits in the queue of its chat, and how far it is."""
 
     event: PlatformEvent

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_channels.adapter import ChatMoved, ChatRef, InboundEvent
 
@@ -15,8 +16,7 @@ async def nothing() -> None:
     """Do nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlatformEvent:
+class PlatformEvent(Struct, frozen=True, kw_only=True, eq=False):
     """Something that came from a platform, with what has to happen once it is taken."""
 
     chat: str
@@ -50,8 +50,7 @@ class PlatformEvent:
     "Where it can be read again if its queue is full; None = nowhere."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backfill:
+class Backfill(Struct, frozen=True, kw_only=True):
     """What was written in a gap."""
 
     events: Sequence[PlatformEvent] = ()
@@ -62,8 +61,7 @@ class Backfill:
     "How many were left out, and why."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Gap:
+class Gap(Struct, frozen=True, kw_only=True, eq=False):
     """A stretch of a chat's history that was missed, and has to be read before what follows it."""
 
     chat: str

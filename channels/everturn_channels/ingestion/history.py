@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_channels.adapter import ChatRef
 from everturn_channels.ingestion.events import Backfill, PlatformEvent
@@ -13,8 +14,7 @@ COUNTED: Final = 1_000
 "Messages beyond those that are taken are counted up to so many."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BacklogLimits:
+class BacklogLimits(Struct, frozen=True, kw_only=True):
     """The settings `backlog` of a channel."""
 
     max_messages: int = 100

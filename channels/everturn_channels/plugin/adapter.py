@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal, NoReturn, TypeAlias, assert_never
 
 import anyio
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (

@@ -6,11 +6,12 @@ import itertools
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_channels.errors import NotSentError, UnknownOutcomeError
@@ -49,8 +50,7 @@ async def deadline(clock: Clock, delay_s: float) -> AsyncGenerator[None]:
         tasks.cancel_scope.cancel()
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """A line to be written."""
 
     data: bytes
@@ -59,8 +59,7 @@ class _Line:
     is_withdrawn: bool = False
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     """A request without a result."""
 
     done: anyio.Event = field(default_factory=anyio.Event)

@@ -7,10 +7,9 @@ holds the two together. `reading` turns the lines of a plug-in into these values
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from everturn_channels.adapter import Button, Capabilities, ChatRef, InboundEvent
 from everturn_channels.chunks import Unit
@@ -39,8 +38,7 @@ Outcome: TypeAlias = Literal["done", "not_sent", "unknown", "refused"]
 # --- the gateway to the plug-in ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeting:
+class Greeting(Struct, frozen=True, kw_only=True):
     """The first line: who is there, and what was kept."""
 
     type: Literal["hello"] = "hello"
@@ -52,8 +50,7 @@ class Greeting:
     window: int = WINDOW
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileHead:
+class FileHead(Struct, frozen=True, kw_only=True):
     """What a file is called that was uploaded just before."""
 
     file_name: str
@@ -61,8 +58,7 @@ class FileHead:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessage:
+class SendMessage(Struct, frozen=True, kw_only=True):
     """Asks for a message to be sent."""
 
     type: Literal["send"] = "send"
@@ -78,8 +74,7 @@ class SendMessage:
     file: FileHead | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditMessage:
+class EditMessage(Struct, frozen=True, kw_only=True):
     """Asks for a message of the bot to be changed."""
 
     type: Literal["edit"] = "edit"
@@ -93,8 +88,7 @@ class EditMessage:
     "None: those of a question go with its decision."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowTyping:
+class ShowTyping(Struct, frozen=True, kw_only=True):
     """Asks for the typing indicator."""
 
     type: Literal["typing"] = "typing"
@@ -103,8 +97,7 @@ class ShowTyping:
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class React:
+class React(Struct, frozen=True, kw_only=True):
     """Asks for a reaction on somebody's message; an empty emoji takes it away."""
 
     type: Literal["react"] = "react"
@@ -114,8 +107,7 @@ class React:
     emoji: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerArrival:
+class AnswerArrival(Struct, frozen=True, kw_only=True):
     """Answers a command or the click of a button."""
 
     type: Literal["answer"] = "answer"
@@ -126,8 +118,7 @@ class AnswerArrival:
     format: Format
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPart:
+class FetchPart(Struct, frozen=True, kw_only=True):
     """Asks for a part of a file that came with a message."""
 
     type: Literal["fetch"] = "fetch"
@@ -137,8 +128,7 @@ class FetchPart:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UploadPart:
+class UploadPart(Struct, frozen=True, kw_only=True):
     """A part of the file that the next `send` with a file sends."""
 
     type: Literal["upload"] = "upload"
@@ -147,16 +137,14 @@ class UploadPart:
     "Base64."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(Struct, frozen=True, kw_only=True):
     """An event is safe."""
 
     type: Literal["taken"] = "taken"
     id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotTaken:
+class NotTaken(Struct, frozen=True, kw_only=True):
     """An event cannot be kept now."""
 
     type: Literal["not_taken"] = "not_taken"
@@ -164,8 +152,7 @@ class NotTaken:
     retry_after_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint:
+class Complaint(Struct, frozen=True, kw_only=True):
     """A line of the plug-in cannot be used."""
 
     type: Literal["error"] = "error"
@@ -183,7 +170,7 @@ ToPlugin: TypeAlias = Greeting | Request | UploadPart | Taken | NotTaken | Compl
 
 def write_line(message: ToPlugin) -> bytes:
     """Return the line that says it."""
-    text = json.dumps(asdict(message), ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(message, default=structs.asdict, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "replace") + b"\n"
 
 
@@ -230,8 +217,7 @@ class Hello(HelloCapabilities, frozen=True, kw_only=True):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
+class Arrived(Struct, frozen=True, kw_only=True):
     """Something arrived; it is confirmed by its number."""
 
     id: int
@@ -278,8 +264,7 @@ class Result(PluginLine, frozen=True, kw_only=True, tag="result"):
     chat_gone: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
+class Skipped(Struct, frozen=True, kw_only=True):
     """Messages of a chat were not read."""
 
     chat: ChatRef

@@ -7,7 +7,6 @@ so that a newer plug-in of the same protocol can say more; one that is null coun
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final, TypeAlias, cast
 
@@ -57,8 +56,7 @@ Answer: TypeAlias = Callable[[str], Awaitable[None]]
 _Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hands:
+class Hands(Struct, frozen=True, kw_only=True):
     """What events are given to act with, and the time for what does not tell it."""
 
     fetch: Callable[[str], Fetch]

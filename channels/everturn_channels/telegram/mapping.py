@@ -5,14 +5,13 @@ Telegram counts offsets in UTF-16 units, so text is cut as such.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Literal, Protocol, TypeAlias
 
 from aiogram import types
+from msgspec import Struct, structs
 
 from everturn_channels.adapter import (
     ButtonClick,
@@ -83,8 +82,7 @@ class Reach(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
+class Note(Struct, frozen=True, kw_only=True):
     """Something for the log, and nothing for anybody else."""
 
     text: str
@@ -96,8 +94,7 @@ class Note:
 Mapped: TypeAlias = InboundEvent | Note | ChatMoved
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(Struct, frozen=True, kw_only=True):
     """Reads updates of one bot."""
 
     bot_id: int
@@ -359,7 +356,7 @@ def merged(parts: Sequence[Message]) -> Message:
     """Return the messages of an album as one: that of the first, with the files of all."""
     first = parts[0]
     texts = [part.text for part in parts if part.text]
-    return dataclasses.replace(
+    return structs.replace(
         first,
         text="\n\n".join(texts),
         is_addressed=any(part.is_addressed for part in parts),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any, Final, cast
 from aiogram import types
 from aiogram.methods import DeleteWebhook, GetWebhookInfo
 from aiogram.methods.base import TelegramMethod
+from msgspec import structs
 from pydantic import ValidationError
 
 from everturn_actors.ports import Clock
@@ -241,7 +241,7 @@ class UpdateReader:
         self._albums[album] = is_addressed
         while len(self._albums) > _ALBUMS_KNOWN:
             self._albums.popitem(last=False)
-        return dataclasses.replace(message, is_addressed=is_addressed)
+        return structs.replace(message, is_addressed=is_addressed)
 
 
 async def begin(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import logging
 import re
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, cast
 
@@ -13,6 +12,7 @@ import anyio
 from aiogram import types
 from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetWebhookInfo, SetWebhook
+from msgspec import Struct, field
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import InboundHandler
@@ -45,8 +45,7 @@ def faults(url: str, secret: str, where: str, *, takes_http: bool) -> list[str]:
     return found
 
 
-@dataclass(slots=True, eq=False)
-class _Reply:
+class _Reply(Struct, eq=False):
     """What Telegram is answered about one update."""
 
     status: int = UNAVAILABLE

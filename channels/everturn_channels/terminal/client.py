@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
@@ -25,8 +26,7 @@ HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no mor
 _PAGE_EVENTS = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class Status(Struct, frozen=True, kw_only=True):
     """What a person may want to know about a session."""
 
     session_id: str
@@ -48,8 +48,7 @@ class Status:
     "What its model call waits for before it is made; empty = for nothing."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Said(Struct, frozen=True, kw_only=True):
     """One message of a session's history, or a gap in it."""
 
     seq: int

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import (
@@ -227,8 +229,7 @@ class Conversation:
         return await self._client.status(self.session_id) if self.session_id else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """How one turn ended, gathered from its updates."""
 
     turn: int = 0

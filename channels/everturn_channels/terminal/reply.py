@@ -6,8 +6,9 @@ and then stands whole in its event. Whatever happens on the way, each character 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
+
+from msgspec import Struct
 
 from everturn_actors.events import (
     Announced,
@@ -48,8 +49,7 @@ ARGUMENTS_SHOWN = 60  # code points; a call is a hint to a person, not a record
 ASKED_SHOWN = 20_000  # of a call that a person is asked about: all of any that can be judged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Struct, frozen=True, kw_only=True):
     """Text to show."""
 
     style: Style

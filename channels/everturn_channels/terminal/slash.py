@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from everturn_actors.model import Decision
 
@@ -43,15 +44,13 @@ _WITH_TEXT: tuple[CommandName, ...] = ("compact", "attach", "allow", "always", "
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Say:
+class Say(Struct, frozen=True, kw_only=True):
     """A message for the agent."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(Struct, frozen=True, kw_only=True):
     """One of the commands."""
 
     name: CommandName
@@ -59,16 +58,14 @@ class Command:
     "What stands after it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mistake:
+class Mistake(Struct, frozen=True, kw_only=True):
     """Something that looks like a command and is none."""
 
     text: str
     "What to tell the person."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nothing:
+class Nothing(Struct, frozen=True, kw_only=True):
     """An empty line."""
 
 

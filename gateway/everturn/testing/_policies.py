@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from everturn_actors.context.policy import AnyPolicy, Applied, Limits, apply_policy
 from everturn_actors.model import Reply, ToolResult, UserMessage

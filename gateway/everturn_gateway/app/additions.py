@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import KeyedStore, ModelProvider, SessionStore
@@ -25,8 +26,7 @@ OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
 "Opens the store of a gateway; what it gives is used until the context ends."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Additions:
+class Additions(Struct, frozen=True, kw_only=True):
     """Agents, providers and a store that stand in no file."""
 
     agents: tuple[DeclaredAgent, ...] = ()

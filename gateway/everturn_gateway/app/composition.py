@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock, SessionStore
@@ -117,8 +117,7 @@ async def open_gateway(
                 upkeep.cancel_scope.cancel()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Start:
+class _Start(Struct, frozen=True, kw_only=True):
     """What everything is opened with."""
 
     config: Config
@@ -132,8 +131,7 @@ class _Start:
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Base:
+class _Base(Struct, frozen=True, kw_only=True):
     """What is shared by all agents and all sessions."""
 
     telemetry: Telemetry
@@ -147,8 +145,7 @@ class _Base:
     tool_factory: ToolFactory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AgentSide:
+class _AgentSide(Struct, frozen=True, kw_only=True):
     """Who answers, who is reached, and what that costs."""
 
     library: AgentLibrary
@@ -157,8 +154,7 @@ class _AgentSide:
     spending: Spending
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
+class _Work(Struct, frozen=True, kw_only=True):
     """What begins turns."""
 
     service: TurnService

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.ports import Clock
@@ -34,8 +35,7 @@ def version() -> str:
     return importlib.metadata.version("everturn")
 
 
-@dataclass(slots=True, kw_only=True)
-class Gateway:
+class Gateway(Struct, kw_only=True):
     """An open gateway: sessions, agents, and what they run on."""
 
     config: Config

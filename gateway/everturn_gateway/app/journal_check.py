@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
@@ -12,8 +13,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.plugins import installed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalNote:
+class JournalNote(Struct, frozen=True, kw_only=True):
     """One thing that was found in the journals, or done to them."""
 
     text: str

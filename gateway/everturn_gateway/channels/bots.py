@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 import anyio
+from msgspec import Struct
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.faults import first_cause
@@ -37,8 +37,7 @@ _LOADING_LOOK_S: Final = 0.2
 "How often a delivery looks whether the gateway stops, while its bot is loaded."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Bot:
+class _Bot(Struct, frozen=True, kw_only=True):
     """A channel whose library is loaded."""
 
     inner: Adapter

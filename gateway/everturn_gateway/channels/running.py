@@ -5,13 +5,13 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_actors.delivery.port import DeliveryPort, Outgoing
@@ -95,8 +95,7 @@ class _Channel(DeliveryPort, Protocol):
         ...
 
 
-@dataclass(slots=True, kw_only=True)
-class Channels:
+class Channels(Struct, kw_only=True):
     """The channels of a gateway; made by `make_channels` or `no_channels`."""
 
     config: Config

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from everturn_gateway.client.answers import value_of
 from everturn_gateway.client.api import ask_once
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsNow:
+class ToolsNow(Struct, frozen=True, kw_only=True):
     """The tools of an agent, as a running gateway has them."""
 
     names: tuple[str, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from everturn_gateway.client.answers import value_of
 from everturn_gateway.client.api import ask_once
@@ -14,8 +15,7 @@ UNAVAILABLE: Final = 503
 _CHANNELS: Final = ":channels-not-ready"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskDown:
+class TaskDown(Struct, frozen=True, kw_only=True):
     """A long task of a gateway that should run and does not."""
 
     name: str
@@ -26,8 +26,7 @@ class TaskDown:
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Readiness:
+class Readiness(Struct, frozen=True, kw_only=True):
     """What a gateway says of itself."""
 
     fault: str

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.estimation.calibration import ModelStatistics
@@ -113,7 +114,7 @@ def list_files(options: Options, name: str, *, trust: Sequence[str], as_json: bo
         say(f"{path}: trusted from now on")
     left = [each for each in marked if each.path not in trusted]
     if as_json:
-        print_json([asdict(each) for each in left])
+        print_json([structs.asdict(each) for each in left])
     elif left:
         rows = [(each.path, ", ".join(each.sources)) for each in left]
         print_table(("file", "with text from"), rows)
@@ -365,8 +366,8 @@ def _summary(agent: AgentFile) -> dict[str, Any]:
         "name": agent.spec.name,
         "description": agent.spec.description,
         "version": agent.spec.version,
-        "model": asdict(agent.spec.model),
-        "summarizer": asdict(agent.summarizer) if agent.summarizer else None,
+        "model": structs.asdict(agent.spec.model),
+        "summarizer": structs.asdict(agent.summarizer) if agent.summarizer else None,
         "tools": list(tool_names(agent.tool_config)),
         "skills": [skill.name for skill in agent.tool_config.skills],
         "policy": agent.tool_config.policy.mode,

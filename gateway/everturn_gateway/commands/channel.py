@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 import anyio
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_actors.state.serialization import utc_text
@@ -163,8 +163,7 @@ def _record(status: ChannelStatus) -> dict[str, Any]:
 # --- check ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Checked:
+class _Checked(Struct, frozen=True, kw_only=True):
     lines: tuple[str, ...]
     has_problem: bool
 

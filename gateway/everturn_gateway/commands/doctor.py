@@ -7,13 +7,13 @@ import shutil
 import stat
 import sys
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio.to_thread
+from msgspec import Struct
 
 from everturn_actors.context.estimation.windows import hint_notes
 from everturn_actors.errors import CoreError
@@ -58,8 +58,7 @@ _FREE_FAIL_BYTES = 100 * 1024**2  # below it, writing events may soon fail
 Verdict: TypeAlias = Literal["ok", "note", "repaired", "problem"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     verdict: Verdict

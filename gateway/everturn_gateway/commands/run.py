@@ -6,10 +6,10 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import asdict
 from uuid import uuid4
 
 import anyio
+from msgspec import structs
 
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import (
@@ -111,7 +111,7 @@ async def _exchange(
         conversation, text, attachments, streams=not as_json, timeout_s=timeout_s
     )
     if as_json:
-        found = asdict(answer)
+        found = structs.asdict(answer)
         data = {"session_id": conversation.session_id, "agent": status.key.agent, **found}
         print_json(data, indent=None)
     if gave_up == "interrupted":

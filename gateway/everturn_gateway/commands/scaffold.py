@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import typer
+from msgspec import Struct
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands.shared.errors import EXIT_OK
@@ -72,8 +72,7 @@ Today is {{date}}.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Model:
+class _Model(Struct, frozen=True, kw_only=True):
     provider: str
     name: str
     variable: str

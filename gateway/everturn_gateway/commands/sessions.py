@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -86,9 +85,10 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
         if as_json:
             print_json(
                 {
-                    **asdict(status),
+                    **structs.asdict(status),
                     "history": [
-                        {**asdict(m), "at": utc_text(m.at) if m.at else None} for m in messages
+                        {**structs.asdict(m), "at": utc_text(m.at) if m.at else None}
+                        for m in messages
                     ],
                 }
             )

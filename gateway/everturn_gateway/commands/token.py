@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct
 
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.app import open_keyed
@@ -38,8 +39,7 @@ EXPIRES_SOON: Final = timedelta(days=14)
 UNUSED_AFTER: Final = timedelta(days=7)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewToken:
+class NewToken(Struct, frozen=True, kw_only=True):
     """What was asked for, as it was typed."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec import structs
 
 from everturn_actors.errors import JournalError
 from everturn_channels.money import dollars
@@ -71,7 +72,7 @@ def _document(rows: Sequence[UsageRow]) -> dict[str, Any]:
 
 
 def _values(tally: Tally) -> dict[str, Any]:
-    values = asdict(tally)
+    values = structs.asdict(tally)
     cost = values.pop("cost_nanodollars")
     return {**values, "cost_usd": cost / NANODOLLARS}
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import resource
 from collections.abc import Sized
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 import anyio
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -148,8 +149,7 @@ def _content_length(scope: Scope) -> int:
     return 0
 
 
-@dataclass(slots=True)
-class _Exchange:
+class _Exchange(Struct):
     """One request and its answer on their way through."""
 
     receive: Receive

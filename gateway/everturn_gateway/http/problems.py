@@ -8,12 +8,13 @@ shape that those clients read.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import orjson
+from msgspec import Struct, field
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.types import Scope
 
@@ -50,8 +51,7 @@ _UNPROCESSABLE = 422
 _URN = "urn:everturn:problem:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """One error answer."""
 
     kind: str

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sized
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from typing import TypeVar
 
 import anyio
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import Receive
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, TypeAlias
 
+from msgspec import Struct
 from pydantic import BaseModel
 
 from everturn_gateway.yaml_files import FieldPath
@@ -42,8 +42,7 @@ def nothing_to_say() -> tuple[str, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class Plugin(Struct, frozen=True, kw_only=True):
     """What Everturn knows of a plug-in before it is used. Describe one of its subclasses.
 
     The module that holds the value is imported whenever the plug-in is named in a configuration,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field
 
 from everturn_actors.model import ConversationKey
@@ -107,8 +107,7 @@ class ChannelSection(Section):
 SectionT = TypeVar("SectionT", bound=ChannelSection)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelSetup(Generic[SectionT]):
+class ChannelSetup(Struct, Generic[SectionT], frozen=True, kw_only=True):
     """What an adapter is made of."""
 
     name: str
@@ -124,8 +123,7 @@ def _no_secret(_settings: Any) -> str:  # noqa: ANN401 - any settings
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelPlugin(Plugin):
+class ChannelPlugin(Plugin, frozen=True, kw_only=True):
     """A platform on which people write; entry points of `everturn.channels`.
 
     `channels.NAME` of `everturn.yaml` is a section of its settings, or a list of them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from everturn_actors.context.policy import AnyPolicy
@@ -23,8 +22,7 @@ class PolicySection(Section):
         return {name: value for name, value in self if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyPlugin(Plugin):
+class PolicyPlugin(Plugin, frozen=True, kw_only=True):
     """How a conversation is made to fit; entry points of `everturn.policies`.
 
     Agents name it in `spec.session.context.policy`.

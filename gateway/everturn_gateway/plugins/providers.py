@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import msgspec
 from anyio.abc import TaskGroup
 from pydantic import AfterValidator, Field
 
@@ -76,8 +77,7 @@ def _never_free(_model: ModelSpec) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderPlugin(Plugin):
+class ProviderPlugin(Plugin, frozen=True, kw_only=True):
     """Models that agents may name in `spec.model.provider`; entry points of `everturn.providers`.
 
     Example:
@@ -98,7 +98,7 @@ class ProviderPlugin(Plugin):
     Raises:
         ProviderConfigError: It lacks something; says what to do.
     """
-    prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
+    prices: Mapping[str, Price] = msgspec.field(default_factory=dict[str, Price])
     "What the vendor takes for a model by this name, at its own address."
     is_free: Callable[[ModelSpec], bool] = _never_free
     "Whether calls to a model cost nothing but this machine's time, or are given away."

@@ -6,10 +6,11 @@ One that cannot be used is left out, and named with its package and the reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Final, Generic, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from everturn_gateway.plugins.base import INTERFACE, Plugin
 from everturn_gateway.plugins.channels import ChannelPlugin
@@ -25,8 +26,7 @@ _PREFIX: Final = "everturn."
 _FILE: Final = "entry_points.txt"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginFault:
+class PluginFault(Struct, frozen=True, kw_only=True):
     """A plug-in that is left out."""
 
     group: str
@@ -40,8 +40,7 @@ class PluginFault:
         return f"{self.group}: {self.name} of {self.package} is left out: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(Struct, frozen=True, kw_only=True):
     """An entry point, and whose it is."""
 
     point: EntryPoint
@@ -175,8 +174,7 @@ AnyGroup: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Registry:
+class Registry(Struct, frozen=True, kw_only=True):
     """All plug-ins that are installed. Use `installed`."""
 
     channels: Group[ChannelPlugin]

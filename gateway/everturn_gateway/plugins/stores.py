@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from everturn_actors.ports import CommitStats, KeyedStore, SessionStore
 from everturn_actors.supervisor import Supervisor
@@ -25,8 +26,7 @@ async def _no_fault() -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedStore:
+class OpenedStore(Struct, frozen=True, kw_only=True):
     """An open store, and how it fares."""
 
     store: SessionStore
@@ -38,8 +38,7 @@ class OpenedStore:
     "Why nothing can be kept now; empty where it can. Asked for every few seconds."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSetup:
+class StoreSetup(Struct, frozen=True, kw_only=True):
     """What a store is opened with."""
 
     settings: StoreSection
@@ -54,8 +53,7 @@ class StoreSetup:
     supervisor: Supervisor
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorePlugin(Plugin):
+class StorePlugin(Plugin, frozen=True, kw_only=True):
     """Where sessions and all else durable are kept; entry points of `everturn.stores`.
 
     `store.type` of `everturn.yaml` names it.

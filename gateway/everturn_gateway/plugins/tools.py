@@ -113,8 +113,7 @@ def _nothing() -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPlugin(Plugin):
+class ToolPlugin(Plugin, frozen=True, kw_only=True):
     """What agents may name in `spec.tools`; entry points of `everturn.tools`.
 
     Example:

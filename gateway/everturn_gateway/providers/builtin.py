@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio.lowlevel
+from msgspec import Struct
 
 from everturn_actors.model import (
     AnyMessage,
@@ -57,8 +57,7 @@ class BuiltinResponder:
         return reply
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _Wanted(Struct, frozen=True, kw_only=True):
     """A call that the message asks for."""
 
     tool: str

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -35,8 +35,7 @@ MAX_ASKED_S: Final = 3600.0  # of what a provider asks for; some say a day, and 
 _Key: TypeAlias = tuple[str, str, str]  # provider, address, name
 
 
-@dataclass(slots=True)
-class _Heat:
+class _Heat(Struct):
     """What is remembered of a model that failed."""
 
     failures: int = 0
@@ -90,8 +89,7 @@ class CoolDowns:
         self._heats.pop(_key(model), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class Choice(Struct, frozen=True, kw_only=True):
     """One model that can be asked."""
 
     model: ModelSpec

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
+from msgspec import Struct
 
 from everturn_actors.model import ModelRequest, Reply
 from everturn_actors.ports import ModelProvider, WindowSource
@@ -22,8 +22,7 @@ from everturn_actors.turn.call_status import waiting
 CALLS_PER_ADDRESS: Final = 256  # where the owner says nothing; each is a connection
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLoad:
+class QueueLoad(Struct, frozen=True, kw_only=True):
     """How full one queue is at a moment."""
 
     name: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest
@@ -24,8 +26,7 @@ _WANTS_REASONING: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Manner:
+class _Manner(Struct, frozen=True, kw_only=True):
     """How this model wants its requests, as far as is known."""
 
     max_tokens_field: MaxTokensField

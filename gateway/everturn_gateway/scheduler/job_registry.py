@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Final, Protocol
 
 import anyio
 import anyio.lowlevel
+from msgspec import Struct, field
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import contain
@@ -72,8 +72,7 @@ class AgentShelf(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """One job that is loaded."""
 
     job: Job

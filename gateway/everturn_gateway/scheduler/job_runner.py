@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Protocol, assert_never
 
 import anyio
-from msgspec import structs
+from msgspec import Struct, structs
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -76,8 +75,7 @@ class Poster(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class Ended(Struct, frozen=True, kw_only=True):
     """How one try came out."""
 
     outcome: RunOutcome
@@ -91,8 +89,7 @@ class Ended:
     "failed: its session failed under it, and what it was given goes on: it is not given it anew."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _Answer(Struct, frozen=True, kw_only=True):
     """What is to be passed on."""
 
     text: str
@@ -199,7 +196,7 @@ class JobRunner:
             except (ActorStoppedError, JournalWriteError):
                 raise
             except (CoreError, WebhookError) as error:
-                return replace(_failed(error), turn=result.turn, is_answered=True)
+                return structs.replace(_failed(error), turn=result.turn, is_answered=True)
         return Ended(outcome="answered", turn=result.turn)
 
     # --- saying ---

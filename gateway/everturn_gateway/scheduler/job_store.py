@@ -12,7 +12,6 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +20,8 @@ from typing import Final, NoReturn, TypeAlias
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.scheduler.jobs import Job, Made
@@ -46,8 +47,7 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 "What changes with every change of a file: two times, size, inode."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """All that stands in the folder at one moment."""
 
     jobs: tuple[Job, ...] = ()
@@ -60,8 +60,7 @@ class Page:
     "Whether something of it could only not be read now: it has to be looked at again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Leaf:
+class _Leaf(Struct, frozen=True, kw_only=True):
     """One file as it was read."""
 
     stamp: _Stamp | None = None
@@ -74,8 +73,7 @@ class _Leaf:
     "Whether it could only not be read now."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Leaves:
+class _Leaves(Struct, frozen=True, kw_only=True):
     """What is known of the folder; replaced as a whole."""
 
     by_name: Mapping[str, _Leaf] = field(default_factory=dict[str, _Leaf])
@@ -254,8 +252,7 @@ def _owners(by_name: Mapping[str, _Leaf], before: Mapping[str, str]) -> dict[str
     return owners
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reader:
+class _Reader(Struct, frozen=True, kw_only=True):
     """Reads the files of one folder."""
 
     folder: Path

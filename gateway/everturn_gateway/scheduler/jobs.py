@@ -7,6 +7,8 @@ from datetime import datetime, time
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+
 from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.model import ConversationKey
 
@@ -33,23 +35,20 @@ GRACE_S: Final[dict[Misfire, int]] = {"run_once": 86_400, "run_all": 86_400, "sk
 "How late a run may be and still run, where the job does not say."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class At:
+class At(msgspec.Struct, frozen=True, kw_only=True):
     """Once."""
 
     scheduled_at: datetime
     "UTC."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Every:
+class Every(msgspec.Struct, frozen=True, kw_only=True):
     """Again and again, at whole multiples of `interval_s` after an anchor: runs cause no drift."""
 
     interval_s: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cron:
+class Cron(msgspec.Struct, frozen=True, kw_only=True):
     """By the clock on the wall of a time zone."""
 
     expression: str
@@ -61,8 +60,7 @@ class Cron:
 When: TypeAlias = At | Every | Cron
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuietHours:
+class QuietHours(msgspec.Struct, frozen=True, kw_only=True):
     """A part of each day in which no run falls."""
 
     begins: time
@@ -72,15 +70,13 @@ class QuietHours:
     "Name of an IANA zone."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessage:
+class SendMessage(msgspec.Struct, frozen=True, kw_only=True):
     """Say a text as it stands; no model is called."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunTask:
+class RunTask(msgspec.Struct, frozen=True, kw_only=True):
     """Give the agent a text to act on, in a turn with its tools; what it answers is the result."""
 
     text: str
@@ -91,8 +87,7 @@ class RunTask:
 Payload: TypeAlias = SendMessage | RunTask
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToChat:
+class ToChat(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation of the job's agent in a chat: its current session, or a new one."""
 
     channel: str
@@ -100,8 +95,7 @@ class ToChat:
     topic: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToSession:
+class ToSession(msgspec.Struct, frozen=True, kw_only=True):
     """Exactly this session; when it has ended, nobody is reached."""
 
     session_id: str
@@ -118,8 +112,7 @@ class ToWebhook:
 Destination: TypeAlias = ToChat | ToSession | ToWebhook
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retries:
+class Retries(msgspec.Struct, frozen=True, kw_only=True):
     """What follows a run that failed."""
 
     most: int = 3
@@ -128,8 +121,7 @@ class Retries:
     "Before the second try, a fifth more or less; doubled with each, up to an hour."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class Made(msgspec.Struct, frozen=True, kw_only=True):
     """Who made a job, and when."""
 
     by: MadeBy
@@ -268,8 +260,7 @@ class JobState(Value, frozen=True, kw_only=True):
         return self.recent[-1] if self.recent else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
     """A job and how it fares, for whoever asks."""
 
     job: Job
@@ -278,4 +269,4 @@ class JobView:
     why: str = ""
     next_at: datetime | None = None
     "UTC. When it is due next."
-    job_state: JobState = field(default_factory=JobState)
+    job_state: JobState = msgspec.field(default_factory=JobState)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import Fault
@@ -44,8 +45,7 @@ from everturn_gateway.yaml_files import Document, FieldPath, dotted
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Struct, frozen=True, kw_only=True):
     """Where a section stands, for what is found wrong with it, and for what shows the job."""
 
     document: Document | None = None
@@ -69,8 +69,7 @@ class Source:
         return self.document.fault((*self.path, *path), message)
 
 
-@dataclass(slots=True)
-class FaultList:
+class FaultList(Struct):
     """What is found wrong with one section."""
 
     source: Source

@@ -6,9 +6,10 @@ Everything here raises `ValueError` with a text for people.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.scheduler.rules.rules import local_instant
 
@@ -37,8 +38,7 @@ _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Struct, frozen=True, kw_only=True):
     """An instant as it was written."""
 
     wall: datetime

@@ -11,7 +11,6 @@ import logging
 import secrets as random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final, NoReturn
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.service import TurnService

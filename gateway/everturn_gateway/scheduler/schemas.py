@@ -7,13 +7,13 @@ keeps its files.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, assert_never
 from urllib.parse import quote, urlsplit
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from everturn_actors.model import ConversationKey
@@ -63,8 +63,7 @@ class ScheduleBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Places:
+class Places(Struct, frozen=True, kw_only=True):
     """Where definitions stand, so that their files can be named."""
 
     workspace: Path

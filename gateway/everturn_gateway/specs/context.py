@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from everturn_actors.context.policy import AnyPolicy
 from everturn_gateway.errors import Fault
@@ -19,8 +20,7 @@ IDLE_NUMBERS: Final = "duragent"
 "The policy whose numbers may stand in agents that name none: those are Duragent's, and load."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadContext:
+class ReadContext(Struct, frozen=True, kw_only=True):
     """What was read, and what is wrong with it."""
 
     policy: AnyPolicy | None = None

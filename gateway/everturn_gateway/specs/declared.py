@@ -5,12 +5,14 @@ It is read and checked by the same code as a file, so that it can be whatever a 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.ports import Tool
@@ -19,8 +21,7 @@ from everturn_gateway.tools.policy.rules.patterns import read_pattern
 from everturn_gateway.yaml_files import Document, parse_document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeclaredAgent:
+class DeclaredAgent(Struct, frozen=True, kw_only=True):
     """One agent of a program."""
 
     folder: Path
@@ -46,7 +47,7 @@ class DeclaredAgent:
         read = parse_document(Path(f"agent {name}"), text, None)
         # Nobody has seen the text: its lines would tell nobody anything.
         places = {path: replace(place, line=0) for path, place in read.places.items()}
-        return replace(read, text="", places=places, is_file=False)
+        return dataclasses.replace(read, text="", places=places, is_file=False)
 
     def equip(self, file: AgentFile) -> AgentFile:
         """Return the agent as it was read, with its own tools and context policy."""
@@ -58,7 +59,7 @@ class DeclaredAgent:
             context = replace(spec.session.context, policy=self.policy)
             spec = replace(spec, session=replace(spec.session, context=context))
         own = replace(config, own=self.tools, policy=policy)
-        return replace(file, spec=spec, tool_config=own)
+        return dataclasses.replace(file, spec=spec, tool_config=own)
 
 
 _KIND = "builtin"  # by which patterns of a policy name the tools of a program

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
 
+from msgspec import Struct, field
 from pydantic import AfterValidator, Field
 
 from everturn_gateway.errors import Fault
@@ -100,8 +100,7 @@ class HeartbeatSection(Section):
 # --- reading -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadJobs:
+class ReadJobs(Struct, frozen=True, kw_only=True):
     """The jobs of an agent, and what is wrong with them."""
 
     jobs: tuple[Job, ...] = ()
@@ -142,8 +141,7 @@ def read_jobs(
     )
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     document: Document
     agent: str
     timezone: str

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import NoReturn, TypeAlias
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
+from msgspec import Struct, field
+from msgspec.structs import replace
 from watchfiles import Change, DefaultFilter
 
 from everturn_actors.errors import UnknownAgentError
@@ -43,8 +44,7 @@ _Version: TypeAlias = tuple[tuple[int, int], ...]
 _WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentDefaults:
+class AgentDefaults(Struct, frozen=True, kw_only=True):
     """What holds for agents that do not say otherwise."""
 
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
@@ -52,8 +52,7 @@ class AgentDefaults:
     "For scheduled jobs that name none; empty = each has to."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReloadReport:
+class ReloadReport(Struct, frozen=True, kw_only=True):
     """What a reload changed."""
 
     added: tuple[str, ...] = ()
@@ -64,8 +63,7 @@ class ReloadReport:
     "All that is wrong now, whether it is new or not."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Made:
+class _Made(Struct, frozen=True, kw_only=True):
     """What talks to one model."""
 
     provider: ModelProvider
@@ -73,16 +71,14 @@ class _Made:
     "Which version of the file of a scripted model was read."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Entry(Struct, frozen=True, kw_only=True):
     file: AgentFile
     agent: Agent
     made: Mapping[ModelSpec, _Made]
     "For each model of the agent."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shelf:
+class _Shelf(Struct, frozen=True, kw_only=True):
     """Everything that is loaded at one moment; replaced as a whole."""
 
     entries: Mapping[Path, _Entry] = field(default_factory=dict[Path, _Entry])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.catalog import make_budget
 from everturn_actors.context.estimation.budget import check_feasible
@@ -132,8 +135,7 @@ def load_agent(
         raise ConfigError(faults=[Fault(file=place, message=message)]) from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(Struct, frozen=True, kw_only=True):
     """What an agent is read from; see `load_agent`."""
 
     folder: Path
@@ -144,8 +146,7 @@ class _Given:
     timezone: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parts:
+class _Parts(Struct, frozen=True, kw_only=True):
     """What was read, without a fault."""
 
     values: AgentDocument

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from everturn_actors.context.catalog import make_budget
 from everturn_actors.context.estimation.budget import check_feasible

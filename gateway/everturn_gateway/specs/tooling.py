@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from everturn_actors.context.rendered import RECALL_TOOL
 from everturn_actors.spec import AgentSpec
@@ -42,11 +45,10 @@ _TOOLS: Final = ("spec", "tools")
 _MEMORY: Final = ("spec", "memory")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """What was read, and what is wrong with it."""
 
-    config: ToolConfig = field(default_factory=ToolConfig)
+    config: ToolConfig = msgspec.field(default_factory=ToolConfig)
     faults: tuple[Fault, ...] = ()
     "With one of these the agent cannot be used."
     warnings: tuple[Fault, ...] = ()

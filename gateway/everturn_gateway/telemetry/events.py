@@ -6,9 +6,10 @@ A turn costs some microseconds here: one look into a table for each event, one a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
+
+from msgspec import Struct
 
 from everturn_actors.events import (
     Announced,
@@ -40,8 +41,7 @@ SENDING_MAX: Final = 10_000  # chunks under way that are timed; one for each ses
 _ENDS_OF_SENDING: Final = frozenset(("sent", "unsent", "unknown", "failed", "given_up"))
 
 
-@dataclass(slots=True, kw_only=True)
-class _Batch:
+class _Batch(Struct, kw_only=True):
     """Events of one session that became durable together."""
 
     agent: str

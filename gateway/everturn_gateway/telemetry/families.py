@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 Kind: TypeAlias = Literal["counter", "gauge", "info"]
 
 
-@dataclass(slots=True)
-class Family:
+class Family(Struct):
     """One metric: what it is, and its values of now, by labels."""
 
     kind: Kind
@@ -28,8 +28,7 @@ class Family:
         self.values.append((labels, value))
 
 
-@dataclass(slots=True)
-class HistogramFamily:
+class HistogramFamily(Struct):
     """One histogram of now."""
 
     name: str

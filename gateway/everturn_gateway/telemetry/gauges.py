@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
 import anyio.lowlevel
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_actors.service import RuntimeStats
@@ -50,8 +50,7 @@ class _Channels(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class Sources(Struct, frozen=True, kw_only=True):
     """The parts of a gateway that are asked at a scrape."""
 
     version: str

@@ -6,14 +6,11 @@ way knows the turn that it does it for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from everturn_actors.model import Outcome, Usage
 from everturn_gateway.logs import Whereabouts, present_whereabouts
 
 
-@dataclass(slots=True, kw_only=True)
-class Scope(Whereabouts):
+class Scope(Whereabouts, kw_only=True):
     """The work on one turn, or what a session does between two."""
 
     usage: Usage = Usage()

@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.events import Event, TurnFinished
 from everturn_actors.ports import Agent, CommitStats, SessionStore
@@ -38,8 +38,7 @@ TRACES_PATH: Final = "/v1/traces"
 CLOSE_S: Final = 2.0  # for the last spans to be sent; nobody waits for a collector that is away
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exposition:
+class Exposition(Struct, frozen=True, kw_only=True):
     """What a scrape returns."""
 
     body: bytes

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import ToolEntry, ToolPlan, ToolPlugin, installed
 from everturn_gateway.tools.cli import CliProgram
@@ -18,16 +20,16 @@ from everturn_gateway.tools.skills import Skill
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CliConfig(ConfinedConfig):
+class CliConfig:
     """One tool that is a program of the owner's."""
 
+    confinement: Confinement
     program: CliProgram
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     "What its owner gives it beside what every command gets."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolUse:
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """The tools of one plug-in, as an agent is given them."""
 
     plugin: ToolPlugin
@@ -36,16 +38,14 @@ class ToolUse:
     plan: ToolPlan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
+class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     """Guards that refuse a call, and notes that go with a result."""
 
     before: tuple[Guard, ...] = ()
     after: tuple[AfterTool, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolConfig:
+class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, and what rules them."""
 
     uses: tuple[ToolUse, ...] = ()
@@ -57,8 +57,8 @@ class ToolConfig:
     skills: tuple[Skill, ...] = ()
     skills_folder: Path | None = None
     "Where they were read, and are read again; None = nowhere."
-    policy: Policy = field(default_factory=Policy)
-    hooks: Hooks = field(default_factory=Hooks)
+    policy: Policy = msgspec.field(default_factory=Policy)
+    hooks: Hooks = msgspec.field(default_factory=Hooks)
     own: tuple[Tool, ...] = ()
     "Tools that are objects of the program that embeds the gateway."
 

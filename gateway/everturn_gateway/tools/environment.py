@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from msgspec import Struct
+
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolCapabilities
@@ -75,8 +77,7 @@ class RunsCommands(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandPlace:
+class CommandPlace(Struct, frozen=True, kw_only=True):
     """Where the command of a call would run, for whoever judges it by what it would meet there."""
 
     root: Path
@@ -100,8 +101,7 @@ class PlacesCommands(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileWrite:
+class FileWrite(Struct, frozen=True, kw_only=True):
     """What a call would write, as it stands when it is judged."""
 
     root: Path

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.ports import Clock, Gate, KeyedStore, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
@@ -52,8 +53,7 @@ _KINDS: Final[Mapping[ToolKind, str]] = {
 FILES_FOLDER = "files"  # in the gateway's workspace: a folder for each agent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolSet:
+class ToolSet(Struct, frozen=True, kw_only=True):
     """What one version of an agent works with."""
 
     tools: Toolbox

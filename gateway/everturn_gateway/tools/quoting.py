@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.recall.pages import page_end
 
@@ -30,8 +31,7 @@ def pages_of(text: str, limit_tokens: int) -> tuple[str, ...]:
     return tuple(pages)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """One page of a text."""
 
     text: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext
@@ -15,8 +16,7 @@ NAME: Final = "reload_tools"
 _DEADLINE_S: Final = 60.0  # a few folders are read; a disk that hangs is not waited for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reloading:
+class Reloading(Struct, frozen=True, kw_only=True):
     """How the tools of one agent are looked for again."""
 
     reload: Callable[[], Awaitable[str]]

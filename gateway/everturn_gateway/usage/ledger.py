@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Final, TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.codec import Count
 from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
@@ -27,8 +28,7 @@ SAVE_EVERY_S = 5.0  # at most so much is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Struct, frozen=True, kw_only=True):
     """Calls that were answered, and what they used."""
 
     calls: Count = 0
@@ -73,8 +73,7 @@ class Tally:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsageRow:
+class UsageRow(Struct, frozen=True, kw_only=True):
     """What one agent used of one model on one day."""
 
     day: date
@@ -94,8 +93,7 @@ def total(tallies: Iterable[Tally]) -> Tally:
     return sum(tallies, Tally())
 
 
-@dataclass(slots=True, kw_only=True)
-class _Month:
+class _Month(Struct, kw_only=True):
     """One month, and what is known beyond what is kept of it."""
 
     document: Document[_Rows]

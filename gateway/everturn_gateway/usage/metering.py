@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from anyio import get_cancelled_exc_class
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
@@ -27,8 +27,7 @@ class UsageLimitError(ModelRefusedError):
     """The agent, or whoever pays for the session, has used up what it may use in a day."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyLimit:
+class DailyLimit(Struct, frozen=True, kw_only=True):
     """What an agent may use from midnight to midnight, UTC; None = any amount.
 
     A call is refused when the limit is reached, not one that would pass it: nobody knows before

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
@@ -17,8 +18,7 @@ _NANODOLLARS_A_TOKEN: Final = 1000  # where a million tokens cost a dollar
 _EDITION: Final = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|\d{3}|latest)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class Rates(Struct, frozen=True, kw_only=True):
     """US dollars for a million tokens."""
 
     input: float
@@ -41,8 +41,7 @@ class Rates:
         return round(dollars_a_million * _NANODOLLARS_A_TOKEN)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class Price(Struct, frozen=True, kw_only=True):
     """What calls to one model cost."""
 
     rates: Rates

@@ -7,9 +7,11 @@ agents, so that a restart gives nobody another day.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock
@@ -25,8 +27,7 @@ def next_midnight(now: datetime) -> datetime:
     return datetime.combine(now.date() + timedelta(days=1), time(), UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class Spent(Struct, frozen=True, kw_only=True):
     """A principal has spent what it may in a day."""
 
     principal: str

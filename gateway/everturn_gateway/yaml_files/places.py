@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
+from msgspec import Struct
+
 from everturn_gateway.errors import Fault
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -17,8 +19,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})")
 _DECIMAL = re.compile(r"[-+]?[0-9]{1,17}\.[0-9]{1,17}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Struct, frozen=True, kw_only=True):
     """Where a value stands."""
 
     line: int

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import yaml
+from msgspec import Struct, field
 from yaml import CSafeLoader
 from yaml.reader import ReaderError
 
@@ -147,8 +147,7 @@ def parse_document(file: Path, text: str, environ: Mapping[str, str] | None) -> 
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Builder:
+class _Builder(Struct, kw_only=True):
     """Turns YAML nodes into plain data and remembers where each value stands."""
 
     file: Path

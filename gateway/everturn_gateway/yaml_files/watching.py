@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskStatus
+from msgspec import Struct
 from watchfiles import (
     Change,
     awatch,  # pyright: ignore[reportUnknownVariableType] - it names trio, which is not installed
@@ -77,8 +77,7 @@ async def watch_folder(
         before, is_first = found, False
 
 
-@dataclass(frozen=True, slots=True)
-class _Watch:
+class _Watch(Struct, frozen=True):
     folder: Path
     on_change: Callable[[], Awaitable[object]]
     ready: Callable[[], None]

@@ -5,7 +5,7 @@ Source: the seed design "Context Window Management", layer 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from everturn_actors.errors import ContextDoesNotFitError
 
@@ -13,8 +13,7 @@ DEFAULT_RESERVE_TOKENS = 4096  # for the reply, where the spec does not say
 _MARGIN_DIVISOR = 10  # a tenth of the window pays for what the estimate misses
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(Struct, frozen=True, kw_only=True):
     """How a model's window is divided. All values are estimated tokens."""
 
     window_tokens: int

@@ -12,10 +12,12 @@ it could be, or the provider refuses it as too long and it is shortened then.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import isfinite
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
 
@@ -58,8 +60,7 @@ _CLAUDE_PRIOR = 1.1
 _PRIOR = 1.0  # Qwen's, and of all others
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hint:
+class Hint(Struct, frozen=True, kw_only=True):
     """What one refusal said of a model. Believed for a while; then it is tried again.
 
     A refusal may be of one server behind an address, or of another day's settings.
@@ -77,8 +78,7 @@ class Hint:
     "Whether it is believed no longer; it is kept, to know when it is said again."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelStatistics:
+class ModelStatistics(Struct, frozen=True, kw_only=True):
     """What is known about one model of one provider, at one address."""
 
     scale: float

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 from string import ascii_lowercase, ascii_uppercase, digits, whitespace
 from typing import Final, assert_never
 from zlib import adler32
+
+from msgspec import Struct
 
 from everturn_actors.model import (
     AnyMessage,
@@ -111,8 +112,7 @@ def tools_units(tools: Sequence[ToolDefinition]) -> int:
     return sum([_tool_units(tool) for tool in tools])
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """Counts tokens of one model; a `projection.Estimator`."""
 
     scale: float = 1.0

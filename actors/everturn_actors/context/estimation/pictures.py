@@ -7,7 +7,8 @@ so that requests go on beginning alike until the next jump.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from everturn_actors.context.estimation.estimates import MEDIA_UNITS, UNITS_PER_TOKEN
 from everturn_actors.model import IMAGE_TYPES, Attachment, UserMessage
@@ -19,8 +20,7 @@ SHOWN_BYTES = 20 * 1024 * 1024
 _SHARE = 2  # of the room for messages, images take at most a half
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pictures:
+class Pictures(Struct, frozen=True, kw_only=True):
     """The images of one request."""
 
     shown: Mapping[str, Attachment] = field(default_factory=dict[str, Attachment])

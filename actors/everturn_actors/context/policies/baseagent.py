@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -73,8 +74,7 @@ class Numbers:
     "Steps of one turn; None = as the agent's `max_tool_iterations` says."
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """Characters // 4 of each part, 4 for each message, and a price for each image."""
 
     image_tokens: int

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -103,8 +104,7 @@ class Numbers:
         return Lines(ends=self.preview_lines, characters=self.preview_line_characters)
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """Characters / 4 rounded up, 3 for each message, and a price for each image."""
 
     characters_per_token: float

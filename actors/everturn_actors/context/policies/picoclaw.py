@@ -28,6 +28,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -84,8 +85,7 @@ class Numbers:
     overflow_retries: int = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Estimates:
+class Estimates(Struct, frozen=True):
     """Two tokens for five characters of each message, 12 of them its envelope; media at a price."""
 
     image_tokens: int

@@ -7,8 +7,8 @@ grouping sets right what it can and tells each fault; whoever wants none raises 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_actors.context.projection.projection import Change, Projection
@@ -16,8 +16,7 @@ from everturn_actors.context.projection.turns import Block
 from everturn_actors.model import AnyMessage, Notice, Reply, Step, ToolCall, ToolResult, UserMessage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misplaced:
+class Misplaced(Struct, frozen=True, kw_only=True):
     """What was wrong with one message, and what was done about it."""
 
     index: int
@@ -28,8 +27,7 @@ class Misplaced:
     repair: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Grouping:
+class Grouping(Struct, kw_only=True):
     """Takes messages one by one and gives blocks: every call of a step has exactly one result."""
 
     on_fault: Callable[[Misplaced], None]

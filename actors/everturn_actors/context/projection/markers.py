@@ -7,7 +7,8 @@ more does not change the number.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _NUMBER = r"[\d,]+"
 _CLEARED = re.compile(
@@ -18,8 +19,7 @@ _GAP = re.compile(rf"\[({_NUMBER}) earlier messages? of this turn ")
 _ARGUMENT = re.compile(rf"\[shortened: {_NUMBER} characters left out")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Markers:
+class Markers(Struct, frozen=True, kw_only=True):
     """Makes them, for a model that can ask for what is hidden or for one that cannot."""
 
     recall: bool

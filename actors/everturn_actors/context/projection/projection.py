@@ -7,9 +7,9 @@ counted from 1. A message with seq 0 was put in by the gateway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -47,8 +47,7 @@ class Estimator(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Struct, frozen=True, kw_only=True):
     """What became of one message."""
 
     disposition: Disposition
@@ -56,8 +55,7 @@ class Change:
     "The stage that did it last; empty for a message that is as it was."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True):
     """A text that left the projection and has to be kept where the model can read it."""
 
     path: str
@@ -65,8 +63,7 @@ class Stored:
     seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reduction:
+class Reduction(Struct, frozen=True, kw_only=True):
     """What one stage did, once."""
 
     stage: str

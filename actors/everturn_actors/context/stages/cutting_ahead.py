@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -61,8 +61,7 @@ def newest_turn(projection: Projection) -> int:
     return next(reversed(turn_starts(projection.blocks)), 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Struct, frozen=True, kw_only=True):
     """What a number of turns is."""
 
     units: int = 0
@@ -84,8 +83,7 @@ class Load:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class Mark(Struct, frozen=True, kw_only=True):
     """What turns may be at most. None = anything."""
 
     tokens: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -27,8 +27,7 @@ _CLEARED = {True: "cleared, can be recalled", False: "cleared"}
 _WORTH_UNITS = 100 * UNITS_PER_TOKEN  # less is not worth what is lost with it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Old:
+class Old(Struct, frozen=True, kw_only=True):
     """What may be taken away, and what stands for it."""
 
     markers: Markers
@@ -44,8 +43,7 @@ class Old:
     "What stays of each long text among them."
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """One message that can be made shorter."""
 
     place: Place

@@ -8,9 +8,8 @@ what it is at; what a person said stays, if only its beginning.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.estimates import (
@@ -48,8 +47,7 @@ _USER_FLOOR_UNITS = 128 * UNITS_PER_TOKEN  # of a question: it mostly stands at 
 _MANY = 1_000_000  # messages: the longest marker
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Room(Struct, frozen=True, kw_only=True):
     """How much there is for all messages."""
 
     limit: Callable[[Projection, Budget], int]
@@ -125,7 +123,7 @@ def mask_middle(room: Room, old: Old) -> Stage:
             return projection, ()
         excess, start = room.excess_units(projection, budget), newest_turn(projection)
         leaving: list[Item] = []
-        for item in reversed(list(items(projection, replace(old, keep_results=0)))):
+        for item in reversed(list(items(projection, structs.replace(old, keep_results=0)))):
             if excess > 0 and item.place[0] >= start:
                 leaving.append(item)
                 excess -= item.gain_units

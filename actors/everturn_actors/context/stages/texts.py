@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -28,8 +28,7 @@ _CLIPPED = " is left out; read the file in parts]"
 _PREVIEW = ". Read parts of that file where you need more. Its beginning and end:\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
+class Lines(Struct, frozen=True, kw_only=True):
     """How much of a long text a preview shows."""
 
     ends: int = 5

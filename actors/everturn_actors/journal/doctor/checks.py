@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.errors import JournalError
 from everturn_actors.journal.doctor.findings import Finding, check_with_mark
@@ -21,8 +21,7 @@ from everturn_actors.state.session_state import SessionState
 _AT_A_TIME = 100  # sessions; as much as a person who interrupts it waits for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexReport:
+class IndexReport(Struct, frozen=True, kw_only=True):
     """What `rebuild_index` found."""
 
     sessions: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.gaps import Gap
@@ -23,8 +24,7 @@ from everturn_actors.journal.log.layout import Layout, SessionFiles
 FINDINGS_MAX = 20  # for each file; the first ones tell what happened
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """One thing that is wrong with a session."""
 
     session_id: str

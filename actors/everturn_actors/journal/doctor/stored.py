@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import Event
@@ -17,8 +18,7 @@ from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogLine:
+class LogLine(Struct, frozen=True, kw_only=True):
     """One line of a log or archive."""
 
     number: int
@@ -30,8 +30,7 @@ class LogLine:
     "Whether a newline ends it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class Stored(Struct, frozen=True, kw_only=True):
     """All that the files of a session hold, good and bad."""
 
     log: tuple[LogLine, ...]
@@ -90,8 +89,7 @@ def good_lines(lines: tuple[LogLine, ...]) -> dict[int, LogLine]:
     return good
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usable:
+class Usable(Struct, frozen=True, kw_only=True):
     """How far a session can be followed."""
 
     run: tuple[Event, ...]

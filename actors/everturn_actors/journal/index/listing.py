@@ -12,11 +12,11 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
 import anyio
+from msgspec import Struct
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
@@ -45,8 +45,7 @@ Place: TypeAlias = tuple[int, str]
 "Where a page of idle sessions ended: the last activity in the index, and the id."
 
 
-@dataclass(frozen=True, slots=True)
-class _News:
+class _News(Struct, frozen=True):
     """What an append says about its session."""
 
     agent: str | None

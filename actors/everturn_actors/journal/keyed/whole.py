@@ -7,9 +7,10 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from everturn_actors.errors import DamagedValueError
 from everturn_actors.journal.disk import sync_directory, use_error, write_error
@@ -23,8 +24,7 @@ _ASIDE_MAX: Final = 1000  # damaged files of one name; more means that something
 _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamped:
+class Stamped(Struct, frozen=True, kw_only=True):
     """The version of a file, and by what it is known again."""
 
     version: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from everturn_actors.codec import Count, Value
 from everturn_actors.gaps import Gap, jumps, span_text, uncovered
@@ -41,8 +42,7 @@ class ArchiveRecord(Value, frozen=True, kw_only=True):
             last = gap.last
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveEnds:
+class ArchiveEnds(Struct, frozen=True, kw_only=True):
     """The two ends of an archive as it is."""
 
     exists: bool = False

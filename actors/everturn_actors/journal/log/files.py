@@ -6,9 +6,10 @@ A log may end in a line that a crash cut short; whoever reads decides what that 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import Event, SessionStarted
@@ -26,8 +27,7 @@ _TAIL_BYTES = 16 * 1024  # read from the end of a log at first; most lines are f
 _BISECT_STOP_BYTES = 32 * 1024  # from here on reading line by line is as quick as bisecting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
+class Log(Struct, frozen=True, kw_only=True):
     """What a log file holds."""
 
     events: tuple[Event, ...] = ()
@@ -43,8 +43,7 @@ class Log:
     "The last line is whole, only its newline is missing."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tail:
+class Tail(Struct, frozen=True, kw_only=True):
     """Where a log ends."""
 
     last_seq: int

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from msgspec import Struct
+
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import ConversationKey
@@ -58,8 +60,7 @@ class SessionFiles:
         return self.folder / "media"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """The files of one workspace."""
 
     workspace: Path

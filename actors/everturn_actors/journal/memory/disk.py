@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import anyio
+from msgspec import Struct, field
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event
@@ -22,8 +22,7 @@ class PowerLostError(JournalError):
         super().__init__("")
 
 
-@dataclass(slots=True)
-class Stored:
+class Stored(Struct):
     """What a disk holds of one session."""
 
     log: list[Event] = field(default_factory=list[Event])
@@ -52,8 +51,7 @@ class Stored:
             self.log.append(event)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(Struct, frozen=True, kw_only=True):
     """What is to happen at one append, or one result, to come."""
 
     error: int = 0

@@ -8,10 +8,11 @@ Decision -- events to append, effects to start, answers to give, in this order
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from everturn_actors.errors import CoreError, SessionEndedError, UnknownAgentError
 from everturn_actors.events import Body, Event, SessionStarted
@@ -23,8 +24,7 @@ from everturn_actors.state.queue import Debounce
 from everturn_actors.state.session_state import SessionState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """What commands have asked for and no event says. A restart forgets it."""
 
     ending: EndReason | None = None
@@ -35,8 +35,7 @@ class Memory:
     debounce: Debounce = field(default_factory=Debounce)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(Struct, frozen=True, kw_only=True):
     """What a decision depends on besides the state, as it is at one moment."""
 
     session_id: str
@@ -78,54 +77,46 @@ Answer: TypeAlias = object
 """What one command gives: its value, the `CoreError` that says why not, or `Later`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartTurn:
+class StartTurn(Struct, frozen=True):
     """Let a task work on the open turn."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopTurn:
+class StopTurn(Struct, frozen=True):
     """Call off the task that works on the open turn, and close the turn as cancelled."""
 
     by: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseTurn:
+class ReleaseTurn(Struct, frozen=True):
     """Forget the task that worked on a turn: it has nothing left to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleTick:
+class ScheduleTick(Struct, frozen=True):
     """Look again at `at`: a turn that is held may begin then."""
 
     at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitFollower:
+class AwaitFollower(Struct, frozen=True):
     """Pause the turn that answers message `seq`, unless somebody comes back to it soon."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class TellStopping:
+class TellStopping(Struct, frozen=True):
     """Let whoever waits for something new see that the service stops."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDrop:
+class ReportDrop(Struct, frozen=True):
     """Log that messages are not answered."""
 
     messages: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFault:
+class ReportFault(Struct, frozen=True):
     """Log that a command failed by a fault, which is its own caller's."""
 
     command: str
@@ -144,8 +135,7 @@ Effect: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """What becomes of commands, once `events` are durable and not before."""
 
     state: SessionState | None

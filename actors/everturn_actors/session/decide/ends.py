@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from everturn_actors.errors import CoreError
 from everturn_actors.events import SessionEnded, SessionShared

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.errors import (
     ApprovalClosedError,
@@ -66,8 +67,7 @@ def is_owner_command(command: Command) -> bool:
     return command.name in OWNER_NAMES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnerAnswer:
+class OwnerAnswer(Struct, frozen=True, kw_only=True):
     """What an owner is told."""
 
     text: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.model import Approval, ConversationKey, ToolCall
 from everturn_actors.state.session_state import SessionState
@@ -24,8 +25,7 @@ _NAME_CHARACTERS: Final = 200
 _CODE: Final = re.compile(rf"[0-9a-f]{{{CODE_HEX_DIGITS},16}}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenQuestion:
+class OpenQuestion(Struct, frozen=True, kw_only=True):
     """A call that waits for a person, and where."""
 
     session_id: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args, get_origin
 
+from msgspec import Struct, structs
+from msgspec.structs import replace
 from pydantic.fields import FieldInfo
 
 from everturn_actors.context.estimation.window import window_messages
@@ -40,8 +41,7 @@ _SETTING = Path("--set")  # where a fault in a number stands
 _KEPT = Change(disposition="kept", stage="")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyOptions:
+class ApplyOptions(Struct, frozen=True, kw_only=True):
     """What `context apply` was told."""
 
     policy: str = ""
@@ -57,8 +57,7 @@ class ApplyOptions:
     "`name=value`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Given(Struct, frozen=True, kw_only=True):
     """A transcript and what stands beside it."""
 
     transcript: Transcript
@@ -122,7 +121,7 @@ def report(transcript: Transcript, applied: Applied, given_system: str) -> Json:
             {"message": stored.seq - 1, "path": stored.path, "characters": len(stored.text)}
             for stored in applied.projection.stored
         ],
-        "repairs": [asdict(repair) for repair in transcript.repairs],
+        "repairs": [structs.asdict(repair) for repair in transcript.repairs],
         "notes": list(applied.projection.notes),
     }
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from itertools import groupby
+
+from msgspec import Struct, structs
 
 from everturn_actors.context.explain import Explained, Explanation
 from everturn_actors.state.reports import explanation_record, report_record
@@ -77,7 +78,7 @@ def compact(options: Options, session_id: str, *, focus: str, as_json: bool) -> 
         async with open_client(config, resume=False) as client:
             compacted = await client.compact(session_id, focus)
         if as_json:
-            print_json(asdict(compacted))
+            print_json(structs.asdict(compacted))
         else:
             sys.stdout.write(f"{show_compacted(compacted)}\n")
         return EXIT_OK
@@ -111,8 +112,7 @@ def _tokens(explanation: Explanation) -> str:
     return f"{explanation.estimated_tokens:,} estimated today, {told}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """Messages that follow each other and had the same disposition."""
 
     messages: Sequence[Explained]

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+from msgspec import Struct
+
 from everturn_actors.context.policy import Applied
 from everturn_actors.context.projection.grouping import Grouping, Misplaced, make_projection
 from everturn_actors.context.projection.projection import Projection
@@ -44,8 +46,7 @@ _PARTS = ("text", "refusal", "image_url", "input_audio", "file", "video_url")
 "Kinds of the parts that a message may have."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repair:
+class Repair(Struct, frozen=True, kw_only=True):
     """What was set right in one message."""
 
     index: int
@@ -53,8 +54,7 @@ class Repair:
     repair: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transcript:
+class Transcript(Struct, frozen=True, kw_only=True):
     """A transcript that any API takes. A message's seq is its index + 1."""
 
     messages: tuple[Json, ...]

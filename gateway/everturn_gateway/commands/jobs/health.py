@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from everturn_gateway.app import open_keyed
 from everturn_gateway.client import open_api
@@ -28,8 +29,7 @@ from everturn_gateway.scheduler.schemas import JobFaultBody, Places
 from everturn_gateway.specs import AgentFile
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobHealth:
+class JobHealth(Struct, frozen=True, kw_only=True):
     """How the jobs of a workspace fare."""
 
     jobs: int

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 from pydantic import BaseModel
 
 from everturn_channels.names import clean
@@ -53,8 +53,7 @@ _OPTIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewJob:
+class NewJob(Struct, frozen=True, kw_only=True):
     """What `everturn schedule add` was told, in the words of a job's file."""
 
     agent: str = ""

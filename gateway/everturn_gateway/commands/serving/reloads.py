@@ -9,9 +9,9 @@ import stat
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import anyio.to_thread
+from msgspec import Struct
 
 from everturn_gateway.app import Gateway
 from everturn_gateway.channels import route_notes
@@ -22,8 +22,7 @@ from everturn_gateway.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ControllingTerminal:
+class ControllingTerminal(Struct, frozen=True):
     """The terminal in which this process was started."""
 
     may_close: bool

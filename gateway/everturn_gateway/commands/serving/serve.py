@@ -8,7 +8,6 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 from anyio.abc import TaskStatus
+from msgspec import Struct
 
 from everturn_actors.faults import first_cause
 from everturn_actors.supervisor import attempt, contain
@@ -120,8 +120,7 @@ def _require_configuration(config: Config, options: Options) -> None:
     raise GatewayError(msg)
 
 
-@dataclass(slots=True)
-class _Reload:
+class _Reload(Struct):
     """How the configuration is read again, by the gateway that is open."""
 
     read: Callable[[], Config]

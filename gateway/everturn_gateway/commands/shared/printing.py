@@ -10,9 +10,8 @@ import json
 import sys
 from collections.abc import Callable
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from everturn_actors.codec import Value
 from everturn_channels.names import clean
 
 _ESCAPED = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *range(0xD800, 0xE000))}
@@ -40,7 +39,7 @@ def print_json(
     """
 
     def plain(value: object) -> object:
-        if isinstance(value, Value):
+        if isinstance(value, Struct):
             return structs.asdict(value)
         if default is not None:
             return default(value)

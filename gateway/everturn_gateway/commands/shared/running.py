@@ -9,7 +9,6 @@ import random
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import anyio.to_thread
 import httpx2
+from msgspec import Struct, structs
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Backoff, contain
@@ -32,8 +32,7 @@ _RETRY = Backoff(longest_s=30.0)  # of a note that could not be written
 _LIVE_S = 2.0  # a gateway answers /livez in milliseconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Running(Struct, frozen=True, kw_only=True):
     """A gateway that serves a workspace."""
 
     pid: int
@@ -105,7 +104,7 @@ def _write(workspace: Path, running: Running) -> None:
     draft.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump(asdict(running), file)
+            json.dump(structs.asdict(running), file)
         draft.replace(path)
     except OSError:
         draft.unlink(missing_ok=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.types import Scope as AsgiScope
 
@@ -42,8 +42,7 @@ _ALL_BUT_ADMINISTRATION: Final[frozenset[Scope]] = frozenset(("operate", "approv
 Refusal: TypeAlias = Literal["missing", "wrong", "expired", "slowed", "doubled"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(Struct, frozen=True, kw_only=True):
     """The rules of one server."""
 
     host: str
@@ -67,8 +66,7 @@ class Access:
         return _EVERYTHING if may_administer else _ALL_BUT_ADMINISTRATION
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """Whoever sends a request, as far as that is known."""
 
     principal: Principal
@@ -86,8 +84,7 @@ THIS_PROCESS: Final = Caller(
 "The command that has opened a gateway for itself: whoever runs it owns the installation."
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Nobody was recognised."""
 
     why: Refusal

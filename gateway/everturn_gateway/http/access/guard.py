@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -38,8 +38,7 @@ LOGGED_OF_ALL: Final = 30
 _EVERYBODY: Final = "*"
 
 
-@dataclass(slots=True)
-class WrongTokens:
+class WrongTokens(Struct):
     """How many wrong tokens came, and from where; in bounded memory.
 
     Where too many came from an address, or from all together, a token is looked at only where

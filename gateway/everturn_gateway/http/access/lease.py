@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 import anyio
 import orjson
+from msgspec import Struct, field
 from starlette.types import Message, Receive, Scope, Send
 
 from everturn_gateway.http import sse
@@ -18,8 +18,7 @@ from everturn_gateway.principals import LOOK_EVERY_S
 _EVENT_STREAM: Final = b"text/event-stream"
 
 
-@dataclass(slots=True)
-class Lease:
+class Lease(Struct):
     """One exchange that may be ended from this side, while its client would still listen."""
 
     scope: Scope

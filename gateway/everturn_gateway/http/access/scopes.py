@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.principals import Scope
@@ -13,8 +14,7 @@ Need: TypeAlias = Scope | Literal["open"]
 """open: answers anybody, and says nothing about anyone; a webhook asks for a secret of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Rule(Struct, frozen=True, kw_only=True):
     """What one route asks of whoever calls it."""
 
     need: Need

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from msgspec import Struct
 
 from everturn_actors.errors import CoreError
 from everturn_actors.events import Discarded, SessionEnded, TurnFinished
@@ -30,8 +30,7 @@ _DONE: Final = b"data: [DONE]\n\n"
 _BETWEEN_STEPS: Final = "\n\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(Struct, frozen=True, kw_only=True):
     """What all parts of one completion share."""
 
     completion_id: str

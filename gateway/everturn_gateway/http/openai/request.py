@@ -9,9 +9,9 @@ Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NoReturn, cast
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field
 
 from everturn_actors.context.projection.grouping import Grouping, Misplaced
@@ -103,8 +103,7 @@ class ChatRequest(_Lenient):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """What a request asks for, as a stateless turn."""
 
     instructions: str

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import orjson
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header
+from msgspec.structs import replace
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response

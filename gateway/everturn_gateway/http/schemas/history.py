@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_actors.events import (
@@ -92,8 +92,7 @@ async def _turn_at(service: TurnService, session_id: str, seq: int) -> int:
     return 0
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """What is known while the log is read."""
 
     session_id: str

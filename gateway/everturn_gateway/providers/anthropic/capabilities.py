@@ -8,8 +8,9 @@ of tokens up to 4.5; adaptive thinking and an effort from 4.6 on; no temperature
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from everturn_actors.model import ModelRequest
 
@@ -33,8 +34,7 @@ _FIRST_ADAPTIVE: Final[_Version] = (4, 6)
 _FIRST_WITHOUT_TEMPERATURE: Final[_Version] = (4, 7)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCapabilities:
+class ModelCapabilities(Struct, frozen=True, kw_only=True):
     """How a model wants its requests."""
 
     thinking: Thinking
@@ -68,8 +68,7 @@ def _version_of(name: str) -> _Version:
     return int(found[1]), int(found[2] or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
+class Manner(Struct, frozen=True, kw_only=True):
     """How one model wants its requests, as far as is known."""
 
     thinking: Thinking

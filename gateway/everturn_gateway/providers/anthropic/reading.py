@@ -10,8 +10,9 @@ passed over, as those pages ask.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import Reply, Usage
@@ -45,8 +46,7 @@ _THOUGHTS: Final = ("thinking", "redacted_thinking")
 _COUNTED: Final = ("text", "thinking")  # fields of a block that are counted where they are taken
 
 
-@dataclass(slots=True)
-class _Block:
+class _Block(Struct):
     """One block of the reply, in the order in which they came."""
 
     kind: str

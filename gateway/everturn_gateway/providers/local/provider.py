@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
@@ -23,6 +23,7 @@ import anyio
 import orjson
 from anyio.abc import ByteReceiveStream, Process, TaskGroup, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct
 
 from everturn_actors.errors import ModelRefusedError, ModelTransientError
 from everturn_actors.model import ModelRequest, Reply
@@ -50,8 +51,7 @@ _PASSED_ON: Final = frozenset(
 _PULL: Final = "run `everturn local pull`, or name another model in agent.yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalWeights:
+class LocalWeights(Struct, frozen=True, kw_only=True):
     """One model file, as agents name it."""
 
     file: Path

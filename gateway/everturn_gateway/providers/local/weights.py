@@ -17,13 +17,13 @@ import tempfile
 import zipfile
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from everturn_gateway.providers.errors import WeightsError
 
@@ -42,8 +42,7 @@ OnProgress = Callable[[int, int], None]
 "Called with the bytes so far, never less than before, and the bytes in all."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
+class Pin(Struct, frozen=True, kw_only=True):
     """Where one model comes from, and what it has to be."""
 
     name: str

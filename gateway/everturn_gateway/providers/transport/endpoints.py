@@ -8,6 +8,8 @@ from ipaddress import ip_address
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers.errors import ProviderConfigError
 
@@ -72,8 +74,7 @@ class Endpoint:
         return {"authorization": f"Bearer {self.key}"} if self.key else {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class Provider(Struct, frozen=True, kw_only=True):
     """A provider with an API of its own address."""
 
     base_url: str

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Final, Literal, TypeAlias, cast
 
 import orjson
+from msgspec import Struct
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -152,8 +152,7 @@ _STATUS_BY_TYPE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(Struct, frozen=True, kw_only=True):
     """A provider's answer that is no reply."""
 
     message: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from everturn_actors.errors import ModelTransientError, TruncatedStreamError
 from everturn_actors.model import Reply, ToolCall
@@ -37,8 +38,7 @@ with each start.
 _HIGH_SURROGATES: Final = ("\ud800", "\udbff")
 
 
-@dataclass(slots=True)
-class CallParts:
+class CallParts(Struct):
     """A call whose pieces still arrive."""
 
     call_id: str = ""

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.model import Reply, Usage
@@ -34,8 +35,7 @@ _GROWING: Final = ("reasoning.text", "reasoning.summary")  # details that come i
 _TEXTS: Final = ("text", "summary")  # their fields that grow
 
 
-@dataclass(slots=True, kw_only=True)
-class _Detail:
+class _Detail(Struct, kw_only=True):
     """A part of OpenRouter's `reasoning_details`."""
 
     fields: dict[str, Any]

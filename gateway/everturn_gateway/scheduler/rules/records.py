@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias, assert_never
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.codec import Count, Instant, Value
@@ -129,8 +129,7 @@ def fold(job_state: JobState, line: Line) -> JobState:
     return fold_all(job_state, (line,)).job_state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Folded:
+class Folded(Struct, frozen=True, kw_only=True):
     """What follows from some lines."""
 
     job_state: JobState
@@ -146,8 +145,7 @@ def fold_all(job_state: JobState, lines: Iterable[Line]) -> Folded:
     return draft.result()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Open:
+class _Open(Struct, kw_only=True):
     """A run that is under way."""
 
     scheduled_at: datetime

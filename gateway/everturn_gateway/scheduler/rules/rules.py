@@ -5,10 +5,11 @@ All instants are aware and UTC. What happens where a zone changes its clock is s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from everturn_gateway.scheduler.jobs import (
     At,
@@ -57,8 +58,7 @@ _COUNTED: Final = timedelta(days=750)  # so far back all that is missed is count
 _OLDER_MOST: Final = 100  # before that, so many instants are
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Misfire:
+class Misfire(Struct, frozen=True, kw_only=True):
     """Runs that run no more."""
 
     first: datetime
@@ -69,8 +69,7 @@ class Misfire:
     "`count` is a lower bound."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, kw_only=True):
     """What to do about a job now, and when to look again."""
 
     run: tuple[datetime, ...] = ()
@@ -332,8 +331,7 @@ def is_over(job: Job, job_state: JobState, now: datetime) -> bool:
     return _next_new(job, after, anchor, _ran(job_state)) is None
 
 
-@dataclass(frozen=True, slots=True)
-class _Ran:
+class _Ran(Struct, frozen=True):
     """What is settled although it is newer than what is settled as a whole."""
 
     spans: tuple[Span, ...]

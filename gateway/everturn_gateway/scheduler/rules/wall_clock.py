@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -25,6 +24,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from msgspec import Struct
 
 from everturn_gateway.scheduler.jobs import Cron, QuietHours
 from everturn_gateway.time_zones import check_zone
@@ -60,8 +60,7 @@ _FIELDS: Final = (
 "The fields of a cron expression: what people call them, and what may stand there."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Fields:
+class _Fields(Struct, frozen=True, kw_only=True):
     """A cron expression, taken apart."""
 
     seconds: tuple[int, ...]

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.errors import ConflictError, JournalError
 from everturn_actors.ports import KeyedStore
@@ -48,8 +49,7 @@ class DamagedLogError(RunLogError):
     """A run log that cannot be believed is not written to."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class Appended(Struct, frozen=True, kw_only=True):
     """What an append led to."""
 
     job_state: JobState
@@ -57,8 +57,7 @@ class Appended:
     "The runs that the log names no more, oldest first."
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Log:
+class _Log(Struct, kw_only=True, eq=False):
     """What is known of one log."""
 
     key: str

@@ -7,10 +7,10 @@ A line is a JSON object, `{"kind":"began","at":…,"scheduled_at":…,"crc":"89a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_actors.checksums import is_whole, sealed, unsealed, why_not_whole
@@ -78,8 +78,7 @@ def from_line(data: bytes) -> Line:
 # --- a whole log ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class Story(Struct, frozen=True, kw_only=True):
     """What a log says."""
 
     job_state: JobState = field(default_factory=JobState)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.tools.cli.manuals import summary
@@ -37,8 +38,7 @@ class CliToolError(ValueError):
     """A cli tool cannot be offered as it is; whoever wrote it has to change it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CliProgram:
+class CliProgram(Struct, frozen=True, kw_only=True):
     """A program that can be offered as a tool."""
 
     name: str
@@ -53,8 +53,7 @@ class CliProgram:
     "Its manual, which the model reads on demand."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Discovery:
+class Discovery(Struct, frozen=True, kw_only=True):
     """What was found in folders of tools."""
 
     programs: tuple[CliProgram, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Final, Literal, assert_never
 
 import anyio
@@ -220,7 +219,7 @@ class SessionTool:
                 session_id, after=after, limit=end - 1 - after
             )
             for message in reversed(_talk([each for each in said(events) if each.seq < end])):
-                entry = replace(message, text=_shortened(message.text, shown), calls=())
+                entry = structs.replace(message, text=_shortened(message.text, shown), calls=())
                 left_units -= text_units(entry.text)
                 if len(found) == limit or (found and left_units < 0):
                     return found[::-1], True

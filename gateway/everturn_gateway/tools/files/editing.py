@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.wording import shown
@@ -16,8 +17,7 @@ _QUOTED_CHARACTERS = 120
 NAMED_LINES = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edited:
+class Edited(Struct, frozen=True, kw_only=True):
     """A text with something replaced."""
 
     text: str

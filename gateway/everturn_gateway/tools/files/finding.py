@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, cast
 
 import anyio
 from anyio.abc import Process
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import TEMPORARY, Confined
@@ -31,8 +31,7 @@ _OUTPUT_MAX_BYTES = 8 * 1024 * 1024  # its hits are counted and cut; more is no 
 _AT_ONCE = 2  # searches of one agent
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(Struct, frozen=True, kw_only=True):
     """What is looked for."""
 
     path: str
@@ -44,8 +43,7 @@ class Wanted:
     hits: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """A file, or a line in one."""
 
     path: str
@@ -54,8 +52,7 @@ class Hit:
     line: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(Struct, frozen=True, kw_only=True):
     """What was found, in the order of the paths."""
 
     hits: tuple[Hit, ...]

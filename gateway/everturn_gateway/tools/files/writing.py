@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
@@ -16,8 +17,7 @@ from everturn_gateway.tools.environment import FileWrite
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(Struct, frozen=True):
     """Which call writes."""
 
     session_id: str

@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.outside import together
 from everturn_gateway.tools.marks.attribute import add_mark, read_mark
@@ -42,8 +43,7 @@ _STEPPED_NS: Final = 10**9  # a clock that is so far behind was set back
 _SOME: Final = "files with text from outside"
 
 
-@dataclass(slots=True, eq=False)
-class Run:
+class Run(Struct, eq=False):
     """A command while it runs, as `MarkedFiles.begin` returns it."""
 
     since_ns: int

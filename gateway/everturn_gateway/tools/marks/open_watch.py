@@ -15,16 +15,16 @@ import threading
 import weakref
 from collections.abc import Collection, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 _OPEN, _ATTRIB, _OVERFLOW, _IGNORED = 0x20, 0x4, 0x4000, 0x8000
 _EVENT: Final = struct.Struct("iIII")
 _READ_BYTES: Final = 64 * 1024
 
 
-@dataclass(slots=True, eq=False)
-class Seen:
+class Seen(Struct, eq=False):
     """What happened to watched files in a span of time."""
 
     opened: set[int] = field(default_factory=set[int])

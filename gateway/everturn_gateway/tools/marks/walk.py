@@ -8,9 +8,10 @@ import stat
 import zlib
 from collections.abc import Collection, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.marks.attribute import read_mark, trust
 
@@ -22,8 +23,7 @@ _HEAD_BYTES: Final = 64  # of an object of git, in which its kind stands
 _MESSAGES: Final = frozenset(("MERGE_MSG", "SQUASH_MSG", "TAG_EDITMSG"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """A plain file that a walk came by."""
 
     path: str
@@ -79,8 +79,7 @@ class Entry:
         return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
+class Marked(Struct, frozen=True, kw_only=True):
     """A file with text from outside."""
 
     path: str

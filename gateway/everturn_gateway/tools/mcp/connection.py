@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
 
 import anyio
 import anyio.abc
+from msgspec import Struct, field
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt, contain
@@ -41,8 +41,7 @@ LIST_S: Final = 30.0  # to list its tools anew
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class McpLimits:
+class McpLimits(Struct, frozen=True, kw_only=True):
     """Times and numbers of MCP servers, the same for all of them."""
 
     turn_wait_s: float = 10
@@ -106,8 +105,7 @@ class _Life:
             event.set()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Pending:
+class _Pending(Struct, kw_only=True):
     """A call that somebody waits for."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)

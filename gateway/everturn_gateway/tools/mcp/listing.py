@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
+
+from msgspec import Struct, field
 
 from everturn_gateway.tools.mcp.schemas import SchemaError, checked_schema
 from everturn_gateway.tools.mcp.settings import McpServerSettings
@@ -19,8 +20,7 @@ _HINTS: Final = ("readOnlyHint", "idempotentHint")
 _SHOWN_CHARACTERS: Final = 100  # of a name that is none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteDefinition:
+class RemoteDefinition(Struct, frozen=True, kw_only=True):
     """One tool, as its server tells it and as a model may be told."""
 
     name: str
@@ -34,8 +34,7 @@ class RemoteDefinition:
     "The server says that calling it twice does no harm; a claim, no more."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Struct, frozen=True, kw_only=True):
     """The tools of one server."""
 
     tools: tuple[RemoteDefinition, ...] = ()

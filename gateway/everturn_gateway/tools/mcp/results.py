@@ -7,10 +7,10 @@ second of the event loop, and it refuses the whole for one part that it does not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import orjson
+from msgspec import Struct
 
 from everturn_gateway.tools.mcp.errors import McpAnswerError
 
@@ -20,8 +20,7 @@ _TYPES: Final = frozenset(("audio", "image", "resource", "resource_link", "text"
 _SHOWN_CHARACTERS: Final = 200  # of a name or an address
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Struct, frozen=True, kw_only=True):
     """What a call gave."""
 
     text: str

@@ -20,9 +20,10 @@ import unicodedata
 from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import one_source, together
@@ -48,8 +49,7 @@ can take it out. One that somebody forges only marks more."""
 _MARKED = re.compile(rf"^{re.escape(_MARK)}(.*){re.escape(_MARK_END)}$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(Struct, frozen=True, kw_only=True):
     """One file of notes."""
 
     heading: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from everturn_actors.model import FileDigest, ToolCall
 from everturn_actors.ports import Verdict

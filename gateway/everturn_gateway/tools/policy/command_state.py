@@ -10,9 +10,10 @@ import glob
 import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.environment import CommandPlace
 from everturn_gateway.tools.policy.commands.analysis import CommandLine
@@ -31,8 +32,7 @@ _PARTS: Final = "=:,@"
 "Between such characters an argument may hold a name of a file."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineState:
+class LineState(Struct, frozen=True, kw_only=True):
     """What is known of a command line beyond its words."""
 
     faults: tuple[str, ...]

@@ -18,10 +18,11 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import anyio
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.documents import Document, Form
 from everturn_actors.errors import JournalError
@@ -45,8 +46,7 @@ ALLOWED_KEY: Final = "mcp/{agent}.json"
 _VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolWords:
+class ToolWords(Struct, frozen=True, kw_only=True):
     """How a tool describes itself."""
 
     description: str
@@ -60,8 +60,7 @@ class ToolWords:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Allowed:
+class _Allowed(Struct, frozen=True, kw_only=True):
     """What is kept of the tools of one agent."""
 
     words: Mapping[str, ToolWords] = field(default_factory=dict[str, ToolWords])

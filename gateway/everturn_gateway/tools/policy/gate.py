@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio.to_thread
+from msgspec import Struct
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
@@ -33,8 +33,7 @@ NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))
 "Channels of conversations in which there is no person."
 
 
-@dataclass(frozen=True, slots=True)
-class _Weighed:
+class _Weighed(Struct, frozen=True):
     """What the policy itself says of a call."""
 
     denied: Pattern | None

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 _KEPT: Final = 1024  # conversations with an open question at a time; the oldest go first
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     call_id: str
     paths: tuple[str, ...]
     until_s: float

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never, cast
 
 import yaml
+from msgspec import Struct, field
 
 from everturn_actors.model import Conversation, Reply, ToolCall, ToolResult
 from everturn_gateway.tools.policy.rules.patterns import read_glob
@@ -21,8 +21,7 @@ _NO_VALUE: Final = (ValueError, LookupError, AttributeError, RecursionError)
 "What PyYAML raises for texts that only look like a value: `2026-13-45`, `0x_`, `!!bool maybe`."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DependsOn:
+class DependsOn(Struct, frozen=True, kw_only=True):
     """Refuses a call where another one has not gone well before, in this conversation."""
 
     match: str
@@ -33,8 +32,7 @@ class DependsOn:
     "The argument that must be the same in both; empty = none."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkipDuplicate:
+class SkipDuplicate(Struct, frozen=True, kw_only=True):
     """Refuses a call that was made in this turn, and went well."""
 
     match: str
@@ -42,8 +40,7 @@ class SkipDuplicate:
     "The arguments that make two calls the same; empty = all."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AfterTool:
+class AfterTool(Struct, frozen=True, kw_only=True):
     """A note to the model that goes with the result of a call that went well."""
 
     match: str

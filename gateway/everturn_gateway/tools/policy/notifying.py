@@ -6,7 +6,6 @@ import logging
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Final, assert_never
@@ -17,6 +16,7 @@ import anyio.to_thread
 import httpx2
 import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
@@ -34,8 +34,7 @@ _SENT_CHARACTERS = 8_000  # of them, to a webhook
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolNotice:
+class ToolNotice(Struct, frozen=True, kw_only=True):
     """One call that somebody is to be told of."""
 
     agent: str
@@ -48,8 +47,7 @@ class ToolNotice:
     success: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Post:
+class _Post(Struct, frozen=True):
     """One webhook to call."""
 
     url: str

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_gateway.tools.policy.commands.analysis import Seen
 from everturn_gateway.tools.policy.rules.patterns import Pattern
@@ -18,8 +21,7 @@ DEFAULT_TIMEOUT_S = 3600
 _BLANKS: Final = re.compile(r"\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class LogDelivery:
+class LogDelivery(Struct, frozen=True):
     """A line in the gateway's log."""
 
 
@@ -33,8 +35,7 @@ class WebhookDelivery:
 Delivery: TypeAlias = LogDelivery | WebhookDelivery
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notify:
+class Notify(Struct, frozen=True, kw_only=True):
     """Which calls somebody is told of, and how."""
 
     patterns: tuple[Pattern, ...] = ()
@@ -42,8 +43,7 @@ class Notify:
     deliveries: tuple[Delivery, ...] = (LogDelivery(),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(Struct, frozen=True, kw_only=True):
     """All tiers of an agent's policy together."""
 
     mode: Mode = "ask"

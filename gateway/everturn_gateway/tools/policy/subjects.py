@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
 from typing import Final, Protocol, cast, runtime_checkable
 
 import anyio.to_thread
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
@@ -77,8 +78,7 @@ class SaysItself(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """One call, as patterns see it."""
 
     kind: ToolKind

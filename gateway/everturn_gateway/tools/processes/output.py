@@ -7,9 +7,10 @@ is said.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.processes import supervisor_process
 
@@ -27,8 +28,7 @@ _ESCAPES: Final = re.compile(
 _INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(Struct, frozen=True, kw_only=True):
     """One line of output, or a note of what is missing there."""
 
     number: int
@@ -36,8 +36,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(Struct, frozen=True, kw_only=True):
     """What is kept of the output."""
 
     lines: tuple[Line, ...]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from everturn_actors.ports import Tool
@@ -27,8 +26,7 @@ class ProcessSection(ConfinedSection):
     "Running at the same time, for this agent."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessConfig(ConfinedConfig):
+class ProcessConfig(ConfinedConfig, frozen=True, kw_only=True):
     """`background_process`."""
 
     max_processes: int

@@ -6,13 +6,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from subprocess import DEVNULL
 from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import together
@@ -42,8 +43,7 @@ _SWEEP_S: Final = 5.0
 _WRITE_S: Final = 10.0  # how long a process may take to read what is written to it
 
 
-@dataclass(slots=True, kw_only=True)
-class Process:
+class Process(Struct, kw_only=True):
     """A process, running or ended; its supervisor process lives while somebody has `alive` open."""
 
     folder: Path

@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from everturn_actors.codec import Codec, CodecError, encode
 from everturn_actors.model import ConversationKey
@@ -27,8 +28,7 @@ _ERROR_BYTES: Final = 300
 Status: TypeAlias = Literal["completed", "failed", "timed_out", "killed", "lost"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class Ending(Struct, frozen=True, kw_only=True):
     """How a process ended."""
 
     status: Status
@@ -42,8 +42,7 @@ class Ending:
     "What there is to add, in words."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(Struct, frozen=True, kw_only=True):
     """Somebody wants to know when the screen of a process stands still."""
 
     name: str
@@ -56,8 +55,7 @@ class Watch:
     "A hash of the screen that was told last."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessRecord:
+class ProcessRecord(Struct, frozen=True, kw_only=True):
     """What the gateway knows of a process, and has to know after a restart."""
 
     handle: str

@@ -12,13 +12,13 @@ import secrets as random
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import anyio
 import anyio.abc
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
@@ -51,8 +51,7 @@ FOLDER: Final = "processes"
 _CANCEL_S: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(Struct, frozen=True, kw_only=True):
     """A process that is to be started."""
 
     agent: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Final
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.errors import (
     ActorStoppedError,

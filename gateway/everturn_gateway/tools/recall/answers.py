@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import Conversation
@@ -36,8 +36,7 @@ _OLD_FILE: Final = "an old file of this conversation"  # nobody looks for what i
 _NEAR_EVENTS: Final = 20  # a number that is no message is near one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class Lost(Struct, frozen=True, kw_only=True):
     """A file that cannot be had."""
 
     name: str

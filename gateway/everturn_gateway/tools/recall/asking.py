@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
+
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 
@@ -16,22 +17,19 @@ _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_
 _NUMBER_MAX: Final = 1 << 53
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskMessage:
+class AskMessage(Struct, frozen=True, kw_only=True):
     """One message, whole."""
 
     seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskCall:
+class AskCall(Struct, frozen=True, kw_only=True):
     """The newest result of a call."""
 
     call_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskRange:
+class AskRange(Struct, frozen=True, kw_only=True):
     """What was said between two numbers, both included."""
 
     first: int
@@ -39,31 +37,27 @@ class AskRange:
     "None = to the newest."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskFile:
+class AskFile(Struct, frozen=True, kw_only=True):
     """A text that is kept as a file."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskSearch:
+class AskSearch(Struct, frozen=True, kw_only=True):
     """Where words were said."""
 
     query: str
     "As it was given, without blanks around it."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskOverview:
+class AskOverview(Struct, frozen=True, kw_only=True):
     """What there is."""
 
 
 Ask: TypeAlias = AskMessage | AskCall | AskRange | AskFile | AskSearch | AskOverview
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True):
     """One question, and the page of its answer."""
 
     ask: Ask

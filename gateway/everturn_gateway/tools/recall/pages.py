@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 
@@ -18,8 +19,7 @@ _LOOK_BACK_CHARACTERS = 40  # for the beginning of a character; the longest emoj
 _ZERO_WIDTH_JOINER = "\u200d"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class Page(Struct, frozen=True, kw_only=True):
     """One page of a text."""
 
     text: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import ToolPlan, ToolPlugin, ToolSetup
 from everturn_gateway.tools.recall.tool import RecallContext
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecallConfig:
+class RecallConfig(Struct, frozen=True, kw_only=True):
     """`recall_context`."""
 
     page_characters: int

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from anyio import to_thread
+from msgspec import Struct, field
 
 from everturn_actors.outside import together
 from everturn_gateway.tools.recall.answers import Answers, Lost
@@ -23,8 +23,7 @@ _SUMMARISED_MAX: Final = 200  # files of what was summarised, each naming the on
 _FILE_BEFORE: Final = re.compile(r"`([A-Za-z0-9._-]{1,100})`")
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     """What a search found so far."""
 
     lines: list[str] = field(default_factory=list[str])

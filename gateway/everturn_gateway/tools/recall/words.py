@@ -6,7 +6,8 @@ Long texts are looked through in pieces, so that a thread which does it lets oth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from everturn_gateway.tools.recall.messages import NAME, Said, whole
 from everturn_gateway.tools.recall.pages import character_start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from everturn_actors.ports import Tool
@@ -26,8 +25,7 @@ class BashSection(ConfinedSection):
     "Deadline of one command, unless the call asks for less."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BashConfig(ConfinedConfig):
+class BashConfig(ConfinedConfig, frozen=True, kw_only=True):
     """`bash`."""
 
     timeout_s: float

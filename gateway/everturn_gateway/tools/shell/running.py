@@ -17,13 +17,13 @@ import subprocess
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
 import anyio
 import anyio.abc
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.shell.output import HeadAndTail
@@ -44,8 +44,7 @@ SIGNAL_BASE: Final = 128
 "What a shell adds to the number of the signal that ended a command."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Struct, frozen=True, kw_only=True):
     """How a command ended."""
 
     text: str

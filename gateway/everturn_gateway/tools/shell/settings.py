@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolRequest
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, Limits
@@ -48,15 +50,13 @@ class ConfinedSection(PluginToolSection):
 SectionT = TypeVar("SectionT", bound=ConfinedSection)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfinedConfig:
+class ConfinedConfig(Struct, frozen=True, kw_only=True):
     """A tool that runs commands."""
 
     confinement: Confinement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutOfReach:
+class OutOfReach(Struct, frozen=True, kw_only=True):
     """What no command of a model can reach, whatever its owner allows."""
 
     hidden: tuple[Path, ...] = ()
@@ -69,8 +69,7 @@ class OutOfReach:
         return replace(confinement, hidden=self.hidden, has_open_api=self.has_open_api)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadConfinement:
+class ReadConfinement(Struct, frozen=True, kw_only=True):
     """How far a tool reaches; faults and warnings name fields of its entry."""
 
     confinement: Confinement

@@ -7,10 +7,10 @@ object made. What is nested deeper than a field of a section is left out.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 import yaml
+from msgspec import Struct
 from yaml import CSafeLoader
 
 Value: TypeAlias = str | tuple[str, ...] | dict[str, str] | None
@@ -21,8 +21,7 @@ _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _DEPTH_MAX = 64  # of what is left out; the time that libyaml takes grows with the square of it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class Field(Struct, frozen=True, kw_only=True):
     """One field of a front matter."""
 
     value: Value
@@ -31,8 +30,7 @@ class Field:
     "In the file, from 1."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontMatter:
+class FrontMatter(Struct, frozen=True, kw_only=True):
     """What stands at the beginning of a SKILL.md."""
 
     fields: dict[str, Field]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.tools.skills.front_matter import (
@@ -36,8 +37,7 @@ _INTRODUCTION: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
+class Skill(Struct, frozen=True, kw_only=True):
     """One skill, without its instructions."""
 
     name: str

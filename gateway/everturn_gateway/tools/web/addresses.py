@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -11,6 +10,8 @@ from ipaddress import (
     ip_address,
 )
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.private_hosts import ODD_NUMBER, read_private_host
@@ -92,8 +93,7 @@ def literal(host: str) -> IpAddress | None:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class Allowed(Struct, frozen=True, kw_only=True):
     """What an owner allows beyond the public Internet."""
 
     hosts: frozenset[str] = frozenset()

@@ -7,12 +7,12 @@ import logging
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, cast
 
 import anyio
 import anyio.abc
+from msgspec import Struct
 
 from everturn_gateway.tools.web.converter import Answer, Order
 
@@ -30,8 +30,7 @@ class ConversionError(Exception):
     """A page cannot be turned into text; the text is for the model."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class Converted(Struct, frozen=True, kw_only=True):
     """A page as text."""
 
     title: str

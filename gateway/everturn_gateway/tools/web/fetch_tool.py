@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
@@ -54,8 +54,7 @@ _DEFINITION: Final = ToolDefinition(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Document:
+class _Document(Struct, frozen=True, kw_only=True):
     """A page as text."""
 
     found: Fetched

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import ssl
 from contextlib import aclosing
-from dataclasses import replace
 from functools import cache
 from typing import Final
 
 import anyio
 import anyio.to_thread
 import httpx2
+from msgspec.structs import replace
 
 from everturn_gateway.tools.web.reaching import Reaching, UnreachableError
 from everturn_gateway.tools.web.values import LIMIT_BYTES, Fetched, FetchError, is_text

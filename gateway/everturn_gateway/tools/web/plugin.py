@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Final
 
+from msgspec import Struct
 from pydantic import Field
 
 from everturn_actors.ports import Tool
@@ -52,8 +52,7 @@ class WebSection(PluginToolSection):
     "Hosts and networks beyond the public Internet that may be fetched: wiki.lan, 10.1.0.0/16."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebConfig:
+class WebConfig(Struct, frozen=True, kw_only=True):
     """`web_fetch` and `web_search`."""
 
     fetch: bool

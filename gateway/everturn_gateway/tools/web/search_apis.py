@@ -10,6 +10,8 @@ from ipaddress import ip_address
 from typing import Any, Final, Literal, TypeAlias, assert_never, cast
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from everturn_gateway.plugins import ToolSettingsError
 
 SearchProvider: TypeAlias = Literal["brave", "searxng", "tavily"]
@@ -33,8 +35,7 @@ class SearchSettings:
     "Empty = from the environment: BRAVE_API_KEY or TAVILY_API_KEY."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class Hit(Struct, frozen=True, kw_only=True):
     """One page that was found."""
 
     title: str

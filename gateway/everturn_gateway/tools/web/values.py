@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
+
+from msgspec import Struct
 
 LIMIT_BYTES: Final = 5 * 1024 * 1024  # of a page, as it is sent and when it is unpacked
 
@@ -29,8 +30,7 @@ class FetchError(Exception):
         super().__init__(message)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class Fetched(Struct, frozen=True, kw_only=True):
     """What a server answered."""
 
     address: str

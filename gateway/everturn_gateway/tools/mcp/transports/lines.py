@@ -6,8 +6,9 @@ The event loop stands still while a message is read, so its size is bounded, and
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 LINE_BYTES: Final = 4 * 1024 * 1024  # of one message: read in 7 ms where it is mostly text
 FLOOD_BYTES: Final = 64 * 1024 * 1024  # of a line that nobody ends
@@ -17,8 +18,7 @@ _FIRST_ID: Final = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"
 _LAST_ID: Final = re.compile(rb'"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oversized:
+class Oversized(Struct, frozen=True, kw_only=True):
     """What is left of a line that is longer than any may be."""
 
     head: bytes

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.policy.commands.grammar import Tree, read_tree
 from everturn_gateway.tools.policy.commands.loose import split_loosely
@@ -32,8 +33,7 @@ _SPECIAL: Final = re.compile(r"[\n;&|$`<>(){}]")
 _JOINED_LINE: Final = re.compile(r"\\\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """A command that may run, as patterns that deny or notify look at it."""
 
     flat: str
@@ -46,8 +46,7 @@ class Seen:
     "Other ways to write it."
 
 
-@dataclass(frozen=True, slots=True)
-class CommandLine:
+class CommandLine(Struct, frozen=True):
     """What is known of a command line."""
 
     text: str

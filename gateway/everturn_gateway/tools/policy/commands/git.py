@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.policy.commands.options import (
     before_end,
@@ -117,8 +118,7 @@ FORCED: Final = frozenset(_FORCED_WORDS.split())
 "Keys that a command's environment forces; `GIT_CONFIG` has the values."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitUse:
+class GitUse(Struct, frozen=True, kw_only=True):
     """What the arguments of git say."""
 
     fault: str = ""
@@ -133,8 +133,7 @@ class GitUse:
     changes_remotes: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GitKey:
+class GitKey(Struct, frozen=True, kw_only=True):
     """A key of a configuration that runs something, or may."""
 
     key: str

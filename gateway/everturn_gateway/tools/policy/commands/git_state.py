@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from everturn_gateway.tools.policy.commands.git import (
     GitUse,
@@ -35,8 +36,7 @@ class _UnreadableError(Exception):
         super().__init__(what)
 
 
-@dataclass(slots=True)
-class GitState:
+class GitState(Struct):
     """What was found for one command of git."""
 
     fault: str = ""

@@ -10,8 +10,9 @@ import bisect
 import functools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node
@@ -29,8 +30,7 @@ _NO_WORDS: Final = frozenset(
 ) | _COMMANDS | _REDIRECTIONS  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Spotted:
+class Spotted(Struct, frozen=True):
     """A command that stands somewhere in a text."""
 
     words: tuple[str, ...]
@@ -43,8 +43,7 @@ class Spotted:
     "A name with arguments, not a declaration, a test or a function."
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """What the grammar makes of a text."""
 
     commands: tuple[Spotted, ...]

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 from everturn_gateway.tools.policy.commands.wrappers import WRAPPERS
 
@@ -30,8 +31,7 @@ Kind: TypeAlias = Literal["plain", "guarded", "code", "unknown"]
 Operands: TypeAlias = Literal["", "all", "last", "second"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class Program(Struct, frozen=True, kw_only=True):
     """One program of the table."""
 
     kind: Kind

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
 from typing import Final, NoReturn
+
+from msgspec import Struct, field
 
 from everturn_gateway.tools.policy.commands.words import WILD_CHARACTERS, Piece, Word, ansi_c
 
@@ -47,8 +48,7 @@ class RefusedError(Exception):
     """This reader does not vouch for the text; the message says what stands in the way."""
 
 
-@dataclass(frozen=True, slots=True)
-class SimpleCommand:
+class SimpleCommand(Struct, frozen=True):
     """A name and its arguments."""
 
     words: tuple[Word, ...]
@@ -66,8 +66,7 @@ class SimpleCommand:
         return all(piece.kind != "filled" for word in self.words for piece in word.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What this reader makes of a text."""
 
     commands: tuple[SimpleCommand, ...]
@@ -110,8 +109,7 @@ def _refuse(reason: str) -> NoReturn:
     raise RefusedError(reason)
 
 
-@dataclass(slots=True)
-class _Reader:
+class _Reader(Struct):
     """Goes over a text once."""
 
     text: str

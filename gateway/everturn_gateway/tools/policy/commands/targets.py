@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import glob
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.policy.commands.words import Word
 
@@ -13,8 +14,7 @@ _EXPANDED_BY_US: Final = frozenset("*?]")
 and was not opened is a character."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Struct, frozen=True, kw_only=True):
     """A name of a file, or of several, as a command writes it."""
 
     text: str

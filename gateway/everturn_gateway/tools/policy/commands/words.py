@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import Final, Literal
+
+from msgspec import Struct
 
 FILLED = "\0"
 """Stands in a text for what the shell fills in: a variable, the output of a command.
@@ -30,8 +31,7 @@ _ESCAPE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Struct, frozen=True):
     """Part of a word."""
 
     kind: Literal["fixed", "wild", "filled"]
@@ -41,8 +41,7 @@ class Piece:
     "filled: whether it is one word whatever it is; without quotes it may become several."
 
 
-@dataclass(frozen=True, slots=True)
-class Word:
+class Word(Struct, frozen=True):
     """One word of a command."""
 
     pieces: tuple[Piece, ...]

@@ -15,10 +15,11 @@ import os
 import stat
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from everturn_actors.model import FileDigest
 from everturn_gateway.tools.confined import is_temporary
@@ -92,8 +93,7 @@ class _TooManyError(Exception):
     """There are more files than are looked at."""
 
 
-@dataclass(slots=True)
-class _Look:
+class _Look(Struct):
     """One look at a workspace."""
 
     root: Path

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, cast
+
+from msgspec import Struct
 
 from everturn_gateway.tools.policy.commands.analysis import CommandLine
 from everturn_gateway.tools.policy.commands.strict import SimpleCommand
@@ -21,8 +22,7 @@ _FILE_LIKE: Final = re.compile(r"[^/]\.[A-Za-z][A-Za-z0-9_]{0,11}\Z")
 _ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedFiles:
+class NamedFiles(Struct, frozen=True, kw_only=True):
     """What a call names of a workspace."""
 
     names: tuple[str, ...] = ()

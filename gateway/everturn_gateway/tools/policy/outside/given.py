@@ -13,9 +13,10 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from math import log2
 from typing import Final, cast
+
+from msgspec import Struct, field
 
 from everturn_actors.model import (
     Conversation,
@@ -124,8 +125,7 @@ def _readings(address: str) -> Iterable[str]:
         yield address
 
 
-@dataclass(slots=True)
-class Given:
+class Given(Struct):
     """The addresses of one conversation, as far as it was read."""
 
     first: frozenset[str] = frozenset()

@@ -7,8 +7,9 @@ in proportion to the text, whatever the pattern.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 PatternKind: TypeAlias = Literal["bash", "code", "write", "builtin", "cli", "mcp", "*"]
 KINDS: Final[tuple[PatternKind, ...]] = get_args(PatternKind)
@@ -19,8 +20,7 @@ class PatternError(ValueError):
     """The text is no pattern; the message says why, and what to write."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+class Pattern(Struct, frozen=True):
     """Which calls are meant."""
 
     kind: PatternKind

@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_gateway.tools.policy.commands.analysis import CommandLine, Seen
 from everturn_gateway.tools.policy.commands.programs import look_up
@@ -18,8 +19,7 @@ NOT_LISTED: Final = "it is not on the allow list"
 _SHOWN_CHARACTERS: Final = 60  # of a command in a hint
 
 
-@dataclass(frozen=True, slots=True)
-class Ruling:
+class Ruling(Struct, frozen=True):
     """The patterns of a policy, and what is known of the place where a line would run."""
 
     allow: tuple[Pattern, ...]

@@ -10,9 +10,10 @@ import functools
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
 
 Kind: TypeAlias = Literal["readable", "writable", "hidden", "private", "empty", "link", "data"]
 
@@ -28,8 +29,7 @@ _TELLING: Final = ("cmdline", "keys", "key-users")
 "Of the whole machine, and not needed; what the kernel was started with may hold secrets."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Look(Struct, frozen=True, kw_only=True):
     """How one place looks in the sandbox."""
 
     kind: Kind

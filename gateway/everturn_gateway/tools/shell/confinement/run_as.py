@@ -20,9 +20,10 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.environment import ToolEnvironment
@@ -81,8 +82,7 @@ done
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherUser:
+class OtherUser(Struct, frozen=True, kw_only=True):
     """Whom a command runs as."""
 
     name: str

@@ -20,11 +20,11 @@ import sys
 from binascii import b2a_base64
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 import anyio.to_thread
+from msgspec import Struct, field
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import make_private
@@ -66,8 +66,7 @@ def _half_of_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(Struct, frozen=True, kw_only=True):
     """What a confined command may take of the machine, with all that it starts."""
 
     tasks: int = 1024
@@ -78,8 +77,7 @@ class Limits:
     "Of one file that it writes."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confinement:
+class Confinement(Struct, frozen=True, kw_only=True):
     """How far the commands of a tool reach."""
 
     sandbox: SandboxKind
@@ -245,8 +243,7 @@ def unseen_places(
 # --- the program ---
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ability:
+class _Ability(Struct, frozen=True, kw_only=True):
     """What a bwrap that works can do."""
 
     sized: bool
