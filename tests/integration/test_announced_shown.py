@@ -47,7 +47,9 @@ async def test_who_follows_the_events_of_a_session_gets_it() -> None:
     async with open_test_service() as test:
         told = await announce(test)
         found = b""
-        async with aclosing(session_messages(test.service, told.session_id, after=1)) as chunks:
+        async with aclosing(
+            session_messages(test.service, told.session_id, lambda _: False, after=1)
+        ) as chunks:
             async for chunk in chunks:
                 if chunk.startswith(b"event: "):
                     found = chunk

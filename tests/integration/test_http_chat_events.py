@@ -38,7 +38,7 @@ async def test_a_stream_of_a_message_that_was_dropped_ends_with_the_reason() -> 
         old = await say(test, "old", most=1)
         await say(test, "new", most=1)
         with anyio.fail_after(30):
-            chunks = [chunk async for chunk in turn_messages(old, after=0)]
+            chunks = [chunk async for chunk in turn_messages(old, lambda _: False, after=0)]
         test.provider.release()
 
         assert b"event: error" in chunks[-1]
@@ -70,7 +70,8 @@ async def test_the_stream_of_a_session_carries_every_event_as_it_is_logged() -> 
         await said.result()
         await test.service.store_ambient(AmbientMessage(text="lunch?", key=test.key()))
         await test.service.reset(said.session_id)
-        chunks = [chunk async for chunk in session_messages(test.service, said.session_id, after=0)]
+        messages = session_messages(test.service, said.session_id, lambda _: False, after=0)
+        chunks = [chunk async for chunk in messages]
         kinds = [line for chunk in chunks for line in chunk.splitlines() if line[:6] == b"event:"]
 
         assert kinds[-2:] == [b"event: silent_message", b"event: session_ended"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeAlias
 
 import anyio
 import orjson
@@ -13,6 +14,7 @@ from everturn_gateway.http import sse
 from everturn_gateway.http.waiting import OpenWaits
 
 DEADLINE_S = 10
+Source: TypeAlias = Callable[[sse.WriteNow], AsyncGenerator[bytes]]
 
 
 class Wire:
@@ -43,11 +45,15 @@ class Wire:
                 await self._changed.wait()
 
 
-async def endless(*chunks: bytes) -> AsyncGenerator[bytes]:
-    """Yield `chunks`, then nothing more for ever."""
-    for chunk in chunks:
-        yield chunk
-    await anyio.sleep_forever()
+def endless(*chunks: bytes) -> Source:
+    """Return what yields `chunks`, then nothing more for ever."""
+
+    async def source(_: sse.WriteNow) -> AsyncGenerator[bytes]:
+        for chunk in chunks:
+            yield chunk
+        await anyio.sleep_forever()
+
+    return source
 
 
 async def serve(stream: sse.EventStream, wire: Wire) -> None:
@@ -83,6 +89,27 @@ async def test_a_silent_stream_is_kept_open_by_comments() -> None:
         wire.gone.set()
 
     assert wire.sent[0]["type"] == "http.response.start"
+
+
+async def test_what_a_source_writes_at_once_passes_the_layers_by() -> None:
+    """A token goes straight to the connection; where that takes none, the usual way is left."""
+    wire, direct = Wire(), list[bytes]()
+
+    def write(chunk: bytes) -> bool:
+        direct.append(chunk)
+        return len(direct) == 1
+
+    async def source(write_now: sse.WriteNow) -> AsyncGenerator[bytes]:
+        yield b"data: 1\n\n"
+        for chunk in (b"data: 2\n\n", b"data: 3\n\n"):
+            if not write_now(chunk):
+                yield chunk
+
+    stream = sse.EventStream(source, OpenWaits())
+    await stream({"type": "http", sse.WRITE_NOW: write}, wire.receive, wire.send)
+
+    assert direct == [b"data: 2\n\n", b"data: 3\n\n"]
+    assert wire.body == b"data: 1\n\ndata: 3\n\n"
 
 
 async def test_in_silence_there_may_be_something_to_say() -> None:

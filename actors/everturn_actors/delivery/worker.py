@@ -21,7 +21,7 @@ from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import RecordDelivery, Tick
 from everturn_actors.protocol.feed import Feed, Update
 from everturn_actors.protocol.mailbox import Mailbox
-from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.protocol.subscription import log_of
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -191,14 +191,12 @@ class DeliveryWorker:
     def updates(self) -> AsyncGenerator[Update]:
         """Yield the events that come from now on, and the text of replies as it comes."""
         last_seq = self.state.last_seq
-        return follow_feed(
-            self._feed,
-            self._store,
-            self._session_id,
+        return self._feed.follow(
             last_seq,
-            last_seq,
-            "live",
-            lambda: self.is_stopping,
+            log_of(self._store, self._session_id),
+            last_seq=last_seq,
+            pieces="live",
+            is_over=lambda: self.is_stopping,
             waits=False,
         )
 

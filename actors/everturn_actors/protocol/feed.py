@@ -1,12 +1,14 @@
 """What the followers of a session read: its events as they become durable, and the running reply.
 
 Followers pull. Nobody waits for a slow one, nothing is queued for it: it reads on from where it
-stands, from memory or, where it is too far behind, from the log.
+stands, from memory or, where it is too far behind, from the log. One that waits and can take a
+piece of the reply at once is handed it where it comes, so that no task wakes for each piece.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -27,9 +29,10 @@ from everturn_actors.events import (
 _ENDS_OF_CALLS = (ModelReplied, ReplyBroken, ModelCallFailed, TurnFinished)
 RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
 READ_EVENTS = 500  # read from the log at a time
+BURST_S = 0.001  # pieces that follow each other faster are joined
 
 
-class TextDelta(Struct, frozen=True, kw_only=True):
+class TextDelta(Struct, frozen=True, kw_only=True, gc=False):
     """A piece of the running reply. Never journalled."""
 
     turn: int
@@ -41,6 +44,13 @@ class TextDelta(Struct, frozen=True, kw_only=True):
 
 
 Update: TypeAlias = Event | TextDelta
+
+TakeDelta: TypeAlias = Callable[[TextDelta], bool]
+"""Takes a piece in the moment it comes. False = it cannot without waiting: the piece is yielded to
+its follower instead."""
+
+ReadLog: TypeAlias = Callable[[int, int], Awaitable[tuple[Event, ...]]]
+"Reads events above a number from the log, so many at most."
 
 Pieces: TypeAlias = Literal["none", "live", "all", "final"]
 """Which pieces of replies a follower reads: none; those of replies that run while it follows; those
@@ -64,11 +74,11 @@ class LiveReply(Struct):
 class Feed:
     """The public side of one session while somebody acts on it or follows it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, burst_s: float = BURST_S) -> None:
+        """Begin with nothing; pieces that follow each other faster than `burst_s` are joined."""
+        self._burst_s = burst_s
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        # What followers wait for; there is one while somebody does.
-        self._news: asyncio.Event | None = None  # an event, or the end
-        self._text: asyncio.Event | None = None  # or a piece of the running reply
+        self._waiting: dict[_Follower, None] = {}  # in the order in which they came
         self._live: LiveReply | None = None
         self._failure: Exception | None = None
         self._closed = False
@@ -102,9 +112,13 @@ class Feed:
             self._show_text()
 
     def _show_text(self) -> None:
-        if self._text is not None:
-            self._text.set()
-            self._text = None
+        """Hand the text on to whoever takes it at once, and wake the others who want it."""
+        live = self._live
+        if live is None:
+            return
+        for follower in [each for each in self._waiting if not each.takes(live, self._burst_s)]:
+            del self._waiting[follower]
+            follower.changed.set()
 
     def nudge(self) -> None:
         """Let all followers look whether they are still wanted."""
@@ -147,18 +161,9 @@ class Feed:
         self._notify()
 
     def _notify(self) -> None:
-        for changed in (self._news, self._text):
-            if changed is not None:
-                changed.set()
-        self._news = self._text = None
-
-    def _change(self, *, pieces: bool) -> asyncio.Event:
-        """Return what is set with the next event, or with `pieces` at the next piece too."""
-        if pieces:
-            self._text = self._text or asyncio.Event()
-            return self._text
-        self._news = self._news or asyncio.Event()
-        return self._news
+        waiting, self._waiting = self._waiting, {}
+        for follower in waiting:
+            follower.changed.set()
 
     # --- the followers' side ---
 
@@ -174,10 +179,11 @@ class Feed:
     async def follow(
         self,
         after: int,
-        read_log: Callable[[int, int], Awaitable[tuple[Event, ...]]],
+        read_log: ReadLog,
         *,
         last_seq: int,
         pieces: Pieces,
+        take: TakeDelta | None = None,
         is_over: Callable[[], bool] = lambda: False,
         waits: bool = True,
     ) -> AsyncGenerator[Update]:
@@ -188,9 +194,11 @@ class Feed:
 
         Args:
             after: The last event the follower knows.
-            read_log: Reads `(after, limit)` events from the log, for what memory does not hold.
+            read_log: For what memory does not hold.
             last_seq: The last event of the session that is known to be durable.
             pieces: What to yield of the text of replies.
+            take: Asked first, for a piece that comes while the follower waits. It is called outside
+                of the follower's task.
             is_over: Whether it ends here, asked whenever there is nothing to yield.
             waits: Whether the caller counts as somebody who waits for the running turn. One who
                 only looks on is not told of a failure that was there before it came.
@@ -198,16 +206,16 @@ class Feed:
         Raises:
             Exception: The one the session failed with.
         """
-        place = _Place(after=after, pieces=pieces)
+        place = _Follower(after=after, pieces=pieces, take=take)
         known = None if waits else self._failure
         with self.following() if waits else nullcontext():
             while True:
-                changed = self._change(pieces=pieces != "none")
                 events = self._since(place.after)
                 if events is None or (not self._recent and place.after < last_seq):
                     events = await read_log(place.after, READ_EVENTS) or tuple(self._recent)
                     if not events:  # it was discarded; what comes is all there is
                         place.after = last_seq
+                        continue
                 for event in events:
                     if event.seq <= place.after:
                         continue
@@ -225,7 +233,16 @@ class Feed:
                 elif self._closed or is_over():
                     return
                 else:
-                    await changed.wait()
+                    await self._changed(place)
+
+    async def _changed(self, follower: _Follower) -> None:
+        """Wait for something that the follower has to look at by itself."""
+        follower.changed = asyncio.Event()
+        self._waiting[follower] = None
+        try:
+            await follower.changed.wait()
+        finally:
+            self._waiting.pop(follower, None)
 
     def _since(self, after: int) -> tuple[Event, ...] | None:
         """Return recent events above `after`; None where the next one is no longer in memory."""
@@ -237,35 +254,68 @@ class Feed:
         return tuple(recent)[after + 1 - recent[0].seq :]
 
 
-class _Place(Struct):
+class _Follower(Struct, eq=False):
     """Where one follower stands: the last event, and how much of the running reply it has read."""
 
     after: int
     pieces: Pieces
+    take: TakeDelta | None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    "What it waits for, while it does."
     live: LiveReply | None = None
     read: int = 0
     "Pieces of `live` it has read."
     offset: int = 0
     turn: int = 0
     step: int = 0
+    taken_s: float = 0.0
+    "When it last took a piece."
+
+    def takes(self, live: LiveReply, burst_s: float) -> bool:
+        """Whether a follower that waits need not wake for what the running reply gained."""
+        if self.pieces == "none":
+            return True
+        if self.take is None:
+            return False
+        now_s = time.monotonic()
+        if now_s - self.taken_s < burst_s:
+            return False  # while it wakes, the rest of the burst comes
+        delta = self._gained(live)
+        try:
+            if delta is not None and not self.take(delta):
+                return False
+        except Exception:  # noqa: BLE001 - of this follower alone: it meets it again in its own task
+            return False
+        self.taken_s = now_s
+        self._pass(live, delta)
+        return True
 
     def read_live(self, live: LiveReply | None) -> TextDelta | None:
         """Return what the running reply gained since the last look."""
         if live is None or self.pieces == "none":
             return None
-        is_again = False
-        if live is not self.live:
-            is_again = self.offset > 0  # the model is called anew: what was given is taken back
-            self.live, self.read, self.offset = live, 0, 0
-            self.turn, self.step = live.turn, live.step
-        text = "".join(live.pieces[self.read :])
-        if not text and not is_again:
-            return None
-        self.read = len(live.pieces)
-        live.was_read = live.was_read or self.pieces == "final"
-        delta = TextDelta(turn=live.turn, step=live.step, offset=self.offset, text=text)
-        self.offset += len(text)
+        delta = self._gained(live)
+        self._pass(live, delta)
         return delta
+
+    def _gained(self, live: LiveReply) -> TextDelta | None:
+        is_same = live is self.live
+        read, offset = (self.read, self.offset) if is_same else (0, 0)
+        text = "".join(live.pieces[read:])
+        # Where the model is called anew, what was given is taken back.
+        if not text and (is_same or not self.offset):
+            return None
+        return TextDelta(turn=live.turn, step=live.step, offset=offset, text=text)
+
+    def _pass(self, live: LiveReply, delta: TextDelta | None) -> None:
+        """Move past what the running reply holds by now; `delta` is what that gave."""
+        if live is not self.live:
+            self.live, self.offset = live, 0
+            self.turn, self.step = live.turn, live.step
+        self.read = len(live.pieces)
+        if delta is not None:
+            live.was_read = live.was_read or self.pieces == "final"
+            self.offset += len(delta.text)
 
     def pass_event(self, event: Event) -> list[Update]:
         """Move past `event`; before a reply, give what is missing of its text."""

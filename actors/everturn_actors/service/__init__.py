@@ -1,7 +1,7 @@
 """The one entry point to sessions: what callers import."""
 
 from everturn_actors.protocol.commands import Compacted
-from everturn_actors.protocol.feed import TextDelta, Update
+from everturn_actors.protocol.feed import TakeDelta, TextDelta, Update
 from everturn_actors.service.opening import ServiceSettings, open_service
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.runtime import RuntimeStats
@@ -13,6 +13,7 @@ __all__ = [
     "RuntimeStats",
     "ServiceSettings",
     "Submission",
+    "TakeDelta",
     "TextDelta",
     "TurnResult",
     "TurnService",

@@ -16,8 +16,8 @@ from everturn_actors.events import ApprovalDecided, Event
 from everturn_actors.gaps import Gap, jumps
 from everturn_actors.model import Attachment, Resolution
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionStore, SessionSummary
-from everturn_actors.protocol.feed import Update
-from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.protocol.feed import TakeDelta, Update
+from everturn_actors.protocol.subscription import log_of
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import recover
@@ -129,11 +129,14 @@ class SessionReader:
         """Return wanted sessions with an id below `after` ("" = from the newest), newest first."""
         return await self._store.sessions(after=after, limit=limit, wanted=wanted)
 
-    async def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+    async def watch(
+        self, session_id: str, *, after: int, take: TakeDelta | None = None
+    ) -> AsyncGenerator[Update]:
         """Yield all events with a seq above `after`, then what comes, to the end of the session.
 
         Looking on changes nothing: no session wakes, a paused turn stays paused (see `resume`), and
-        one that nobody else waits for is paused all the same. Ends when the service stops.
+        one that nobody else waits for is paused all the same. Ends when the service stops. `take`
+        is asked first for each piece of a reply, see `TakeDelta`.
 
         Raises:
             UnknownSessionError: There is no such session.
@@ -144,8 +147,13 @@ class SessionReader:
         state = await self.view(session_id)
         if state.status == "ended" and after >= state.last_seq:
             return
-        followed = follow_feed(
-            feed, self._store, session_id, after, state.last_seq, "live", waits=False
+        followed = feed.follow(
+            after,
+            log_of(self._store, session_id),
+            last_seq=state.last_seq,
+            pieces="live",
+            take=take,
+            waits=False,
         )
         async with aclosing(followed) as updates:
             async for update in updates:

@@ -42,7 +42,7 @@ from everturn_actors.protocol.commands import (
     StoreAmbient,
     Tick,
 )
-from everturn_actors.protocol.feed import Update
+from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.service.activity import Activity
 from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
@@ -233,9 +233,11 @@ class TurnService:
         """Return events of a session from the log; see `SessionReader.history`."""
         return await self.reader.history(session_id, after=after, limit=limit)
 
-    def watch(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
+    def watch(
+        self, session_id: str, *, after: int, take: TakeDelta | None = None
+    ) -> AsyncGenerator[Update]:
         """Yield the events of a session as they come; see `SessionReader.watch`."""
-        return self.reader.watch(session_id, after=after)
+        return self.reader.watch(session_id, after=after, take=take)
 
     async def share(
         self, session_id: str, principal: str, *, by: str = "", is_withdrawn: bool = False

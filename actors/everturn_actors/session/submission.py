@@ -43,8 +43,8 @@ from everturn_actors.protocol.commands import (
     Retry,
     Submit,
 )
-from everturn_actors.protocol.feed import Feed, Pieces, TextDelta, Update
-from everturn_actors.protocol.subscription import follow_feed
+from everturn_actors.protocol.feed import Feed, Pieces, TakeDelta, TextDelta, Update
+from everturn_actors.protocol.subscription import log_of
 from everturn_actors.session.refusals import refusal, refusals_of
 from everturn_actors.session.registry import Registry
 from everturn_actors.state.session_state import SessionState
@@ -136,7 +136,9 @@ class Submission(Struct, kw_only=True):
     _feed: Feed
     _state: SessionState
 
-    def updates(self, *, final: bool = False) -> AsyncGenerator[Update]:
+    def updates(
+        self, *, final: bool = False, take: TakeDelta | None = None
+    ) -> AsyncGenerator[Update]:
         """Yield the message's event, then all of the turn that answers it, to its end.
 
         The last event may also be `Discarded` or `SessionEnded`: no turn answers it. Nothing is
@@ -145,11 +147,12 @@ class Submission(Struct, kw_only=True):
         Args:
             final: The caller cannot take back what it was given of a reply (see
                 `TextDelta.offset`): a model call that breaks off after that is not tried again.
+            take: Asked first for each piece of the reply, see `TakeDelta`.
 
         Raises:
             ActorFailedError: The session failed meanwhile; the turn goes on with its next message.
         """
-        return self._follow("final" if final else "all")
+        return self._follow("final" if final else "all", take=take)
 
     async def result(self) -> TurnResult:
         """Wait for the end of the turn that answers the message.
@@ -165,7 +168,7 @@ class Submission(Struct, kw_only=True):
         turn, reply, usage = 0, None, Usage()
         taint = _Taint(self, self._state)
         calls, refused = dict[str, ToolCall](), list[str]()
-        async with aclosing(self._follow("none", taint)) as updates:
+        async with aclosing(self._follow("none", taint=taint)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     continue
@@ -201,8 +204,14 @@ class Submission(Struct, kw_only=True):
             raise InvalidInputError(msg)
         raise ActorStoppedError
 
-    async def _follow(self, pieces: Pieces, taint: _Taint | None = None) -> AsyncGenerator[Update]:
+    async def _follow(
+        self, pieces: Pieces, *, taint: _Taint | None = None, take: TakeDelta | None = None
+    ) -> AsyncGenerator[Update]:
         turn, last_seq = 0, self._state.last_seq
+
+        def take_own(delta: TextDelta) -> bool:
+            return delta.turn != turn or take is None or take(delta)
+
         # A turn that failed may be asked again just now: what tells of the message is the new one.
         goal = self._turn_it_is_in()
         if self.duplicate and not await self._is_stored():
@@ -210,8 +219,12 @@ class Submission(Struct, kw_only=True):
             turn = self._turn_it_is_in()
             if not turn and all(message.seq != self.seq for message in self._state.waiting):
                 return
-        followed = follow_feed(
-            self._feed, self._store, self.session_id, self.seq - 1, last_seq, pieces
+        followed = self._feed.follow(
+            self.seq - 1,
+            log_of(self._store, self.session_id),
+            last_seq=last_seq,
+            pieces=pieces,
+            take=None if take is None else take_own,
         )
         async with aclosing(followed) as updates:  # who left is no follower from then on
             async for update in updates:

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, ClassVar, Final, cast
 
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from everturn_gateway.http.problems import MEDIA_TYPE, status_problem
+from everturn_gateway.http.sse import WRITE_NOW
 from everturn_gateway.http.waiting import DEPARTURE, Departure
 
 HEAD_BYTES: Final = 64 * 1024  # of one request; tokens and cookies of a proxy stay far below
@@ -51,6 +53,23 @@ class _Joining:
         head, self._head = self._head, b""
         if head and not self._transport.is_closing():
             self._transport.write(head)
+
+
+def _write_now(cycle: RequestResponseCycle, body: bytes) -> bool:
+    """Write a piece of an answer as uvicorn would; False where that would wait, or refuse it.
+
+    `chunked_encoding` is not known before the answer has begun, and for HEAD never.
+    """
+    if (
+        not cycle.chunked_encoding
+        or cycle.flow.write_paused
+        or cycle.disconnected
+        or cycle.response_complete
+        or cycle.transport.is_closing()
+    ):
+        return False
+    cycle.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+    return True
 
 
 class _TooManyRequestsError(Exception):
@@ -162,8 +181,10 @@ class LimitedProtocol(HttpToolsProtocol):
         if self.open_requests >= PIPELINED_MOST:
             raise _TooManyRequestsError
         self.open_requests += 1
-        cast("dict[str, object]", self.scope)[DEPARTURE] = self.departure
+        scope = cast("dict[str, object]", self.scope)
+        scope[DEPARTURE] = self.departure
         super().on_headers_complete()
+        scope[WRITE_NOW] = partial(_write_now, self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self.has_moved = True

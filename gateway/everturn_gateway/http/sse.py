@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from typing import Final, TypeAlias
 
 import anyio
 import orjson
@@ -18,6 +19,11 @@ from everturn_gateway.http.waiting import OpenWaits, disconnected
 KEEP_ALIVE_S = 15.0  # proxies commonly cut a connection that is silent for 60 s
 RETRY_MS = 1000  # how long a client waits before it connects again
 _COMMENT = b": keep-alive\n\n"
+
+WriteNow: TypeAlias = Callable[[bytes], bool]
+"""Sends a piece of an answer that has begun. False = not without waiting, or not at all: then the
+piece goes the usual way."""
+WRITE_NOW: Final = "everturn.write_now"  # in the ASGI scope, where the server has such a thing
 
 
 def message(event: str, data: Mapping[str, object], *, seq: int = 0) -> bytes:
@@ -35,6 +41,9 @@ def greeting() -> bytes:
 class EventStream(Response):
     """Sends messages as they come, and a comment when it would be silent for too long.
 
+    What its source writes in the moment it comes wakes no task, and passes no layer between here
+    and the connection.
+
     It ends with its source, when the client goes, or when the server stops.
     """
 
@@ -42,7 +51,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        source: AsyncGenerator[bytes],
+        source: Callable[[WriteNow], AsyncGenerator[bytes]],
         waits: OpenWaits,
         *,
         on_leave: Callable[[], Awaitable[None]] | None = None,
@@ -54,7 +63,8 @@ class EventStream(Response):
         """Prepare the answer.
 
         Args:
-            source: The messages. It is closed when the stream ends.
+            source: Makes the messages; it is closed when the stream ends. While it waits for the
+                next one, it may write by what it is given.
             waits: Ends the stream when the server stops.
             on_leave: Called when the client goes before the source has ended.
             farewell: For a stream that ends with a turn: a stopping server gives it time, and
@@ -86,8 +96,8 @@ class EventStream(Response):
         Raises:
             ProblemError: It is a follower's, and there is no room for one; nothing was sent.
         """
-        del scope
-        async with aclosing(self._source) as source:
+        self._direct: WriteNow | None = scope.get(WRITE_NOW)
+        async with aclosing(self._source(self._write_now)) as source:
             with self._waits.waiter() if self._farewell else self._waits.follower() as wait:
                 with anyio.CancelScope(
                     shield=True
@@ -109,6 +119,12 @@ class EventStream(Response):
         await send(
             {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         )
+
+    def _write_now(self, chunk: bytes) -> bool:
+        if self._direct is None or not self._direct(chunk):
+            return False
+        self._sent += 1
+        return True
 
     async def _write(self, send: Send, chunk: bytes) -> None:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -25,13 +25,14 @@ from everturn_actors.events import (
 )
 from everturn_actors.gaps import jumps
 from everturn_actors.model import ToolCall
-from everturn_actors.service import Submission, TextDelta, TurnService
+from everturn_actors.service import Submission, TakeDelta, TextDelta, TurnService
 from everturn_actors.state.serialization import to_record, type_name, utc_text
 from everturn_gateway.http import sse
 from everturn_gateway.http.access.auth import ENDED
 from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.problems import Problem, core_problem
 from everturn_gateway.http.schemas.messages import GapBody, ReplyBody, ToolCallBody
+from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
 from everturn_gateway.principals import Principal
@@ -40,7 +41,12 @@ _PAGE_EVENTS = 256  # read from the log at a time
 
 
 async def session_messages(
-    service: TurnService, session_id: str, *, after: int, viewer: Principal | None = None
+    service: TurnService,
+    session_id: str,
+    write_now: WriteNow,
+    *,
+    after: int,
+    viewer: Principal | None = None,
 ) -> AsyncGenerator[bytes]:
     """Yield every event of a session above `after` as it is in the log, and the running reply.
 
@@ -61,7 +67,8 @@ async def session_messages(
             for chunk in await _gaps(service, session_id, after, end + 1):
                 yield chunk
             after = max(after, end)
-        async with aclosing(service.watch(session_id, after=after)) as updates:
+        watched = service.watch(session_id, after=after, take=_taken(write_now))
+        async with aclosing(watched) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     yield _token(update)
@@ -92,7 +99,9 @@ async def _gaps(service: TurnService, session_id: str, after: int, before: int) 
     return [sse.message("gap", GapBody.of(gap).model_dump(), seq=gap.last) for gap in gaps]
 
 
-async def turn_messages(submission: Submission, *, after: int) -> AsyncGenerator[bytes]:
+async def turn_messages(
+    submission: Submission, write_now: WriteNow, *, after: int
+) -> AsyncGenerator[bytes]:
     """Yield what becomes of a message, to the end of its turn; events up to `after` are left out.
 
     Only durable events have an id: a stream that breaks within a reply resumes at the last of
@@ -102,7 +111,7 @@ async def turn_messages(submission: Submission, *, after: int) -> AsyncGenerator
     path = _stream_path(submission)
     calls: dict[str, ToolCall] = {}
     try:
-        async with aclosing(submission.updates()) as updates:
+        async with aclosing(submission.updates(take=_taken(write_now))) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     yield _token(update)
@@ -134,6 +143,13 @@ def waiting_status(service: TurnService, session_id: str) -> bytes:
 
 def _stream_path(submission: Submission) -> str:
     return f"/api/v1/sessions/{submission.session_id}/stream"
+
+
+def _taken(write_now: WriteNow) -> TakeDelta:
+    def take(delta: TextDelta) -> bool:
+        return write_now(_token(delta))
+
+    return take
 
 
 def _token(delta: TextDelta) -> bytes:

@@ -78,6 +78,10 @@ class Lease(Struct):
             self.is_finished = True
         await self.inner_send(message)
 
+    def write_now(self, write: sse.WriteNow, body: bytes) -> bool:
+        """Pass a piece of the answer on at once, as long as it may go on."""
+        return not self.over.is_set() and write(body)
+
     async def finish(self) -> None:
         """End the answer, and say why as far as it has room for that."""
         if not self.started:

@@ -36,6 +36,7 @@ from everturn_gateway.http.access.visibility import (
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.schemas.schedules import told
+from everturn_gateway.http.sse import WRITE_NOW
 from everturn_gateway.http.waiting import DEPARTURE
 from everturn_gateway.scheduler.schemas import Places
 from everturn_gateway.usage import Spent
@@ -195,6 +196,8 @@ class Protected:
         still = self._still(caller, rule, scope)
         lease = Lease(scope, receive, send)
         scope.pop(DEPARTURE, None)  # that the lease is over stands in what it receives alone
+        if (write := scope.get(WRITE_NOW)) is not None:
+            scope[WRITE_NOW] = partial(lease.write_now, write)
 
         failure: BaseException | None = None
         async with anyio.create_task_group() as tasks:

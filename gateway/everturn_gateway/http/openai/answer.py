@@ -17,6 +17,7 @@ from everturn_actors.events import Discarded, SessionEnded, TurnFinished
 from everturn_actors.model import Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.problems import Problem, openai_error
+from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import accepted_problem, stopping_problem
 
@@ -100,22 +101,34 @@ async def created_at(submission: Submission) -> int:
     return 0
 
 
-async def chunks(submission: Submission, completion: Completion) -> AsyncGenerator[bytes]:
+async def chunks(
+    submission: Submission, completion: Completion, write_now: WriteNow
+) -> AsyncGenerator[bytes]:
     """Yield a streamed completion; the texts of several steps follow each other as paragraphs.
 
     These clients can take nothing back: where a reply begins anew, so does a paragraph.
     """
-    yield completion.chunk({"role": "assistant", "content": "", "refusal": None})
     said = False
+
+    def piece(delta: TextDelta) -> bytes:
+        between = _BETWEEN_STEPS if said and delta.offset == 0 else ""
+        return completion.chunk({"content": between + delta.text})
+
+    def take(delta: TextDelta) -> bool:
+        nonlocal said
+        if delta.text and not write_now(piece(delta)):
+            return False
+        said = said or bool(delta.text)
+        return True
+
+    yield completion.chunk({"role": "assistant", "content": "", "refusal": None})
     try:
-        async with aclosing(submission.updates(final=True)) as updates:
+        async with aclosing(submission.updates(final=True, take=take)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
-                    if not update.text:
-                        continue
-                    between = _BETWEEN_STEPS if said and update.offset == 0 else ""
-                    said = True
-                    yield completion.chunk({"content": between + update.text})
+                    if update.text:
+                        chunk, said = piece(update), True
+                        yield chunk
                 elif isinstance(update.body, (TurnFinished, SessionEnded, Discarded)):
                     yield await _end(submission, completion)
                     return

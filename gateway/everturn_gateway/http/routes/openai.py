@@ -167,7 +167,7 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
         )
         if body.stream:
             return EventStream(
-                chunks(submission, completion),
+                partial(chunks, submission, completion),
                 waits,
                 on_leave=lambda: leave(submission),
                 farewell=farewell(submission),

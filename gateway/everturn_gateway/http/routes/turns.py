@@ -141,7 +141,7 @@ def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> N
         """Send a message; its turn comes as server-sent events."""
         submission = await _submit(service, session_id, body, key, sender=caller.owns_as)
         return EventStream(
-            turn_messages(submission, after=int(last_event_id)),
+            partial(turn_messages, submission, after=int(last_event_id)),
             waits,
             on_leave=lambda: leave(submission),
             farewell=farewell(submission),
@@ -176,7 +176,7 @@ def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> N
             # To a browser's EventSource, 204 says: do not connect again.
             return Response(status_code=204)
         return EventStream(
-            session_messages(service, session_id, after=number, viewer=caller),
+            partial(session_messages, service, session_id, after=number, viewer=caller),
             waits,
             in_silence=partial(waiting_status, service, session_id),
         )
