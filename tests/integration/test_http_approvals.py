@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,12 @@ from support.gateway import (
     HttpGateway,
     open_client_here,
     open_http_client,
-    open_http_gateway,
     server_events,
-    write_agent,
 )
+from support.shell_agents import results, running, shell_agent, until_asked
 
-from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, Event
-from everturn_actors.model import Reply, ToolCall
+from everturn_actors.events import ApprovalDecided
+from everturn_actors.model import Reply
 from everturn_channels.terminal.client import Client
 
 DEADLINE_S = 30
@@ -31,46 +29,6 @@ DEADLINE_S = 30
 def path(session_id: str, *parts: object) -> str:
     """Return the path of something of a session."""
     return "/".join(map(str, ("/api/v1/sessions", session_id, *parts)))
-
-
-def running(command: str, call_id: str = "c1") -> Reply:
-    """Return a reply that runs a command."""
-    arguments = json.dumps({"command": command})
-    call = ToolCall(call_id=call_id, name="bash", arguments=arguments)
-    return Reply(text="I will look.", calls=(call,), stop_reason="tool_calls")
-
-
-@asynccontextmanager
-async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway]:
-    """Open a gateway whose agent `second` has a shell and this tool policy."""
-
-    def write() -> None:
-        file = write_agent(folder / "agents", name="second")
-        document = yaml.safe_load(file.read_text())
-        document["spec"]["tools"] = [{"type": "builtin", "name": "bash"}]
-        file.write_text(yaml.safe_dump(document))
-        if policy:
-            (file.parent / "policy.yaml").write_text(yaml.safe_dump(policy))
-
-    await anyio.to_thread.run_sync(write)
-    with anyio.fail_after(DEADLINE_S):
-        async with open_http_gateway(folder) as gateway:
-            yield gateway
-
-
-async def until_asked(gateway: HttpGateway, session_id: str) -> ApprovalAsked:
-    """Wait until a call waits for a person."""
-    async with aclosing(gateway.service.watch(session_id, after=0)) as updates:
-        async for update in updates:
-            if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
-                return update.body
-    raise AssertionError
-
-
-async def results(gateway: HttpGateway, session_id: str) -> list[str]:
-    """Return the text of each result in the log."""
-    log = await gateway.service.history(session_id, after=0, limit=200)
-    return [event.body.text for event in log if isinstance(event.body, CallFinished)]
 
 
 async def begin(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import orjson
 import yaml
-from anyio.abc import SocketStream
+from anyio.abc import SocketStream, TaskGroup
 
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
@@ -84,6 +84,8 @@ class HttpGateway:
     spending: Spending
     telemetry: Telemetry = field(default_factory=Telemetry)
     version: str = "1.2.3"
+    tasks: TaskGroup | None = None
+    "Where long tasks are started; it lives as long as the server listens."
     supervisor: Supervisor = field(default_factory=lambda: Supervisor(SystemClock()))
     is_ready: bool = True
     journal: WriteHealth | None = None
@@ -93,6 +95,11 @@ class HttpGateway:
     def ready(self) -> bool:
         """Whether it says that it takes messages."""
         return self.is_ready
+
+    def start(self, name: str, body: Callable[[], Awaitable[object]]) -> None:
+        """Start a long task."""
+        assert self.tasks is not None
+        self.supervisor.start(self.tasks, name, body)
 
     async def journal_fault(self) -> str:
         """Return why nothing can be written."""
@@ -270,6 +277,7 @@ async def serving(gateway: HttpGateway) -> AsyncGenerator[None]:
         await serve_http(gateway, on_ready=on_ready)
 
     async with anyio.create_task_group() as tasks:
+        gateway.tasks = tasks
         tasks.start_soon(serve)
         with anyio.fail_after(DEADLINE_S):
             await gateway.listening.wait()

@@ -109,7 +109,7 @@ async def open_gateway(
         ):
             _link(start, base, agents, work)
             await _run(start, base, agents, work, upkeep, connections)
-            gateway = _gateway(start, base, agents, work)
+            gateway = _gateway(start, base, agents, work, connections)
             try:
                 yield gateway
             finally:
@@ -332,7 +332,9 @@ async def _run(
         logger.error("scheduled jobs cannot be read", extra={"error": str(error)})
 
 
-def _gateway(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> Gateway:
+def _gateway(
+    start: _Start, base: _Base, agents: _AgentSide, work: _Work, connections: TaskGroup
+) -> Gateway:
     return Gateway(
         config=start.config,
         service=work.service,
@@ -350,6 +352,7 @@ def _gateway(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> Gat
         secrets=start.secrets,
         started_at=start.clock.now(),
         version=start.version,
+        connections=connections,
     )
 
 

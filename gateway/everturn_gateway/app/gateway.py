@@ -6,6 +6,7 @@ import importlib.metadata
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -55,12 +56,18 @@ class Gateway(Struct, kw_only=True):
     secrets: SecretRegistry
     started_at: datetime
     version: str
+    connections: TaskGroup
+    "What serves those who are connected; it is cancelled after the sessions have stopped."
     closing: bool = False
     "It goes down and takes no more messages."
 
     def ready(self) -> bool:
         """Whether it can take messages now."""
         return not self.closing
+
+    def start(self, name: str, body: Callable[[], Awaitable[object]]) -> None:
+        """Start a long task, which is supervised, and cancelled when the gateway closes."""
+        self.supervisor.start(self.connections, name, body)
 
     async def reconfigure(self, new: Config) -> None:
         """Take over what of a configuration can hold while the gateway runs; see `LIVE`."""

@@ -153,6 +153,12 @@ def attach(
     return commands.talk.attach(options, session, read_only=read_only, last=last)
 
 
+@command(app, "mcp")
+def serve_mcp(options: Options) -> int:
+    """Offer the agents to an MCP client that starts this command."""
+    return commands.peers.mcp(options)
+
+
 @command(app, "approve")
 def approve_call(
     options: Options,

@@ -1,4 +1,4 @@
-"""Asks a running gateway about the tools of an agent."""
+"""Asks a running gateway about its agents, and about the tools of one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from everturn_gateway.client.answers import value_of
-from everturn_gateway.client.api import ask_once
+from everturn_gateway.client.api import Api, ask_once
 
 
 class ToolsNow(Struct, frozen=True, kw_only=True):
@@ -19,6 +19,28 @@ class ToolsNow(Struct, frozen=True, kw_only=True):
     "By the names that its model calls; those of MCP servers since its first turn."
     faults: tuple[str, ...]
     "What is wrong with them, one line each."
+
+
+class AgentSummary(Struct, frozen=True, kw_only=True):
+    """An agent that can be talked to."""
+
+    name: str
+    description: str
+
+
+async def list_agents(api: Api) -> tuple[AgentSummary, ...]:
+    """Return the agents that the caller may talk to, by name.
+
+    Raises:
+        ClientError: The gateway cannot be reached, or refuses.
+    """
+    return value_of(_summaries, await api.ask("GET", "/api/v1/agents", repeat=True))
+
+
+def _summaries(data: Mapping[str, Any]) -> tuple[AgentSummary, ...]:
+    return tuple(
+        AgentSummary(name=each["name"], description=each["description"]) for each in data["agents"]
+    )
 
 
 async def ask_tools(url: str, agent: str, *, token: str) -> ToolsNow:

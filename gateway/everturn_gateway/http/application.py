@@ -26,6 +26,7 @@ from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.direct import DirectMessages
 from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
+from everturn_gateway.http.mcp.route import mcp_router
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway, Library
 from everturn_gateway.http.problems import (
@@ -98,10 +99,36 @@ def create_app(
             nobody is asked for a token, and no limits stand between. None = an application for
             listeners, which finds out who asks.
     """
-    waits = waits or OpenWaits()
+    waits, wrong_tokens = waits or OpenWaits(), WrongTokens()
+    app = _unguarded(gateway, waits, wrong_tokens)
+    if caller is not None:
+        app.add_middleware(OneCaller, caller=caller)
+        return app
     server = gateway.config.server
-    access = _access(server)
-    wrong_tokens = WrongTokens()
+    # The last one added is the first one asked.
+    app.add_middleware(
+        RequestLimits,
+        max_body_bytes=server.max_body_bytes,
+        max_upload_bytes=server.max_upload_bytes,
+        timeout_s=server.request_timeout_s,
+    )
+    gateway.telemetry.requests.followers = waits.followers
+    app.add_middleware(
+        Guard,
+        access=app.access,
+        tokens=gateway.tokens,
+        instruments=gateway.telemetry.instruments,
+        wrong_tokens=wrong_tokens,
+        trusted_proxies=server.trusted_proxies,
+        address_requests_per_minute=server.address_requests_per_minute,
+    )
+    app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
+    return app
+
+
+def _unguarded(gateway: Gateway, waits: OpenWaits, wrong_tokens: WrongTokens) -> _Application:
+    """Return the routes with their rules; who asks has to be found out by what stands before."""
+    access = _access(gateway.config.server)
     app = _Application(
         version=gateway.version,
         openapi_url=None,
@@ -114,7 +141,10 @@ def create_app(
     )
     app.access = access
     app.library = gateway.library
-    app.routers = _routers(gateway, waits, access)
+    app.routers = (
+        *_routers(gateway, waits, access),
+        mcp_router(gateway, waits, lambda: _unguarded(gateway, waits, wrong_tokens)),
+    )
     for router in app.routers:
         # As `include_router` does it, each request is matched against router after router, several
         # times over: that took as long as everything else of FastAPI.
@@ -131,27 +161,6 @@ def create_app(
             if _is_message(route):
                 app.add_middleware(DirectMessages, route=route, protect=protect)
     _add_error_handlers(app)
-    if caller is not None:
-        app.add_middleware(OneCaller, caller=caller)
-        return app
-    # The last one added is the first one asked.
-    app.add_middleware(
-        RequestLimits,
-        max_body_bytes=server.max_body_bytes,
-        max_upload_bytes=server.max_upload_bytes,
-        timeout_s=server.request_timeout_s,
-    )
-    gateway.telemetry.requests.followers = waits.followers
-    app.add_middleware(
-        Guard,
-        access=access,
-        tokens=gateway.tokens,
-        instruments=gateway.telemetry.instruments,
-        wrong_tokens=wrong_tokens,
-        trusted_proxies=server.trusted_proxies,
-        address_requests_per_minute=server.address_requests_per_minute,
-    )
-    app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
     return app
 
 

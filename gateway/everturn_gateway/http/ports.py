@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -228,6 +228,10 @@ class Gateway(Protocol):
 
     def ready(self) -> bool:
         """Whether it can take messages now."""
+        ...
+
+    def start(self, name: str, body: Callable[[], Awaitable[object]]) -> None:
+        """Start a long task, which is supervised, and cancelled when the gateway closes."""
         ...
 
     async def journal_fault(self) -> str:

@@ -136,6 +136,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "journal-damaged": _Kind(500, "The journal is damaged"),
     "journal-failed": _Kind(500, "The session's journal cannot be used"),
     "journal-format": _Kind(500, "The session's journal was written by another version"),
+    "not-installed": _Kind(501, "A package is not installed"),
     "model-failed": _Kind(502, "The model gave no reply"),
     "turn-failed": _Kind(502, "The turn failed"),
     "turn-interrupted": _Kind(502, "The turn was interrupted"),

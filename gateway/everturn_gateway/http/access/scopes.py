@@ -100,6 +100,10 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/v1/models"): Rule(need="read"),
     ("GET", "/v1/models/{model}"): Rule(need="read", agent="model"),
     ("POST", "/v1/chat/completions"): Rule(need="talk", spends=True),
+    # Clients of MCP: what they ask is asked of the routes above, with the rules of those.
+    ("GET", "/mcp"): Rule(need="read"),
+    ("POST", "/mcp"): Rule(need="read"),
+    ("DELETE", "/mcp"): Rule(need="read"),
 }
 
 
