@@ -14,8 +14,8 @@ import asyncio
 import functools
 import os
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import anyio
@@ -71,8 +71,9 @@ def talk(url: str) -> int:
     return len(times)
 
 
-async def run(folder: Path, blocks: Blocks, limit_ms: float) -> int:
-    """Serve, let the conversations run; return how many turns there were."""
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncGenerator[str]:
+    """Serve a workspace in this process; give the address."""
     config = load_config(folder / "everturn.yaml", environ=os.environ)
     listening = anyio.Event()
     urls: list[str] = []
@@ -88,10 +89,15 @@ async def run(folder: Path, blocks: Blocks, limit_ms: float) -> int:
         tasks.start_soon(functools.partial(serve_http, gateway, on_ready=ready))
         await listening.wait()
         spare_the_collector()
-        with blocks.timing(limit_ms):
-            turns = await anyio.to_process.run_sync(talk, urls[0])
+        yield urls[0]
         tasks.cancel_scope.cancel()
-    return turns
+
+
+async def run(folder: Path, blocks: Blocks, limit_ms: float) -> int:
+    """Serve, let the conversations run; return how many turns there were."""
+    async with serving(folder) as url:
+        with blocks.timing(limit_ms):
+            return await anyio.to_process.run_sync(talk, url)
 
 
 def measured(limit_ms: float) -> tuple[str, list[tuple[object, ...]], list[Figure]]:
