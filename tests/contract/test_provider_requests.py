@@ -122,16 +122,21 @@ async def test_a_reply_with_calls_can_be_sent_back(kind: Kind) -> None:
 
 
 @each_kind
-async def test_a_message_is_serialised_once(kind: Kind) -> None:
-    """A request of a thousand messages costs a join, not a thousand serialisations."""
-    old = UserMessage(text="old")
+async def test_calls_are_put_together_once_and_texts_are_held_once(kind: Kind) -> None:
+    """A long conversation costs neither the work of all its calls again nor twice its memory."""
+    words = "a long text " * 100
+    call = ToolCall(call_id="toolu_02", name="look", arguments='{"at":"y"}')
+    asked, reply = UserMessage(text=words), Reply(text="Hm.", calls=(call,))
+    result = ToolResult(call_id="toolu_02", name="look", text=words)
+    said = (asked, reply, result, Reply(text=words))
     async with open_model_api() as api, open_kind(kind, api) as adapter:
-        await adapter.complete(request(old), ignore)
-        kept = dict(old.memo)
-        await adapter.complete(request(old, Reply(text="x"), UserMessage(text="new")), ignore)
+        await adapter.complete(request(*said, tools=(LOOK,)), ignore)
+        kept = dict(reply.memo)
+        await adapter.complete(request(*said, UserMessage(text="new"), tools=(LOOK,)), ignore)
 
     assert kept
-    assert all(old.memo[form] is value for form, value in kept.items())
+    assert all(reply.memo[form] is value for form, value in kept.items())
+    assert not any(isinstance(each, bytes) for m in (asked, *said[2:]) for each in m.memo.values())
 
 
 @each_kind

@@ -1,4 +1,4 @@
-"""A request as the bytes of a body of Anthropic's Messages API, joined from kept parts. Pure.
+"""A request as the bytes of a body of Anthropic's Messages API. Pure.
 
 What we call a message becomes blocks; blocks of the same side stand in one message, so that user
 and assistant take turns: results of calls first, then what a person said.
@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Any, Final, assert_never, cast
+from functools import partial
+from typing import Any, Final, TypeAlias, assert_never, cast
 
 import orjson
 from msgspec.structs import replace
@@ -33,15 +34,23 @@ from everturn_actors.model import (
     remember,
 )
 from everturn_gateway.providers.transport.attached import base64, pictures, told
-from everturn_gateway.providers.transport.encoding import dumps, object_bytes
+from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.opaque import unpack
 
 _FORM: Final = "anthropic"
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
+_MARKED: Final = {"cache_control": {"type": "ephemeral"}}
 _NOT_OF_AN_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
-_OPENING: Final = b'{"type":"text","text":"[What was said before is left out.]"}'
-_NOTHING: Final = b'{"type":"text","text":"[No text.]"}'
-_GOING_ON: Final = b'{"type":"text","text":"[Go on.]"}'
+_OPENING: Final = {"type": "text", "text": "[What was said before is left out.]"}
+_NOTHING: Final = {"type": "text", "text": "[No text.]"}
+_GOING_ON: Final = {"type": "text", "text": "[Go on.]"}
+
+_Blocks: TypeAlias = dict[str, Any] | bytes
+"""A block, or one or several as bytes; empty = none.
+
+Texts are serialised with the request, in one go, and not held twice. What takes work to put
+together, the blocks of a reply with calls or thoughts, is kept as bytes with its message.
+"""
 
 
 class BodyWriter:
@@ -86,23 +95,20 @@ class BodyWriter:
         last = len(runs) - 1
         ends = {last, last - 2} if marks else frozenset[int]()
         messages = [
-            _turn(is_reply=number % 2 == 1, blocks=run, mark=mark if number in ends else b"}")
+            _turn(is_reply=number % 2 == 1, blocks=run, is_marked=number in ends)
             for number, run in enumerate(runs)
         ]
-        parts.append(b'"messages":[%b]}' % b",".join(messages))
+        parts.append(b'"messages":%b}' % dumps(messages))
         return b",".join(parts)
 
-    def _runs(self, request: ModelRequest, *, replays: bool) -> list[list[bytes]]:
+    def _runs(self, request: ModelRequest, *, replays: bool) -> list[list[_Blocks]]:
         """Return the blocks of each message of the body, the user's and the model's in turn."""
-        runs: list[list[bytes]] = [[]]
+        runs: list[list[_Blocks]] = [[]]
         names = _Ids()
         for message in request.messages:
             is_reply = isinstance(message, Reply)
-            kept: bytes | None = message.memo.get(_FORM)
-            if names.clash(message):
-                blocks = self._blocks(names.renamed(message), request, replays=replays)
-            else:
-                blocks = self._blocks(message, request, replays=replays) if kept is None else kept
+            named = names.renamed(message) if names.clash(message) else message
+            blocks = self._blocks(named, request, replays=replays)
             if not blocks:
                 continue
             if is_reply == (len(runs) % 2 == 1):  # the other side's turn
@@ -114,37 +120,37 @@ class BodyWriter:
             runs.append([_GOING_ON])
         return runs
 
-    def _blocks(self, message: AnyMessage, request: ModelRequest, *, replays: bool) -> bytes:
-        """Return the blocks of a message, kept with it where that may be; empty = it has none."""
+    def _blocks(self, message: AnyMessage, request: ModelRequest, *, replays: bool) -> _Blocks:
+        """Return the blocks of a message; empty = it has none."""
         match message:
             case UserMessage(text=text, attachments=()) | Notice(text=text):
                 is_notice = isinstance(message, Notice)
-                said = f"[Note of the gateway: {text}]" if is_notice and text.strip() else text
-                return remember(message, _FORM, lambda: _text(said))
+                return _text(
+                    f"[Note of the gateway: {text}]" if is_notice and text.strip() else text
+                )
             case UserMessage():
                 shown = pictures(message, request.media)
                 if shown:
                     return _with_pictures(message, shown, request.media)
-                # Not under the usual name: with its images at hand it is another.
-                return remember(message, f"{_FORM} words", lambda: _text(told(message)))
+                return _text(told(message))
             case ToolResult():
-                return remember(message, _FORM, lambda: _result(message))
-            case Reply(opaque=""):
-                return remember(message, _FORM, lambda: _reply(message, None))
-            case Reply() if not replays:
-                return remember(message, f"{_FORM} bare", lambda: _reply(message, None))
+                return _result(message)
+            case Reply(text=text, calls=(), opaque=""):
+                return _text(text)
             case Reply(opaque=opaque):
-                origin, model = self._origin, request.model
-                form = f"{_FORM} {origin} {model}"  # to another model, nothing is given back
+                form, thoughts = f"{_FORM} bare", None
+                if opaque and replays:  # to another model, nothing is given back
+                    form = f"{_FORM} {self._origin} {request.model}"
+                    thoughts = partial(unpack, opaque, self._origin, request.model, list[Any])
                 return remember(
-                    message, form, lambda: _reply(message, unpack(opaque, origin, model, list[Any]))
+                    message, form, lambda: _reply(message, thoughts() if thoughts else None)
                 )
             case _:
                 assert_never(message)
 
     def _system_bytes(self, system: str) -> bytes:
         if self._system[0] != system:
-            self._system = (system, _text(system))
+            self._system = (system, compact(_text(system)))
         return self._system[1]
 
     def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
@@ -214,15 +220,18 @@ class _Ids:
                 return message
 
 
-def _turn(*, is_reply: bool, blocks: list[bytes], mark: bytes) -> bytes:
-    role = b"assistant" if is_reply else b"user"
-    # The last block ends with the brace that ends its bytes: there the mark goes in.
-    return b'{"role":"%b","content":[%b%b]}' % (role, b",".join(blocks)[:-1], mark)
+def _turn(*, is_reply: bool, blocks: list[_Blocks], is_marked: bool) -> dict[str, object]:
+    if is_marked:
+        last = blocks[-1]
+        # Bytes of a block end with its brace: there the mark goes in.
+        blocks[-1] = last[:-1] + _MARK if isinstance(last, bytes) else {**last, **_MARKED}
+    content = [orjson.Fragment(each) if isinstance(each, bytes) else each for each in blocks]
+    return {"role": "assistant" if is_reply else "user", "content": content}
 
 
-def _text(text: str) -> bytes:
+def _text(text: str) -> dict[str, Any]:
     """Return a block of text; blank ones are refused and left out."""
-    return dumps({"type": "text", "text": text}) if text.strip() else b""
+    return {"type": "text", "text": text} if text.strip() else {}
 
 
 def _with_pictures(
@@ -234,18 +243,16 @@ def _with_pictures(
         for each in shown
     ]
     text = _text(told(message, shown))
-    return b",".join([*blocks, text] if text else blocks)
+    return b",".join([*blocks, dumps(text)] if text else blocks)
 
 
-def _result(result: ToolResult) -> bytes:
-    return dumps(
-        {
-            "type": "tool_result",
-            "tool_use_id": _id(result.call_id),
-            **({"content": result.text} if result.text.strip() else {}),
-            **({"is_error": True} if result.is_error else {}),
-        }
-    )
+def _result(result: ToolResult) -> dict[str, Any]:
+    return {
+        "type": "tool_result",
+        "tool_use_id": _id(result.call_id),
+        **({"content": result.text} if result.text.strip() else {}),
+        **({"is_error": True} if result.is_error else {}),
+    }
 
 
 def _reply(reply: Reply, kept: object) -> bytes:
@@ -254,19 +261,19 @@ def _reply(reply: Reply, kept: object) -> bytes:
     blocks = _in_their_order(reply, calls, cast("list[dict[str, Any]]", kept)) if kept else None
     if blocks is None:
         blocks = [_text(reply.text), *calls]
-    return b",".join(block for block in blocks if block)
+    return compact([block for block in blocks if block])[1:-1]
 
 
 def _in_their_order(
-    reply: Reply, calls: list[bytes], kept: list[dict[str, Any]]
-) -> list[bytes] | None:
+    reply: Reply, calls: list[dict[str, Any]], kept: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return thoughts, texts and calls as they came.
 
     Where text or calls were changed since, thoughts come first, then the rest.
     """
     texts = [each for each in kept if each["type"] == "text"]
     places = [each["at"] for each in kept if each["type"] == "call"]
-    thoughts = [dumps(each) for each in kept if each["type"] not in {"text", "call"}]
+    thoughts = [each for each in kept if each["type"] not in {"text", "call"}]
     end = texts[-1]["end"] if texts else 0
     if end != len(reply.text) or places != list(range(len(calls))):
         return [*thoughts, _text(reply.text), *calls]
@@ -275,22 +282,20 @@ def _in_their_order(
         if each["type"] == "text"
         else calls[each["at"]]
         if each["type"] == "call"
-        else dumps(each)
+        else each
         for each in kept
     ]
 
 
-def _call(call: ToolCall) -> bytes:
+def _call(call: ToolCall) -> dict[str, Any]:
     # As the model wrote it; only what is no object, and so was never run, is wrapped in one.
     given = object_bytes(call.arguments)
-    return dumps(
-        {
-            "type": "tool_use",
-            "id": _id(call.call_id),
-            "name": call.name,
-            "input": orjson.Fragment(given) if given else {"arguments": call.arguments},
-        }
-    )
+    return {
+        "type": "tool_use",
+        "id": _id(call.call_id),
+        "name": call.name,
+        "input": orjson.Fragment(given) if given else {"arguments": call.arguments},
+    }
 
 
 def _id(call_id: str) -> str:

@@ -1,4 +1,4 @@
-"""A request as the bytes of a body of Ollama's `/api/chat`, joined from kept parts. Pure: no IO.
+"""A request as the bytes of a body of Ollama's `/api/chat`. Pure: no IO.
 
 Source: https://docs.ollama.com/api/chat (read 2026-11-22). `truncate` and `shift`, which make
 Ollama refuse a request that its window cannot hold, stand in its source, api/types.go; versions
@@ -24,7 +24,7 @@ from everturn_actors.model import (
     remember,
 )
 from everturn_gateway.providers.transport.attached import base64, pictures, told
-from everturn_gateway.providers.transport.encoding import dumps, object_bytes
+from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.wire import KeptBytes
 
 _FORM: Final = "ollama"
@@ -64,22 +64,22 @@ class BodyWriter:
             head["keep_alive"] = self._keep_alive
         if request.reasoning_effort is not None and thinking != "unasked":
             head["think"] = request.reasoning_effort if thinking == "level" else True
-        messages = [m.memo.get(_FORM) or _message(m, request.media) for m in request.messages]
+        messages: list[object] = [_message(each, request.media) for each in request.messages]
         if request.system:
-            messages.insert(0, self._kept.system(request.system))
+            messages.insert(0, orjson.Fragment(self._kept.system(request.system)))
         tools = self._kept.tools(request.tools)
-        return b'%b,"messages":[%b]%b}' % (dumps(head)[:-1], b",".join(messages), tools)
+        return b'%b,"messages":%b%b}' % (dumps(head)[:-1], dumps(messages), tools)
 
 
-def _message(message: AnyMessage, media: Mapping[str, bytes]) -> bytes:
-    """Return one element of `messages`, kept with the message where that may be."""
-    form = _FORM
+def _message(message: AnyMessage, media: Mapping[str, bytes]) -> object:
+    """Return one element of `messages`; a reply with calls is kept as bytes."""
     if isinstance(message, UserMessage) and message.attachments:
         shown = pictures(message, media, _IMAGE_TYPES)
         if shown:
-            return _with_pictures(message, shown, media)
-        form = f"{_FORM} words"  # with its images at hand it is another
-    return remember(message, form, lambda: dumps(_plain(message)))
+            return orjson.Fragment(_with_pictures(message, shown, media))
+    if isinstance(message, Reply) and message.calls:
+        return orjson.Fragment(remember(message, _FORM, lambda: compact(_plain(message))))
+    return _plain(message)
 
 
 def _plain(message: AnyMessage) -> dict[str, Any]:

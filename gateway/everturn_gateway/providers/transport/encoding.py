@@ -17,6 +17,15 @@ def dumps(value: object) -> bytes:
         return orjson.dumps(_mended(value), default=dict)
 
 
+def compact(value: object) -> bytes:
+    """Return the same for whoever keeps it, in no more memory than it needs.
+
+    orjson leaves what `dumps` returns in a buffer for text of which every character is escaped: up
+    to eight times as large as the bytes in it.
+    """
+    return memoryview(dumps(value)).tobytes()
+
+
 def loads(data: bytes) -> Any:  # noqa: ANN401 - JSON
     """Return what `data` says.
 

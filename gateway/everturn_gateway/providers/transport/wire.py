@@ -1,7 +1,8 @@
-"""A request as the bytes of a chat-completions body, joined from parts that are kept. Pure: no IO.
+"""A request as the bytes of a chat-completions body. Pure: no IO.
 
-A message is serialised once in its life and its bytes are kept with it, so that a request of a
-thousand messages costs a join. Images are encoded anew each time: they are too large to keep twice.
+The messages of a request are serialised in one go, which takes a third of the time of joining the
+bytes of each, and no text is held twice. Only what takes work to put together, a reply with calls,
+is kept as bytes with its message.
 
 Sources: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11-21);
 https://ai.google.dev/gemini-api/docs/openai and /thought-signatures;
@@ -12,7 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any, Final, assert_never
+
+import orjson
 
 from everturn_actors.model import (
     AnyMessage,
@@ -26,7 +30,7 @@ from everturn_actors.model import (
     remember,
 )
 from everturn_gateway.providers.transport.attached import base64, pictures, told
-from everturn_gateway.providers.transport.encoding import dumps
+from everturn_gateway.providers.transport.encoding import compact, dumps
 from everturn_gateway.providers.transport.endpoints import MaxTokensField, Vendor
 from everturn_gateway.providers.transport.opaque import unpack
 
@@ -49,7 +53,7 @@ class KeptBytes:
     def system(self, system: str) -> bytes:
         """Return the message of a system prompt."""
         if self._system[0] != system:
-            self._system = (system, dumps({"role": "system", "content": system}))
+            self._system = (system, compact({"role": "system", "content": system}))
         return self._system[1]
 
     def tools(self, tools: tuple[ToolDefinition, ...]) -> bytes:
@@ -95,43 +99,39 @@ class BodyWriter:
                 options["reasoning"] = {"effort": request.reasoning_effort}
             else:
                 options["reasoning_effort"] = request.reasoning_effort
-        # The kept bytes are asked for here, not in a call for each: a request has a thousand.
-        form = "openai echo" if echoes else self._form
-        messages = [m.memo.get(form) or self._message(m, form, request) for m in request.messages]
+        messages: list[object] = []
         if request.system:
-            messages.insert(0, self._kept.system(request.system))
+            messages.append(orjson.Fragment(self._kept.system(request.system)))
+        for message in request.messages:
+            # Most are of these two kinds: a call for each would take twice as long as all the rest.
+            if isinstance(message, UserMessage) and not message.attachments:
+                messages.append({"role": "user", "content": message.text})
+            elif isinstance(message, Reply) and not message.calls:
+                messages.append({"role": "assistant", "content": message.text})
+            else:
+                messages.append(self._message(message, request, echoes=echoes))
         tools = self._kept.tools(request.tools)
-        return b'%b,"messages":[%b]%b}' % (dumps(options)[:-1], b",".join(messages), tools)
+        return b'%b,"messages":%b%b}' % (dumps(options)[:-1], dumps(messages), tools)
 
-    def _message(self, message: AnyMessage, form: str, request: ModelRequest) -> bytes:
-        """Return one element of `messages`, kept with the message where that may be."""
-        if isinstance(message, UserMessage) and message.attachments:
-            shown = pictures(message, request.media)
-            if shown:
-                return _with_pictures(message, shown, request.media)
-            own = f"{form} words"  # with its images at hand it is another
-        elif isinstance(message, Reply) and message.opaque:
-            # What another model gave with a reply is left out, and so the bytes are others.
-            own = f"{form} {self._origin} {request.model}"
-        else:
-            own = form
-        echoes = form == "openai echo"
-        return remember(
-            message, own, lambda: dumps(self._plain(message, request.model, echoes=echoes))
-        )
-
-    def _plain(self, message: AnyMessage, model: str, *, echoes: bool) -> dict[str, Any]:
+    def _message(self, message: AnyMessage, request: ModelRequest, *, echoes: bool) -> object:
+        """Return one element of `messages`."""
         match message:
-            case UserMessage(text=text):
-                return {"role": "user", "content": told(message) if message.attachments else text}
+            case UserMessage():
+                shown = pictures(message, request.media)
+                if shown:
+                    return orjson.Fragment(_with_pictures(message, shown, request.media))
+                return {"role": "user", "content": told(message)}
             case Notice(text=text):
                 return {"role": "system", "content": text}
             case ToolResult(call_id=call_id, text=text):
                 return {"role": "tool", "tool_call_id": call_id, "content": text}
-            case Reply(text=text, calls=()):
-                return {"role": "assistant", "content": text}
             case Reply():
-                return self._calling(message, model, echoes=echoes)
+                form = "openai echo" if echoes else self._form
+                if message.opaque:
+                    # What another model gave is left out, and so the bytes are others.
+                    form = f"{form} {self._origin} {request.model}"
+                calling = partial(self._calling, message, request.model, echoes=echoes)
+                return orjson.Fragment(remember(message, form, lambda: compact(calling())))
             case _:
                 assert_never(message)
 
