@@ -88,6 +88,18 @@ class UnknownApprovalError(CoreError):
         super().__init__(f"{which} waits for an approval")
 
 
+class CallNotOpenError(CoreError):
+    """No call of this id waits for what its caller says that it gave.
+
+    Attributes:
+        call_id: The id that was named.
+    """
+
+    def __init__(self, call_id: str) -> None:
+        self.call_id = call_id
+        super().__init__(f"no call {call_id!r} waits for a result from outside")
+
+
 class ApprovalClosedError(CoreError):
     """The approval can no longer be answered so.
 

@@ -77,6 +77,10 @@ class SessionSpec(Struct, frozen=True, kw_only=True):
     "In an outage of the model calls are made again for so long; 0 = a few times, at once."
     turn_timeout_s: float = 1800
     "Deadline of a whole turn."
+    client_tool_timeout_s: int = 3600
+    "How long the caller of a turn may take for a call that it runs itself."
+    client_overrides: bool = False
+    "Whether callers set temperature, output limit and the like in place of the agent's model."
     ttl_hours: float = 168
     "An idle session is ended after this; 0 = never."
     compaction: Compaction = "archive"

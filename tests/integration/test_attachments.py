@@ -42,7 +42,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.ports import Agent, ToolCapabilities, ToolContext
-from everturn_actors.service import Submission
+from everturn_actors.service import History, Submission
 from everturn_actors.spec import ModelSpec
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.validation import attachment_of
@@ -312,12 +312,9 @@ async def test_a_stateless_turn_has_its_images_and_those_before() -> None:
     async with open_test_service() as test:
         before = UserMessage(text="who?", attachments=(attachment_of(CAT),))
         submission = await test.service.stateless.submit(
+            Inbound(text="and this?", attachments=(DOG,)),
+            History(turns=(Turn(number=1, users=(before,)),), uploads=(CAT,)),
             agent="test",
-            instructions="",
-            history=[Turn(number=1, users=(before,))],
-            text="and this?",
-            attachments=[DOG],
-            shown_before=[CAT],
         )
         result = await submission.result()
 

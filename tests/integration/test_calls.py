@@ -13,7 +13,7 @@ from everturn_actors.events import CallFinished, CallStarted, Event, ReplyBroken
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound, Reply, ToolCall, ToolDefinition, ToolResult, UserMessage
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
-from everturn_actors.service import TurnResult
+from everturn_actors.service import History, TurnResult
 from everturn_actors.testing import (
     ManualClock,
     ScriptedProvider,
@@ -145,7 +145,7 @@ async def test_the_loop_is_the_same_for_a_turn_that_is_not_kept() -> None:
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "done")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.stateless.submit(
-            agent="test", instructions="", history=(), text="go"
+            Inbound(text="go"), History(), agent="test"
         )
 
         assert (await submission.result()).text == "done"

@@ -286,7 +286,7 @@ def same_bytes(life: Life, one: SessionState, two: SessionState) -> bool:
     """Whether both render the same next request."""
     agent, statistics = life.agent_spec(), life.learnt.of(SPEC.model)
     made = [
-        render(state.conversation, SPEC, agent.offered(statistics), statistics)
+        render(state.conversation, SPEC, agent.offered(statistics, state.open_turn), statistics)
         for state in (one, two)
     ]
     return made[0].request == made[1].request and made[0].fingerprint == made[1].fingerprint

@@ -19,7 +19,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import AmbientMessage, Announcement, Inbound, Queueing, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, Verdict
 from everturn_actors.protocol.feed import Feed
-from everturn_actors.service import ServiceSettings
+from everturn_actors.service import History, ServiceSettings
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import (
     ManualClock,
@@ -178,9 +178,7 @@ async def _deleted(test: TestService) -> None:
 
 
 async def _once(test: TestService) -> None:
-    done = await test.service.stateless.submit(
-        agent="test", instructions="", history=(), text="hello"
-    )
+    done = await test.service.stateless.submit(Inbound(text="hello"), History(), agent="test")
     await done.result()
 
 

@@ -40,7 +40,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.ports import ToolCapabilities, ToolContext
-from everturn_actors.service import ServiceSettings, TextDelta, TurnResult, Update
+from everturn_actors.service import History, ServiceSettings, TextDelta, TurnResult, Update
 from everturn_actors.service import reader as service_module
 from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.testing import (
@@ -805,15 +805,17 @@ async def test_the_sweep_ends_expired_sessions_nobody_writes_to() -> None:
 async def test_a_stateless_turn_sees_its_history_and_leaves_nothing() -> None:
     """An OpenAI-style call brings its own history; the gateway keeps none of it."""
     async with open_test_service() as test:
-        history = [
+        history = (
             Turn(
                 number=1,
                 users=(UserMessage(text="my name is Ada"),),
                 steps=(Step(reply=Reply(text="Hello Ada")),),
-            )
-        ]
+            ),
+        )
         submission = await test.service.stateless.submit(
-            agent="test", instructions="Be brief.", history=history, text="who am I?"
+            Inbound(text="who am I?"),
+            History(turns=history, instructions="Be brief."),
+            agent="test",
         )
         result = await submission.result()
 

@@ -55,7 +55,13 @@ from everturn_actors.context.rendered import (
     untold,
 )
 from everturn_actors.events import EMERGENCY, ContextReduced
-from everturn_actors.model import Conversation, ToolDefinition, ToolResult, UserMessage
+from everturn_actors.model import (
+    DEFAULT_OPTIONS,
+    Conversation,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+)
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 
@@ -237,7 +243,7 @@ class Renderer:
             preamble = policy.preamble(
                 prepared.system, projection.whole_summary, projection.omitted_messages
             )
-            request = request_of(spec, preamble, messages, tools)
+            request = request_of(spec, preamble, messages, tools, prepared.request.options)
             units += preamble_units(request, messages)
             prints = Fingerprints().of(request, 0, max(conversation.fingerprint.messages, 0))
             fingerprint = as_sent(conversation.fingerprint, prints, request, units)
@@ -343,7 +349,8 @@ class Renderer:
         )
         projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
         preamble = policy.preamble(system, projection.whole_summary, omitted)
-        request = request_of(spec, preamble, messages, tools)
+        options = DEFAULT_OPTIONS if current is None else current.options
+        request = request_of(spec, preamble, messages, tools, options)
         plain = len(request.messages) == len(messages)  # nothing stands before them
         finished = len(history.messages) if plain else 0
         prints = self._fingerprints.of(request, finished, max(fingerprint.messages, 0))

@@ -22,7 +22,9 @@ from everturn_actors.context.projection.projection import Projection, Stage, pro
 from everturn_actors.context.projection.reductions import event_of
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
+    DEFAULT_OPTIONS,
     AnyMessage,
+    CallOptions,
     Conversation,
     ModelRequest,
     Notice,
@@ -104,21 +106,29 @@ def request_of(
     preamble: Preamble,
     messages: tuple[AnyMessage, ...],
     tools: tuple[ToolDefinition, ...],
+    options: CallOptions = DEFAULT_OPTIONS,
 ) -> ModelRequest:
-    """Return the request for messages as they are sent."""
+    """Return the request for messages as they are sent, with what its turn's caller asks for."""
     before: list[AnyMessage] = []
     if preamble.notice:
         before.append(Notice(text=preamble.notice))
     if preamble.preface:
         before.append(UserMessage(text=preamble.preface))
+    model = spec.model
+    temperature, most = model.temperature, model.max_output_tokens
+    if options.temperature is not None:
+        temperature = options.temperature
+    if options.max_output_tokens is not None:
+        most = min(options.max_output_tokens, most or options.max_output_tokens)
     return ModelRequest(
-        model=spec.model.name,
+        model=model.name,
         system=preamble.system,
         messages=(*before, *messages) if before else messages,
         tools=tools,
-        max_output_tokens=spec.model.max_output_tokens,
-        temperature=spec.model.temperature,
-        reasoning_effort=spec.model.reasoning_effort,
+        max_output_tokens=most,
+        temperature=temperature,
+        reasoning_effort=options.reasoning_effort or model.reasoning_effort,
+        options=options,
     )
 
 

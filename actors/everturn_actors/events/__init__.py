@@ -1,6 +1,13 @@
 """What can happen to a session, by subject. Pure values; the log is a list of them."""
 
-from everturn_actors.events.calls import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted
+from everturn_actors.events.calls import (
+    ApprovalAsked,
+    ApprovalDecided,
+    CallFinished,
+    CallsAnswered,
+    CallsHandedOver,
+    CallStarted,
+)
 from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
 from everturn_actors.events.event import Body, Event
 from everturn_actors.events.messages import (
@@ -36,6 +43,8 @@ __all__ = [
     "Body",
     "CallFinished",
     "CallStarted",
+    "CallsAnswered",
+    "CallsHandedOver",
     "ChunkMarked",
     "ContextReduced",
     "DeliveryPlanned",

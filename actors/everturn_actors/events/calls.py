@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from everturn_actors.events.body import EventBody
-from everturn_actors.model import Attachment, FileDigest, Resolution
+from everturn_actors.model import Attachment, CallAnswer, FileDigest, Resolution
 
 
 class ApprovalAsked(EventBody, frozen=True, kw_only=True):
@@ -30,6 +30,23 @@ class ApprovalDecided(EventBody, frozen=True, kw_only=True):
     decision: Resolution
     by: str = ""
     "Who decided; empty where nobody did."
+
+
+class CallsHandedOver(EventBody, frozen=True, kw_only=True):
+    """Calls of tools that the caller runs were given to it; the turn waits for what they give."""
+
+    turn: int
+    call_ids: tuple[str, ...]
+    timeout_s: int
+    "How long there is to answer, from this event on."
+
+
+class CallsAnswered(EventBody, frozen=True, kw_only=True):
+    """The caller told what calls that were handed over gave."""
+
+    turn: int
+    answers: tuple[CallAnswer, ...]
+    idempotency_key: str = ""
 
 
 class CallStarted(EventBody, frozen=True, kw_only=True):

@@ -6,7 +6,14 @@ from datetime import datetime
 from typing import TypeAlias
 
 from everturn_actors.codec import Value
-from everturn_actors.events.calls import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted
+from everturn_actors.events.calls import (
+    ApprovalAsked,
+    ApprovalDecided,
+    CallFinished,
+    CallsAnswered,
+    CallsHandedOver,
+    CallStarted,
+)
 from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
 from everturn_actors.events.messages import (
     Announced,
@@ -46,6 +53,8 @@ Body: TypeAlias = (
     | Steered
     | ApprovalAsked
     | ApprovalDecided
+    | CallsHandedOver
+    | CallsAnswered
     | CallStarted
     | CallFinished
     | PreviewSent

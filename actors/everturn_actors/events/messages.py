@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from everturn_actors.events.body import EventBody
-from everturn_actors.model import Attachment, ConversationKey, EndReason, Joins, SessionStatus
+from everturn_actors.model import (
+    Attachment,
+    CallOptions,
+    ConversationKey,
+    EndReason,
+    Joins,
+    SessionStatus,
+)
 
 
 class SessionStarted(EventBody, frozen=True, kw_only=True):
@@ -48,6 +55,8 @@ class Received(EventBody, frozen=True, kw_only=True):
     "Whether it begins no turn: the next one reads it."
     retry_for_s: int = -1
     "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
+    options: CallOptions | None = None
+    "What the turn that answers it asks of the model."
 
 
 class SilentMessage(EventBody, frozen=True, kw_only=True):

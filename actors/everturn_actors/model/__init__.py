@@ -7,7 +7,6 @@ from everturn_actors.model.conversation import (
     Reductions,
     Replaced,
     Summary,
-    ToolDefinition,
 )
 from everturn_actors.model.incoming import AmbientMessage, Announcement, Inbound, Queueing, Upload
 from everturn_actors.model.messages import (
@@ -21,10 +20,12 @@ from everturn_actors.model.messages import (
     ToolResult,
     UserMessage,
 )
+from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, ToolDefinition
 from everturn_actors.model.outbox import Chunk, OutboxItem
 from everturn_actors.model.remembering import Remembering, remember
 from everturn_actors.model.turns import (
     Approval,
+    CallAnswer,
     FileDigest,
     OpenStep,
     OpenTurn,
@@ -56,6 +57,7 @@ from everturn_actors.model.words import (
 )
 
 __all__ = [
+    "DEFAULT_OPTIONS",
     "IMAGE_TYPES",
     "OWNER_PREFIX",
     "PROGRAM_SENDERS",
@@ -65,6 +67,8 @@ __all__ = [
     "AnyMessage",
     "Approval",
     "Attachment",
+    "CallAnswer",
+    "CallOptions",
     "Chunk",
     "Compaction",
     "Conversation",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import msgspec
 
 from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage
-from everturn_actors.model.remembering import Remembering
+from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, Effort, ToolDefinition
 from everturn_actors.model.turns import OpenTurn, Turn
 from everturn_actors.model.words import Disposition, SummarySource, Usage
 
@@ -101,15 +100,6 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
         return sum(turn.size_messages for turn in self.turns) + running
 
 
-class ToolDefinition(Remembering, frozen=True, kw_only=True):
-    """A tool as the model sees it."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    "JSON Schema of the arguments object."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
     """One request to a model, without any provider's wire format."""
@@ -121,12 +111,14 @@ class ModelRequest:
     tools: tuple[ToolDefinition, ...] = ()
     max_output_tokens: int | None = None
     temperature: float | None = None
-    reasoning_effort: Literal["low", "medium", "high"] | None = None
+    reasoning_effort: Effort | None = None
     "How much it should think before it answers; None = as the provider does."
     media: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
     """The bytes of the attachments that are shown, by `Attachment.name`.
 
     An attachment of a message whose bytes are not here is told in words: its name and type.
     """
+    options: CallOptions = DEFAULT_OPTIONS
+    "What the caller of the turn asks for; `tools` and the fields above hold their share already."
     in_background: bool = False
     "Whether nobody waits for the reply; such a call lets all others go before it."

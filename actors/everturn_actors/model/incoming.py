@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from everturn_actors.model.options import CallOptions
 from everturn_actors.model.words import ConversationKey, Overflow
 
 
@@ -58,6 +59,8 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     "It begins no turn: the next one reads it, as one of its messages."
     retry_for_s: int | None = None
     "For how long calls of the model are made again in an outage; None = as the agent has it."
+    options: CallOptions | None = None
+    "What the turn that answers it asks of the model, beside what the agent is."
     queueing: Queueing = msgspec.field(default_factory=Queueing)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from everturn_actors.codec import Instant, Value
+from everturn_actors.model.options import CallOptions
 from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.words import Joins, Usage
 
@@ -82,6 +83,8 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     "Whether it begins no turn: the next one reads it."
     retry_for_s: int = -1
     "For how long its sender wants calls made again in an outage; -1 = as the agent has it."
+    options: CallOptions | None = None
+    "What its sender asks of the model; None = nothing, and in a turn that is over."
 
     @property
     def told(self) -> str:

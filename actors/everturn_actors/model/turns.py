@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage, Reply, ToolResult, UserMessage
+from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, ToolDefinition
 from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.words import Outcome, Resolution, Usage
 
@@ -67,6 +70,13 @@ def _is_tainted(heard: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> bool
         bool(step.reply.outside) or any(result.untrusted for result in step.results)
         for step in steps
     )
+
+
+def _without_options(users: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
+    """Return messages of a turn that is over: what was asked of its calls is of no use any more."""
+    if all(user.options is None for user in users):
+        return users
+    return tuple(replace(user, options=None) for user in users)
 
 
 class Turn(Remembering, frozen=True, kw_only=True):
@@ -168,6 +178,13 @@ class Approval(Value, frozen=True, kw_only=True):
         )
 
 
+class CallAnswer(Value, frozen=True, kw_only=True):
+    """What the caller says that one of its tools gave."""
+
+    call_id: str
+    text: str
+
+
 class OpenStep(Value, frozen=True, kw_only=True):
     """The step a running turn is in: a reply is awaited, or some of its calls are."""
 
@@ -178,6 +195,10 @@ class OpenStep(Value, frozen=True, kw_only=True):
     "Results so far, by call id."
     approvals: Mapping[str, Approval] = {}
     "By call id."
+    handed_over: Mapping[str, Instant] = {}
+    "Calls that the caller runs, by call id: until when it may say what they gave, UTC."
+    answers: Mapping[str, CallAnswer] = {}
+    "What it said, by call id, before each becomes a result in its place."
 
 
 class Outage(Value, frozen=True, kw_only=True):
@@ -242,6 +263,28 @@ class OpenTurn(Value, frozen=True, kw_only=True):
         return (*self.users, *(user for each in self.steered for user in each.users))
 
     @property
+    def options(self) -> CallOptions:
+        """What its caller asks of the model: of the newest message that asks for something."""
+        asked = (user.options for user in reversed(self.heard) if user.options is not None)
+        return next(asked, DEFAULT_OPTIONS)
+
+    def tools_beside(self, own: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
+        """Return the agent's own tools, then those of its caller whose names they do not have."""
+        brought = self.options.tools
+        if not brought:
+            return own
+        names = {tool.name for tool in own}
+        return (*own, *(tool for tool in brought if tool.name not in names))
+
+    @property
+    def waits_for_caller(self) -> bool:
+        """Whether it goes on only when the caller tells what its own tools gave."""
+        step = self.step
+        return step is not None and not step.handed_over.keys() <= (
+            step.answers.keys() | step.results.keys()
+        )
+
+    @property
     def reply_to(self) -> str:
         """The message on the platform that an answer replies to: the newest that names one."""
         return next((user.reply_to for user in reversed(self.heard) if user.reply_to), "")
@@ -269,9 +312,11 @@ class OpenTurn(Value, frozen=True, kw_only=True):
         """Return this turn as a finished one; a step without its reply is left out."""
         return Turn(
             number=self.number,
-            users=self.users,
+            users=_without_options(self.users),
             steps=self.steps,
             outcome=outcome,
             error=error,
-            steered=self.steered,
+            steered=tuple(
+                replace(each, users=_without_options(each.users)) for each in self.steered
+            ),
         )

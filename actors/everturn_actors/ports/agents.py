@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct, field
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
-from everturn_actors.model import ToolDefinition
+from everturn_actors.model import OpenTurn, ToolDefinition
 from everturn_actors.ports.models import ModelProvider, Summariser
 from everturn_actors.ports.tools import Gate, Tool
 from everturn_actors.spec import AgentSpec
@@ -31,11 +31,19 @@ class Agent(Struct, frozen=True, kw_only=True):
     Never raises, and has a deadline of its own: a tool that cannot be had says so when called.
     """
 
-    def offered(self, statistics: ModelStatistics) -> tuple[ToolDefinition, ...]:
-        """Return its tools as its model sees them; none for a model that takes none."""
-        return (
-            tuple(tool.definition for tool in self.tools.values()) if statistics.calls_tools else ()
-        )
+    def offered(
+        self, statistics: ModelStatistics, turn: OpenTurn | None
+    ) -> tuple[ToolDefinition, ...]:
+        """Return the tools as its model sees them; none for a model that takes none.
+
+        Args:
+            statistics: What is known of its model.
+            turn: The open turn, whose caller may bring tools of its own.
+        """
+        if not statistics.calls_tools:
+            return ()
+        own = tuple(tool.definition for tool in self.tools.values())
+        return own if turn is None else turn.tools_beside(own)
 
 
 class Agents(Protocol):

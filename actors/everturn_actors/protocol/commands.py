@@ -12,6 +12,7 @@ from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     Attachment,
+    CallAnswer,
     EndReason,
     Inbound,
     Resolution,
@@ -40,6 +41,13 @@ class Submit(Command[Accepted], frozen=True):
     inbound: Inbound
     attachments: tuple[Attachment, ...] = ()
     "What came with it; the bytes are kept already."
+
+
+class AnswerCalls(Command[Accepted], frozen=True):
+    """Take what the caller says that its own tools gave. Answers with the event of it."""
+
+    answers: tuple[CallAnswer, ...]
+    idempotency_key: str
 
 
 class StoreAmbient(Command[bool], frozen=True):
@@ -177,6 +185,7 @@ class Stop(Command[None], frozen=True):
 
 AnyCommand: TypeAlias = (
     Submit
+    | AnswerCalls
     | StoreAmbient
     | Announce
     | Edit

@@ -3,6 +3,7 @@
 from everturn_actors.protocol.commands import Compacted
 from everturn_actors.protocol.feed import TakeDelta, TextDelta, Update
 from everturn_actors.service.opening import ServiceSettings, open_service
+from everturn_actors.service.stateless import History
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.runtime import RuntimeStats
 from everturn_actors.session.submission import AnnouncementReceipt, Submission, TurnResult
@@ -10,6 +11,7 @@ from everturn_actors.session.submission import AnnouncementReceipt, Submission, 
 __all__ = [
     "AnnouncementReceipt",
     "Compacted",
+    "History",
     "RuntimeStats",
     "ServiceSettings",
     "Submission",

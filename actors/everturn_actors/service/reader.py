@@ -175,7 +175,8 @@ class SessionReader:
 
         def report() -> ContextReport:
             conversation, model = state.conversation, agent.spec.model
-            rendered = render(conversation, agent.spec, agent.offered(statistics), statistics)
+            tools = agent.offered(statistics, conversation.current)
+            rendered = render(conversation, agent.spec, tools, statistics)
             notes = hint_notes(model, statistics)
             if statistics.limit_tokens and rendered.budget.window_tokens > input_window(
                 model, statistics
@@ -226,7 +227,7 @@ class SessionReader:
                 raise UnknownRequestError(session_id, seq, which)
             after = events[-1].seq if events else state.last_seq
         return await to_thread.run_sync(
-            replay.explanation, agent.spec, agent.offered(statistics), statistics
+            replay.explanation, agent.spec, agent.offered(statistics, None), statistics
         )
 
     async def decided_before(self, session_id: str, call_id: str) -> Resolution | None:

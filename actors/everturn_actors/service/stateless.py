@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from everturn_actors.events import Event, SessionStarted
-from everturn_actors.model import ConversationKey, Inbound, Turn, Upload
+from everturn_actors.model import CallAnswer, ConversationKey, Inbound, Turn, Upload
 from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.commands import GetState, Resume
 from everturn_actors.service.conversations import new_id
 from everturn_actors.service.files import named, save
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
-from everturn_actors.session.submission import Submission, submit
-from everturn_actors.state.validation import check, check_uploads, replay
+from everturn_actors.session.submission import Submission, answer_calls, found, submit
+from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import check, check_answers, check_uploads, replay
+
+
+class History(Struct, frozen=True, kw_only=True):
+    """What a caller brings along: a conversation that took place elsewhere."""
+
+    turns: tuple[Turn, ...] = ()
+    "Oldest first; their numbers do not matter."
+    instructions: str = ""
+    "Instructions for this turn alone."
+    uploads: tuple[Upload, ...] = ()
+    "The files that its messages name."
 
 
 class Stateless:
@@ -23,56 +38,22 @@ class Stateless:
         self._store, self._runtime, self._registry = store, runtime, registry
 
     async def submit(
-        self,
-        *,
-        agent: str,
-        instructions: str,
-        history: Sequence[Turn],
-        text: str,
-        attachments: Sequence[Upload] = (),
-        shown_before: Sequence[Upload] = (),
-        retry_for_s: int | None = None,
-        principal: str = "",
-        sender: str = "",
+        self, inbound: Inbound, history: History, *, agent: str, principal: str = ""
     ) -> Submission:
-        """Answer `text` in one turn after `history`; nothing of it is kept.
+        """Answer a message in one turn after `history`; nothing of it is kept.
 
         Args:
+            inbound: The newest message; it names no conversation and no session.
+            history: What came before it.
             agent: Who answers.
-            instructions: Instructions for this turn alone.
-            history: Earlier turns, oldest first; their numbers do not matter.
-            text: The newest user message.
-            attachments: What comes with it.
-            shown_before: The files that the messages of `history` name.
-            retry_for_s: See `Inbound.retry_for_s`.
             principal: Who asks, and pays for it.
-            sender: See `Inbound.sender`.
 
         Raises:
             InvalidInputError: Empty, too long, or not text; or a file that is refused.
             UnknownAgentError: No such agent.
         """
-        self._runtime.agents.get(agent)
-        session_id = new_id(self._runtime)
-        key = ConversationKey(channel="once", chat=session_id, agent=agent)
-        inbound = Inbound(
-            text=text,
-            session_id=session_id,
-            sender=sender,
-            attachments=tuple(attachments),
-            retry_for_s=retry_for_s,
-        )
         check(inbound)
-        for upload in shown_before:  # in all they are bounded by whoever took them in
-            check_uploads([upload])
-        begin = SessionStarted(
-            session_id=session_id, key=key, instructions=instructions, principal=principal
-        )
-        now = self._runtime.now()
-        bodies = [begin, *replay(history)]
-        events = [Event(seq=seq, at=now, body=body) for seq, body in enumerate(bodies, 1)]
-        await self._store.append(session_id, events, expected_seq=0)
-        await save(self._store, session_id, shown_before, await named(shown_before))
+        session_id = await self._begin(history, agent, principal, is_open=False)
         attached = await named(inbound.attachments)
         await save(self._store, session_id, inbound.attachments, attached)
         return await submit(
@@ -83,3 +64,46 @@ class Stateless:
             attachments=attached,
             passivate_at_once=True,
         )
+
+    async def go_on(self, history: History, *, agent: str, principal: str = "") -> Submission:
+        """Go on with the last turn of `history`: its calls have their results, and nothing is kept.
+
+        The options of its newest message hold for it.
+
+        Raises:
+            InvalidInputError: A file is refused.
+            UnknownAgentError: No such agent.
+        """
+        session_id = await self._begin(history, agent, principal, is_open=True)
+        await self._registry.ask(session_id, Resume(), passivate_at_once=True)
+        state = await self._registry.ask(session_id, GetState())
+        seq = 2 + len(replay(history.turns[:-1]))  # its first message, after session_started
+        return found(session_id, seq, state, self._registry, self._store)
+
+    def present(self, session_id: str) -> SessionState | None:
+        """Return the state of a turn that is not over; None where there is none of this id."""
+        return self._registry.present(session_id)
+
+    async def answer_calls(
+        self, session_id: str, answers: Sequence[CallAnswer], *, idempotency_key: str
+    ) -> Submission:
+        """See `TurnService.answer_calls`."""
+        check_answers(answers)
+        return await answer_calls(session_id, answers, idempotency_key, self._registry, self._store)
+
+    async def _begin(self, history: History, agent: str, principal: str, *, is_open: bool) -> str:
+        """Write down what came before; return the id of the session."""
+        self._runtime.agents.get(agent)
+        session_id = new_id(self._runtime)
+        key = ConversationKey(channel="once", chat=session_id, agent=agent)
+        for upload in history.uploads:  # in all they are bounded by whoever took them in
+            check_uploads([upload])
+        begin = SessionStarted(
+            session_id=session_id, key=key, instructions=history.instructions, principal=principal
+        )
+        now = self._runtime.now()
+        bodies = [begin, *replay(history.turns, is_open=is_open)]
+        events = [Event(seq=seq, at=now, body=body) for seq, body in enumerate(bodies, 1)]
+        await self._store.append(session_id, events, expected_seq=0)
+        await save(self._store, session_id, history.uploads, await named(history.uploads))
+        return session_id

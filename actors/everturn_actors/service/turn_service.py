@@ -7,7 +7,7 @@ leaves; between the two there is only this.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -24,6 +24,7 @@ from everturn_actors.events import Event, SessionStarted
 from everturn_actors.model import (
     AmbientMessage,
     Announcement,
+    CallAnswer,
     ConversationKey,
     Decision,
     Inbound,
@@ -56,6 +57,7 @@ from everturn_actors.session.submission import (
     AnnouncementReceipt,
     Submission,
     announce,
+    answer_calls,
     retry,
     submit,
 )
@@ -63,6 +65,7 @@ from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import (
     check,
     check_announcement,
+    check_answers,
     check_focus,
     check_text,
 )
@@ -127,6 +130,26 @@ class TurnService:
         return await self.conversations.in_current(
             inbound.key, submit_to, principal=inbound.principal
         )
+
+    async def answer_calls(
+        self, session_id: str, answers: Sequence[CallAnswer], *, idempotency_key: str = ""
+    ) -> Submission:
+        """Take what the caller's own tools gave; return when that is durable.
+
+        The turn goes on with the results; the submission follows it from here on. Where only some
+        of the calls that were handed over are answered, it waits for the others.
+
+        Raises:
+            CallNotOpenError: A call of these ids does not wait, or was answered before.
+            InvalidInputError: What one gave is no text, or too long.
+            UnknownSessionError: No such session.
+            SessionEndedError: The session has ended.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written. Nothing was
+                taken.
+        """
+        check_answers(answers)
+        return await answer_calls(session_id, answers, idempotency_key, self._registry, self._store)
 
     async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
         """Say something in the agent's name, without a turn; return when it is durable.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -13,6 +13,8 @@ from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputErr
 from everturn_actors.events import (
     Announced,
     CallFinished,
+    CallsAnswered,
+    CallsHandedOver,
     Discarded,
     Event,
     ModelReplied,
@@ -27,6 +29,7 @@ from everturn_actors.events import (
 from everturn_actors.model import (
     Announcement,
     Attachment,
+    CallAnswer,
     Inbound,
     Outcome,
     PendingAmbient,
@@ -39,6 +42,7 @@ from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
+    AnswerCalls,
     ClientDisconnected,
     Retry,
     Submit,
@@ -68,6 +72,8 @@ class TurnResult(Struct, frozen=True, kw_only=True):
     "Whether it read text from outside that nobody vouches for; also where that is not known."
     refused: tuple[str, ...] = ()
     "Calls that did not run because they were refused, and why; see `refusals`."
+    handed_over: tuple[ToolCall, ...] = ()
+    "Calls that the caller has to run: the turn is not over, and goes on with what they give."
 
 
 class AnnouncementReceipt(Struct, frozen=True, kw_only=True):
@@ -155,7 +161,10 @@ class Submission(Struct, kw_only=True):
         return self._follow("final" if final else "all", take=take)
 
     async def result(self) -> TurnResult:
-        """Wait for the end of the turn that answers the message.
+        """Wait for the end of the turn that answers the message, or until its caller is needed.
+
+        Where calls are handed over (`TurnResult.handed_over`) the turn waits for what they give,
+        see `TurnService.answer_calls`; only a message with `Inbound.options.tools` leads there.
 
         Raises:
             InvalidInputError: The message is an old one, and its answer is no longer stored.
@@ -178,6 +187,11 @@ class Submission(Struct, kw_only=True):
                     case ModelReplied() as body:
                         reply, usage = (update.seq, body), usage + body.usage
                         calls = {call.call_id: call for call in body.calls}
+                    case CallsHandedOver(turn=number, call_ids=ids) if update.seq > self.seq:
+                        given = tuple(calls[each] for each in ids)
+                        body = TurnFinished(turn=number, outcome="answered")
+                        made = _result(self.session_id, body, reply, usage, untrusted=True)
+                        return replace(made, refused=tuple(refused), handed_over=given)
                     case CallFinished(is_refused=True, call_id=call_id, text=reason):
                         refused.append(refusal(calls.get(call_id), reason))
                     case TurnFinished() as body:
@@ -239,6 +253,8 @@ class Submission(Struct, kw_only=True):
                     self.seq in body.received or update.seq == self.seq
                 ):
                     turn = body.turn
+                if isinstance(body, CallsAnswered) and update.seq == self.seq:
+                    turn = body.turn
                 if isinstance(body, TurnFinished) and body.turn == turn and turn < goal:
                     continue
                 if isinstance(body, Discarded):
@@ -248,7 +264,7 @@ class Submission(Struct, kw_only=True):
                     return
                 if turn or update.seq == self.seq or isinstance(body, SessionEnded):
                     yield update
-                if isinstance(body, TurnFinished) and body.turn == turn:
+                if isinstance(body, TurnFinished | CallsHandedOver) and body.turn == turn:
                     return
 
     async def _is_stored(self) -> bool:
@@ -257,7 +273,8 @@ class Submission(Struct, kw_only=True):
         One of the session before, or that did not speak to the agent, is known by its key alone.
         """
         first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
-        begins = (Received, TurnStarted)  # a turn is known by its beginning where it is a retry
+        # A turn is known by its beginning where it is a retry, and by what it waited for.
+        begins = (Received, TurnStarted, CallsAnswered)
         return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, begins)
 
     def _turn_it_is_in(self) -> int:
@@ -321,6 +338,30 @@ async def retry(
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, Retry(idempotency_key))
     return _submission(session_id, accepted, registry, store, feed, ())
+
+
+async def answer_calls(
+    session_id: str,
+    answers: Sequence[CallAnswer],
+    idempotency_key: str,
+    registry: Registry,
+    store: SessionStore,
+) -> Submission:
+    """Take what a caller's own tools gave; return when that is durable.
+
+    See `Registry.ask` for the errors; and `CallNotOpenError`.
+    """
+    feed = registry.feed(session_id)
+    accepted = await registry.ask(session_id, AnswerCalls(tuple(answers), idempotency_key))
+    return _submission(session_id, accepted, registry, store, feed, ())
+
+
+def found(
+    session_id: str, seq: int, state: SessionState, registry: Registry, store: SessionStore
+) -> Submission:
+    """Return the way to the answer of a message that is durable as event `seq`."""
+    accepted = Accepted(seq=seq, duplicate=False, state=state)
+    return _submission(session_id, accepted, registry, store, registry.feed(session_id), ())
 
 
 def _submission(

@@ -80,12 +80,14 @@ class TurnRunner:
     def is_awaited(self) -> bool:
         """Whether the service, when it stops, waits for the turn that is worked on.
 
-        Not for one that waits for a person, or until its model is called again: it goes on at the
-        next start.
+        Not for one that waits for a person, for its caller's own tools, or until its model is
+        called again: it goes on at the next start.
         """
         if self._task is None or self.state.open_approvals:
             return False
         turn = self.state.open_turn
+        if turn is not None and turn.waits_for_caller:
+            return False
         outage = turn.outage if turn else None
         return outage is None or self._runtime.now() >= outage.retry_at
 

@@ -12,6 +12,8 @@ from everturn_actors.events import (
     ApprovalAsked,
     ApprovalDecided,
     CallFinished,
+    CallsAnswered,
+    CallsHandedOver,
     CallStarted,
     ChunkMarked,
     ContextReduced,
@@ -40,6 +42,8 @@ from everturn_actors.state.changes.calls import (
     apply_approval_decided,
     apply_call_finished,
     apply_call_started,
+    apply_calls_answered,
+    apply_calls_handed_over,
 )
 from everturn_actors.state.changes.deliveries import apply_delivered, apply_preview_sent
 from everturn_actors.state.changes.messages import (
@@ -110,6 +114,10 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return apply_approval_asked(state, event, body)
         case ApprovalDecided():
             return apply_approval_decided(state, event, body)
+        case CallsHandedOver():
+            return apply_calls_handed_over(state, event, body)
+        case CallsAnswered():
+            return apply_calls_answered(state, event, body)
         case CallStarted():
             return apply_call_started(state, event, body)
         case CallFinished():

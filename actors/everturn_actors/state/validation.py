@@ -9,6 +9,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
 
+from everturn_actors.codec import encode
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import (
@@ -24,6 +25,8 @@ from everturn_actors.model import (
     IMAGE_TYPES,
     Announcement,
     Attachment,
+    CallAnswer,
+    CallOptions,
     Inbound,
     Turn,
     Upload,
@@ -34,6 +37,8 @@ KEY_CHARS = 255  # the longest idempotency key
 ATTACHMENTS_MAX = 10  # files of one message
 ATTACHMENT_BYTES = 20 * 1024 * 1024  # of one file: what providers take of an image at most
 FILE_NAME_CHARS = 255
+OPTIONS_BYTES = 512 * 1024  # tools that a caller brings, and the schema of the answer
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TITLE_CHARS = 255  # the longest title of an announcement
 
 _ANY_TYPE: Final = "application/octet-stream"
@@ -73,6 +78,28 @@ def check(inbound: Inbound) -> None:
         msg = "the message is empty"
         raise InvalidInputError(msg)
     check_text(inbound.text, inbound.idempotency_key, inbound.sender)
+    if inbound.options is not None:
+        check_options(inbound.options)
+
+
+def check_options(options: CallOptions) -> None:
+    """Refuse what no model can be asked for.
+
+    Raises:
+        InvalidInputError: With the reason.
+    """
+    size_bytes = len(encode(options))
+    if size_bytes > OPTIONS_BYTES:
+        msg = f"its tools and schema have {size_bytes} bytes; at most {OPTIONS_BYTES} are accepted"
+        raise InvalidInputError(msg)
+    names = [tool.name for tool in options.tools]
+    for name in names:
+        if not TOOL_NAME.fullmatch(name):
+            msg = f"{name[:80]!r} is no name of a tool: letters, digits, _ and -, 64 at most"
+            raise InvalidInputError(msg)
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        msg = f"two tools have the name {twice!r}"
+        raise InvalidInputError(msg)
 
 
 def check_text(text: str, idempotency_key: str, sender: str) -> None:
@@ -93,6 +120,23 @@ def check_text(text: str, idempotency_key: str, sender: str) -> None:
     if size_bytes > TEXT_BYTES:
         msg = f"the message has {size_bytes} bytes; at most {TEXT_BYTES} are accepted"
         raise InvalidInputError(msg)
+
+
+def check_answers(answers: Sequence[CallAnswer]) -> None:
+    """Refuse what no tool can have given.
+
+    Raises:
+        InvalidInputError: With the call and the reason.
+    """
+    if not answers:
+        msg = "there is no result of a call"
+        raise InvalidInputError(msg)
+    for answer in answers:
+        try:
+            check_text(answer.text, "", "")
+        except InvalidInputError as error:
+            msg = f"the result of call {answer.call_id!r}: {error}"
+            raise InvalidInputError(msg) from error
 
 
 def check_announcement(announcement: Announcement) -> None:
@@ -210,13 +254,25 @@ def check_focus(focus: str) -> None:
         raise InvalidInputError(msg) from error
 
 
-def replay(history: Sequence[Turn]) -> list[Body]:
-    """Return the events of a conversation that took place elsewhere."""
+def replay(history: Sequence[Turn], *, is_open: bool = False) -> list[Body]:
+    """Return the events of a conversation that took place elsewhere.
+
+    Args:
+        history: Its turns, oldest first.
+        is_open: Whether the last of them goes on: the model is called next.
+    """
     bodies: list[Body] = []
     for number, turn in enumerate(history, 1):
+        goes_on = is_open and number == len(history)
         first = len(bodies) + 2  # after session_started
         bodies += [
-            Received(text=user.text, sender=user.sender, attachments=user.attachments)
+            Received(
+                text=user.text,
+                sender=user.sender,
+                attachments=user.attachments,
+                retry_for_s=user.retry_for_s,
+                options=user.options,
+            )
             for user in turn.users
         ]
         received = tuple(range(first, first + len(turn.users)))
@@ -225,6 +281,10 @@ def replay(history: Sequence[Turn]) -> list[Body]:
             reply = step.reply
             bodies.append(StepStarted(turn=number, step=index, model=""))
             bodies.append(ModelReplied(text=reply.text, calls=reply.calls))
-            bodies += [CallFinished(call_id=r.call_id, text=r.text) for r in step.results]
-        bodies.append(TurnFinished(turn=number, outcome="answered"))
+            bodies += [
+                CallFinished(call_id=r.call_id, text=r.text, untrusted=r.untrusted, source=r.source)
+                for r in step.results
+            ]
+        if not goes_on:
+            bodies.append(TurnFinished(turn=number, outcome="answered"))
     return bodies

@@ -121,16 +121,15 @@ class Compactor(Struct, kw_only=True):
         if retry_at is not None and self.pace.clock.now() < retry_at:
             return None
         statistics = self.model_statistics.of(agent.spec.model)
-        tools = agent.offered(statistics)
+        tools = agent.offered(statistics, state.open_turn)
         older = self.renderer.older_turns(state.conversation, agent.spec, tools, statistics)
         return summary_task(state.conversation, older_turns=older) if older else None
 
     def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
         """Return the summary that somebody can have now."""
         statistics = self.model_statistics.of(agent.spec.model)
-        older = self.renderer.compactable_turns(
-            state.conversation, agent.spec, agent.offered(statistics), statistics
-        )
+        tools = agent.offered(statistics, state.open_turn)
+        older = self.renderer.compactable_turns(state.conversation, agent.spec, tools, statistics)
         return summary_task(state.conversation, older_turns=older, focus=focus) if older else None
 
     def close(self, reason: CoreError | None) -> None:
@@ -253,7 +252,7 @@ class Compactor(Struct, kw_only=True):
         """
         state = self.present()
         statistics = self.model_statistics.of(agent.spec.model)
-        tools = agent.offered(statistics)
+        tools = agent.offered(statistics, state.open_turn)
         now = self.pace.clock.now()
 
         def tokens(state: SessionState) -> int:

@@ -44,6 +44,7 @@ from everturn_actors.model import OpenTurn, Reply, Resolution
 from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.state.session_state import SessionState
+from everturn_actors.turn.answer_form import why_not_in_form
 from everturn_actors.turn.call_status import listening
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
 from everturn_actors.turn.provider_boundary import reply_of
@@ -170,6 +171,8 @@ async def call_model(
             _learn(host, agent, rendered, reply)
             check_withheld(reply)
             reason = flaw_of(reply, sent_files=turn.sent_files)
+            if not reason and not reply.calls:
+                reason = why_not_in_form(reply.text, turn.options)
             return _broken(turn, reply, reason) if reason else _replied(reply, rendered)
 
 
@@ -208,7 +211,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
         ContextDoesNotFitError: What cannot be hidden is larger than the window.
     """
     statistics = host.model_statistics.of(agent.spec.model)
-    tools = agent.offered(statistics)
+    tools = agent.offered(statistics, host.state.open_turn)
     conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
     if hidden:
@@ -232,7 +235,7 @@ async def _halve(
         ContextDoesNotFitError: Nothing more can be hidden; names what is left.
     """
     statistics = host.model_statistics.of(agent.spec.model)
-    tools = agent.offered(statistics)
+    tools = agent.offered(statistics, host.state.open_turn)
     hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, statistics)
     if hidden is None:
         why = "and nothing more can be left out"

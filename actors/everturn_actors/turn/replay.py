@@ -329,8 +329,14 @@ def _again(
     is the one; where none has, the last one.
     """
     renderer = Renderer()
+
+    def rendered_of(past_state: _PastState) -> Rendered:
+        turn = past_state.conversation.current
+        offered = tools if turn is None or not statistics.calls_tools else turn.tools_beside(tools)
+        return renderer.render(past_state.conversation, spec, offered, statistics)
+
     for past_state in reversed(past_states):
-        rendered = renderer.render(past_state.conversation, spec, tools, statistics)
+        rendered = rendered_of(past_state)
         if past.prefix and rendered.fingerprint.prefix == past.prefix:
             return rendered, past_state
-    return renderer.render(past_states[-1].conversation, spec, tools, statistics), past_states[-1]
+    return rendered_of(past_states[-1]), past_states[-1]

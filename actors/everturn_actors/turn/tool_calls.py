@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import takewhile
+from typing import Literal
 
 import anyio
 from anyio import to_thread
@@ -16,7 +18,7 @@ from anyio.lowlevel import checkpoint_if_cancelled
 from msgspec.structs import replace
 
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
-from everturn_actors.events import CallFinished, CallStarted
+from everturn_actors.events import CallFinished, CallsHandedOver, CallStarted
 from everturn_actors.faults import is_cancelled
 from everturn_actors.model import (
     Approval,
@@ -31,6 +33,7 @@ from everturn_actors.model import (
 from everturn_actors.outside import one_source
 from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
 from everturn_actors.state.queue import steering
+from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.validation import attachment_of, check_uploads
 from everturn_actors.turn.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
 from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
@@ -60,6 +63,9 @@ async def run_calls(
     step = turn.step
     assert step is not None and step.reply is not None  # noqa: PT018
     waiting = [call for call in step.reply.calls if call.call_id not in step.results]
+    if is_callers(waiting[0], turn, agent):
+        await _await_caller(host, turn, waiting, agent, pace.clock, deadline)
+        return
     asked = next((each for each in step.approvals.values() if each.resolution is None), None)
     if asked is not None:
         await _await_word(host, asked, agent, pace.clock, deadline)
@@ -96,6 +102,71 @@ def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) 
         return False
     approval = step.approvals.get(call.call_id)
     return approval is None or approval.resolution == "overtaken"
+
+
+# --- tools of the caller ---
+
+
+def is_callers(call: ToolCall, turn: OpenTurn, agent: Agent) -> bool:
+    """Whether the caller of a turn runs a call itself; a tool of the agent goes before its own."""
+    if call.name in agent.tools:
+        return False
+    return any(tool.name == call.name for tool in turn.options.tools)
+
+
+async def _await_caller(
+    host: TurnHost,
+    turn: OpenTurn,
+    waiting: Sequence[ToolCall],
+    agent: Agent,
+    clock: Clock,
+    deadline: anyio.CancelScope,
+) -> None:
+    """Take the first of the calls that wait one stage further: handed over, or its result.
+
+    All that the caller has to run of a reply is handed over at once, and their results are taken
+    in their places. A message that comes first overtakes them.
+    """
+    step, first = turn.step, waiting[0]
+    assert step is not None
+    if first.call_id not in step.handed_over:
+        ids = tuple(call.call_id for call in waiting if is_callers(call, turn, agent))
+        timeout_s = agent.spec.session.client_tool_timeout_s
+        await host.record(CallsHandedOver(turn=turn.number, call_ids=ids, timeout_s=timeout_s))
+        return
+    with standing_still(deadline):  # nobody here can hasten it
+        become = await _answered(host, first.call_id, step.handed_over[first.call_id], clock)
+    if become == "expired":
+        why = "its caller did not say in time what its tools gave"
+        await host.record(*close_turn(turn, "cancelled", why))
+        return
+    if become == "overtaken":
+        await host.record(finished(first, OVERTAKEN, is_error=True))
+        return
+    answered = host.state.open_turn and host.state.open_turn.step
+    assert answered, "nobody but its own task closes the turn"
+    output = ToolOutput(
+        text=answered.answers[first.call_id].text,
+        untrusted=True,
+        source=f"the caller's tool {first.name}",
+    )
+    await host.record(await _taken_in(host, turn, step, first, output, agent))
+
+
+async def _answered(
+    host: TurnHost, call_id: str, until: datetime, clock: Clock
+) -> Literal["answered", "overtaken", "expired"]:
+    """Wait for what the caller says of a call; return what became of it."""
+    while True:
+        step = host.state.open_turn.step if host.state.open_turn else None
+        if step is None or call_id in step.answers:
+            return "answered"
+        if any(not message.ambient for message in host.state.waiting):
+            return "overtaken"
+        left_s = (until - clock.now()).total_seconds()
+        if left_s <= 0:
+            return "expired"
+        await _until_changed(host, clock, left_s)
 
 
 # --- may it run? ---
@@ -149,10 +220,15 @@ async def _word(
         left_s = (approval.expires_at - clock.now()).total_seconds()
         if left_s <= 0:
             return "expired"
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_wake, clock, left_s, tasks.cancel_scope)
-            await host.until_changed()
-            tasks.cancel_scope.cancel()
+        await _until_changed(host, clock, left_s)
+
+
+async def _until_changed(host: TurnHost, clock: Clock, limit_s: float) -> None:
+    """Wait until something new is durable, at most so long."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_wake, clock, limit_s, tasks.cancel_scope)
+        await host.until_changed()
+        tasks.cancel_scope.cancel()
 
 
 async def _wake(clock: Clock, delay_s: float, sleeper: anyio.CancelScope) -> None:
@@ -252,7 +328,9 @@ async def _taken_in(
     result = ToolResult(
         call_id=call.call_id, name=call.name, text=output.text, is_error=output.is_error
     )
-    text = host.renderer.intake(agent.spec, agent.offered(statistics), statistics, result, path)
+    text = host.renderer.intake(
+        agent.spec, agent.offered(statistics, turn), statistics, result, path
+    )
     if text == output.text:
         path = ""
     else:

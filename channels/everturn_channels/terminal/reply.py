@@ -15,6 +15,8 @@ from everturn_actors.events import (
     ApprovalAsked,
     ApprovalDecided,
     CallFinished,
+    CallsAnswered,
+    CallsHandedOver,
     CallStarted,
     ChunkMarked,
     ContextReduced,
@@ -144,7 +146,9 @@ class ReplyReader:
                 return (Piece(style="note", text=f"  {_DECIDED[body.decision]}"),)
             case SessionStarted() | TurnStarted() | Steered() | StepStarted():
                 return ()
-            case CallStarted() | Summarised() | SilentMessage():
+            case CallsHandedOver():
+                return (Piece(style="note", text="(waits for the tools of its client)"),)
+            case CallsAnswered() | CallStarted() | Summarised() | SilentMessage():
                 return ()
             case Edited():
                 if not self._show_users:

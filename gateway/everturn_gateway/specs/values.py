@@ -107,6 +107,8 @@ def _session_spec(
         call_timeout_s=session.llm_timeout_seconds,
         model_retry_for_s=spec.model.retry_for_seconds,
         turn_timeout_s=session.turn_timeout_seconds,
+        client_tool_timeout_s=session.client_tool_timeout_seconds,
+        client_overrides=session.client_overrides,
         ttl_hours=sessions.ttl_hours if ttl is None else ttl,
         compaction=session.compaction or sessions.compaction,
         steering=session.steering,

@@ -17,6 +17,7 @@ from typing import assert_never
 from everturn_actors.errors import CommandFailedError
 from everturn_actors.protocol.commands import (
     Announce,
+    AnswerCalls,
     AnyCommand,
     Cancel,
     ClientDisconnected,
@@ -114,6 +115,8 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return draft.known
         case ResolveApproval():
             return records.resolve_approval(command, draft)
+        case AnswerCalls():
+            return records.answer_calls(command, draft)
         case StoreAmbient():
             return messages.store_ambient(command, draft)
         case Announce():

@@ -43,6 +43,7 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
             joins=how_it_joins(inbound, in_burst=in_burst),
             ambient=inbound.ambient,
             retry_for_s=-1 if inbound.retry_for_s is None else inbound.retry_for_s,
+            options=inbound.options,
         )
     )
     hold_s = inbound.queueing.hold_s

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from everturn_actors.errors import CoreError, CorruptJournalError, SessionEndedError
-from everturn_actors.events import ApprovalDecided, StatusChanged
-from everturn_actors.protocol.commands import RecordDelivery, ResolveApproval, Summary
+from everturn_actors.errors import (
+    CallNotOpenError,
+    CoreError,
+    CorruptJournalError,
+    SessionEndedError,
+)
+from everturn_actors.events import ApprovalDecided, CallsAnswered, StatusChanged
+from everturn_actors.protocol.commands import (
+    Accepted,
+    AnswerCalls,
+    RecordDelivery,
+    ResolveApproval,
+    Summary,
+)
 from everturn_actors.session.approvals import find_approval, why_not
 from everturn_actors.session.decide.decision import Draft, Later
 
@@ -21,6 +32,32 @@ def record_delivery(command: RecordDelivery, draft: Draft) -> CoreError | None:
         draft.go_back(before)
         return error
     return None
+
+
+def answer_calls(command: AnswerCalls, draft: Draft) -> Accepted | CoreError:
+    """Take what the caller's own tools gave, for calls that wait for it; once."""
+    state = draft.known
+    seen = state.seen.get(command.idempotency_key) if command.idempotency_key else None
+    if seen is not None:
+        return draft.accepted(seen)
+    error = draft.why_refused()
+    if error is not None:
+        return error
+    turn = state.open_turn
+    step = turn.step if turn else None
+    for answer in command.answers:
+        is_open = step is not None and answer.call_id in step.handed_over
+        if step is None or not is_open or answer.call_id in {*step.answers, *step.results}:
+            return CallNotOpenError(answer.call_id)
+    assert turn is not None, "a call waits in it"
+    if state.status == "paused":
+        draft.add(StatusChanged(status="active"))
+    draft.add(
+        CallsAnswered(
+            turn=turn.number, answers=command.answers, idempotency_key=command.idempotency_key
+        )
+    )
+    return draft.accepted(None)
 
 
 def resolve_approval(command: ResolveApproval, draft: Draft) -> CoreError | None:

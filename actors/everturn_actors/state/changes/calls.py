@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, CallStarted, Event
+from everturn_actors.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    CallFinished,
+    CallsAnswered,
+    CallsHandedOver,
+    CallStarted,
+    Event,
+)
 from everturn_actors.model import Approval, OpenStep, OpenTurn, Reply, Step, ToolCall, ToolResult
+from everturn_actors.state.changes.messages import with_seen
 from everturn_actors.state.changes.steps import advance, after, impossible, needed_turn
 from everturn_actors.state.outbox import owed_files, owed_question
 from everturn_actors.state.session_state import SessionState
@@ -54,6 +63,40 @@ def apply_approval_decided(
     resolution = replace(approval, resolution=body.decision, by=body.by)
     step = replace(step, approvals={**step.approvals, body.call_id: resolution})
     return advance(state, event, open_turn=replace(turn, step=step))
+
+
+def apply_calls_handed_over(
+    state: SessionState, event: Event, body: CallsHandedOver
+) -> SessionState:
+    """Let calls wait for what their caller says that they gave."""
+    turn, step = needed_turn(state, event), None
+    for call_id in body.call_ids:
+        turn, step, _ = needed_calls(state, event, call_id)
+        if call_id in step.started or call_id in step.handed_over:
+            raise impossible(event, "a call of it has begun, or was handed over before")
+    if step is None or body.turn != turn.number:
+        raise impossible(event, "it names no call, or the number is wrong")
+    until = after(event, body.timeout_s)
+    step = replace(step, handed_over={**step.handed_over, **dict.fromkeys(body.call_ids, until)})
+    return advance(state, event, open_turn=replace(turn, step=step))
+
+
+def apply_calls_answered(state: SessionState, event: Event, body: CallsAnswered) -> SessionState:
+    """Keep what the caller says, until each becomes the result in its place."""
+    turn, step = needed_turn(state, event), None
+    for answer in body.answers:
+        turn, step, _ = needed_calls(state, event, answer.call_id)
+        if answer.call_id not in step.handed_over or answer.call_id in step.answers:
+            raise impossible(event, "a call of it was not handed over, or was answered before")
+    if step is None or body.turn != turn.number:
+        raise impossible(event, "it answers no call, or the number is wrong")
+    answers = {**step.answers, **{each.call_id: each for each in body.answers}}
+    return advance(
+        state,
+        event,
+        open_turn=replace(turn, step=replace(step, answers=answers)),
+        seen=with_seen(state, event, body.idempotency_key),
+    )
 
 
 def apply_call_started(state: SessionState, event: Event, body: CallStarted) -> SessionState:

@@ -38,6 +38,7 @@ def apply_received(state: SessionState, event: Event, body: Received) -> Session
         joins=body.joins,
         ambient=body.ambient,
         retry_for_s=body.retry_for_s,
+        options=body.options,
     )
     seen = with_seen(state, event, body.idempotency_key)
     return advance(state, event, waiting=(*state.waiting, message), seen=seen)

@@ -13,9 +13,10 @@ import orjson
 from msgspec import Struct
 
 from everturn_actors.errors import CoreError
-from everturn_actors.events import Discarded, SessionEnded, TurnFinished
+from everturn_actors.events import CallsHandedOver, Discarded, SessionEnded, TurnFinished
 from everturn_actors.model import Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
+from everturn_gateway.http.openai.call_ids import given_id
 from everturn_gateway.http.problems import Problem, openai_error
 from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.turns import turn_problem
@@ -39,9 +40,15 @@ class Completion(Struct, frozen=True, kw_only=True):
     "Unix time in seconds."
     model: str
     include_usage: bool = False
+    has_form: bool = False
+    """Whether the answer has a form that is checked. Nothing of it is shown before: what was shown
+    cannot be taken back."""
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
-        """Return the completion of an answered turn."""
+        """Return the completion of a turn that is answered, or waits for its client's tools."""
+        message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
+        if result.handed_over:
+            message |= {"content": result.text or None, "tool_calls": _tool_calls(result)}
         return {
             "id": self.completion_id,
             "object": "chat.completion",
@@ -50,9 +57,9 @@ class Completion(Struct, frozen=True, kw_only=True):
             "choices": [
                 {
                     "index": 0,
-                    "message": {"role": "assistant", "content": result.text, "refusal": None},
+                    "message": message,
                     "logprobs": None,
-                    "finish_reason": _FINISH.get(result.stop_reason, "stop"),
+                    "finish_reason": _finish(result),
                 }
             ],
             "usage": _usage(result.usage),
@@ -65,7 +72,13 @@ class Completion(Struct, frozen=True, kw_only=True):
 
     def last_chunks(self, result: TurnResult) -> bytes:
         """Return what ends a streamed completion."""
-        end = self.chunk({}, _FINISH.get(result.stop_reason, "stop"))
+        end = b""
+        if self.has_form and result.text:
+            end += self.chunk({"content": result.text})
+        if result.handed_over:
+            calls = [{"index": i, **call} for i, call in enumerate(_tool_calls(result))]
+            end += self.chunk({"tool_calls": calls})
+        end += self.chunk({}, _finish(result))
         if self.include_usage:
             end += self._data([], _usage(result.usage))
         return end + _DONE
@@ -81,6 +94,22 @@ class Completion(Struct, frozen=True, kw_only=True):
         if self.include_usage:
             chunk["usage"] = usage
         return b"data: %b\n\n" % orjson.dumps(chunk)
+
+
+def _finish(result: TurnResult) -> str:
+    return "tool_calls" if result.handed_over else _FINISH.get(result.stop_reason, "stop")
+
+
+def _tool_calls(result: TurnResult) -> list[dict[str, Any]]:
+    """Return the calls that the client runs."""
+    return [
+        {
+            "id": given_id(result.session_id, result.message_seq, call.call_id),
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in result.handed_over
+    ]
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
@@ -116,6 +145,8 @@ async def chunks(
 
     def take(delta: TextDelta) -> bool:
         nonlocal said
+        if completion.has_form:
+            return True
         if delta.text and not write_now(piece(delta)):
             return False
         said = said or bool(delta.text)
@@ -126,10 +157,12 @@ async def chunks(
         async with aclosing(submission.updates(final=True, take=take)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
-                    if update.text:
+                    if update.text and not completion.has_form:
                         chunk, said = piece(update), True
                         yield chunk
-                elif isinstance(update.body, (TurnFinished, SessionEnded, Discarded)):
+                elif isinstance(
+                    update.body, (TurnFinished, SessionEnded, Discarded, CallsHandedOver)
+                ):
                     yield await _end(submission, completion)
                     return
         yield farewell(submission)

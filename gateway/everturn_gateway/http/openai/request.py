@@ -8,14 +8,17 @@ Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal, NoReturn, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, cast
 
 from msgspec import Struct
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec.structs import replace
+from pydantic import Field
 
 from everturn_actors.context.projection.grouping import Grouping, Misplaced
+from everturn_actors.context.projection.turns import Block
 from everturn_actors.model import (
+    CallOptions,
     Notice,
     Reply,
     Step,
@@ -25,41 +28,24 @@ from everturn_actors.model import (
     Upload,
     UserMessage,
 )
+from everturn_actors.service import History
 from everturn_actors.state.validation import attachment_of, check_uploads
-from everturn_gateway.http.problems import ProblemError, problem
+from everturn_gateway.http.openai.parameters import Lenient, Parameters
+from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.uploads import from_base64
 
-# Parameter -> the values of it that ask for nothing special.
-_REFUSED: Final[Mapping[str, tuple[object, ...]]] = {
-    "audio": (),
-    "function_call": ("none", "auto"),
-    "functions": ([],),
-    "logprobs": (False,),
-    "modalities": (["text"], []),
-    "n": (1,),
-    "response_format": ({"type": "text"},),
-    "stop": ([], ""),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-    "top_logprobs": (0,),
-    "web_search_options": (),
-}
+CARRY_ON: Final = "Go on exactly where your last message ends; repeat nothing of it."
+"What is asked where the words of the assistant stand at the end."
 
 
-class _Lenient(BaseModel):
-    """A body whose further fields are looked at by name."""
-
-    model_config = ConfigDict(extra="allow", frozen=True)
-
-
-class FunctionBody(_Lenient):
+class FunctionBody(Lenient):
     """The function of a call."""
 
     name: str
     arguments: str
 
 
-class CallBody(_Lenient):
+class CallBody(Lenient):
     """A call that an assistant made."""
 
     id: str = Field(min_length=1)
@@ -67,7 +53,7 @@ class CallBody(_Lenient):
     type: Literal["function"] = "function"
 
 
-class ChatMessage(_Lenient):
+class ChatMessage(Lenient):
     """One message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -80,13 +66,13 @@ class ChatMessage(_Lenient):
     tool_call_id: str | None = None
 
 
-class StreamOptions(_Lenient):
+class StreamOptions(Lenient):
     """How to stream."""
 
     include_usage: bool | None = None
 
 
-class ChatRequest(_Lenient):
+class ChatRequest(Parameters):
     """A request for a chat completion."""
 
     model: str = Field(min_length=1, description="Name of the agent.", examples=["assistant"])
@@ -106,35 +92,44 @@ class ChatRequest(_Lenient):
 class Asked(Struct, frozen=True, kw_only=True):
     """What a request asks for, as a stateless turn."""
 
-    instructions: str
-    history: tuple[Turn, ...]
-    text: str
+    history: History
+    "What came before; where calls have their results and nothing was said since, all of it."
+    text: str = ""
     attachments: tuple[Upload, ...] = ()
-    "The images that come with it."
-    shown_before: tuple[Upload, ...] = ()
-    "Those of the history."
+    "The files that come with it."
+    goes_on: bool = False
+    "Whether the last turn of the history goes on, and there is no new message."
 
 
-def ignored(request: ChatRequest) -> tuple[str, ...]:
-    """Return the parameters of `request` that have no effect, sorted.
+def unread(request: ChatRequest) -> tuple[str, ...]:
+    """Return the fields of messages that have no effect, sorted."""
+    return tuple(
+        sorted(
+            {
+                f"messages.{name}"
+                for message in request.messages
+                for name, value in (message.model_extra or {}).items()
+                if value
+            }
+        )
+    )
+
+
+def results(request: ChatRequest) -> dict[str, str]:
+    """Return what the client's tools gave, by the ids of the calls: the messages at the end.
 
     Raises:
-        ProblemError: One of them may not be ignored (400).
+        ProblemError: One of them names no call, or holds something else than text (400).
     """
-    given = {
-        name: value for name, value in (request.model_extra or {}).items() if value is not None
-    }
-    for name, value in given.items():
-        if name in _REFUSED and value not in _REFUSED[name]:
-            refuse(name, f"{name!r} is not supported here: the agent decides it")
-    names = {name for name in given if name not in _REFUSED}
-    names.update(
-        f"messages.{name}"
-        for message in request.messages
-        for name, value in (message.model_extra or {}).items()
-        if value
-    )
-    return tuple(sorted(names))
+    found: dict[str, str] = {}
+    for index in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[index]
+        if message.role != "tool":
+            break
+        if not message.tool_call_id:
+            refuse(f"messages.{index}.tool_call_id", "a tool message names its call")
+        found[message.tool_call_id] = _parts(message, index)[0]
+    return dict(reversed(found.items()))
 
 
 def has_parts(request: ChatRequest) -> bool:
@@ -143,7 +138,7 @@ def has_parts(request: ChatRequest) -> bool:
 
 
 def newest(request: ChatRequest) -> tuple[str, tuple[Upload, ...]]:
-    """Return the text of the last user message, and the images that come with it.
+    """Return the text of the last user message, and the files that come with it.
 
     Raises:
         ProblemError: There is none, or it holds something else (400).
@@ -154,15 +149,16 @@ def newest(request: ChatRequest) -> tuple[str, tuple[Upload, ...]]:
     return _parts(request.messages[found[-1]], found[-1])
 
 
-def stateless(request: ChatRequest) -> Asked:
+def stateless(request: ChatRequest, options: CallOptions | None) -> Asked:
     """Return the conversation of `request`: what came before, and what is asked now.
 
-    Several user messages at the end are one message of several paragraphs. Takes time in
-    proportion to the images.
+    Several user messages at the end are one message of several paragraphs. A conversation that
+    ends with the results of calls goes on. One that ends with words of the assistant has them
+    carried on. Takes time in proportion to the files.
 
     Raises:
-        ProblemError: The messages do not make a conversation that ends with a user (400).
-        InvalidInputError: An image is refused.
+        ProblemError: The messages do not make a conversation that can go on (400).
+        InvalidInputError: A file is refused.
     """
     grouping = Grouping(on_fault=_refuse_fault)
     uploads: dict[str, Upload] = {}
@@ -172,10 +168,34 @@ def stateless(request: ChatRequest) -> Asked:
         if message.role == "assistant" and not asked:
             refuse(f"messages.{index}", "a user message has to come before the assistant's")
         _add(grouping, message, index, uploads)
+    last = len(request.messages) - 1
+    if grouping.missing:
+        refuse(f"messages.{last}.role", "a tool message is missing for a call before it")
+    turns, users, steps = _turns(grouping.blocks)
+    if not users:
+        refuse(f"messages.{last}.role", "there is no message with the role 'user'")
+    instructions = "\n\n".join(b.text for b in grouping.blocks if isinstance(b, Notice))
+    if steps:
+        open_turn = Turn(number=len(turns) + 1, users=tuple(users), steps=tuple(steps))
+        if steps[-1].reply.calls:
+            turns.append(_with_options(open_turn, options))
+            history = _history(turns, instructions, uploads)
+            return Asked(history=history, goes_on=True)
+        history = _history([*turns, open_turn], instructions, uploads)
+        return Asked(history=history, text=CARRY_ON)
+    return Asked(
+        history=_history(turns, instructions, uploads),
+        text="\n\n".join(user.text for user in users if user.text or len(users) == 1),
+        attachments=tuple(uploads[each.name] for user in users for each in user.attachments),
+    )
+
+
+def _turns(blocks: Iterable[Block]) -> tuple[list[Turn], list[UserMessage], list[Step]]:
+    """Return finished turns, and the messages and the steps of the last one."""
     turns: list[Turn] = []
     users: list[UserMessage] = []
     steps: list[Step] = []
-    for block in grouping.blocks:
+    for block in blocks:
         if isinstance(block, UserMessage):
             if steps:
                 turns.append(Turn(number=len(turns) + 1, users=tuple(users), steps=tuple(steps)))
@@ -183,43 +203,44 @@ def stateless(request: ChatRequest) -> Asked:
             users.append(block)
         elif isinstance(block, Step):
             steps.append(block)
-    if not users or steps or grouping.missing:
-        last = len(request.messages) - 1
-        refuse(f"messages.{last}.role", "the last message has to be the user's")
-    return Asked(
-        instructions="\n\n".join(b.text for b in grouping.blocks if isinstance(b, Notice)),
-        history=tuple(turns),
-        text="\n\n".join(user.text for user in users if user.text or len(users) == 1),
-        attachments=tuple(uploads[each.name] for user in users for each in user.attachments),
-        shown_before=tuple(
-            {
-                each.name: uploads[each.name]
-                for turn in turns
-                for user in turn.heard
-                for each in user.attachments
-            }.values()
-        ),
+    return turns, users, steps
+
+
+def _history(turns: Sequence[Turn], instructions: str, uploads: Mapping[str, Upload]) -> History:
+    shown = {
+        each.name: uploads[each.name]
+        for turn in turns
+        for user in turn.heard
+        for each in user.attachments
+    }
+    return History(turns=tuple(turns), instructions=instructions, uploads=tuple(shown.values()))
+
+
+def _with_options(turn: Turn, options: CallOptions | None) -> Turn:
+    """Return a turn that goes on: with what its caller asks for, and results from outside."""
+    *earlier, newest = turn.users
+    steps = tuple(
+        replace(
+            step,
+            results=tuple(
+                replace(result, untrusted=True, source=f"the caller's tool {result.name}")
+                for result in step.results
+            ),
+        )
+        for step in turn.steps
     )
-
-
-def refuse(param: str, detail: str) -> NoReturn:
-    """Refuse a request because of `param`.
-
-    Raises:
-        ProblemError: Always (400).
-    """
-    raise ProblemError(problem("invalid-request", detail, extra={"param": param}))
+    return replace(turn, users=(*earlier, replace(newest, options=options)), steps=steps)
 
 
 def _add(grouping: Grouping, message: ChatMessage, index: int, uploads: dict[str, Upload]) -> None:
-    text, images = _parts(message, index)
+    text, files = _parts(message, index)
     match message.role:
         case "system" | "developer":
             grouping.add(Notice(text=text), index)
         case "user":
-            check_uploads(images)
-            attached = tuple(map(attachment_of, images))
-            uploads.update((a.name, u) for a, u in zip(attached, images, strict=True))
+            check_uploads(files)
+            attached = tuple(map(attachment_of, files))
+            uploads.update((a.name, u) for a, u in zip(attached, files, strict=True))
             grouping.add(UserMessage(text=text, attachments=attached), index)
         case "assistant":
             calls = tuple(
@@ -239,43 +260,74 @@ def _refuse_fault(fault: Misplaced) -> None:
 
 
 def _parts(message: ChatMessage, index: int) -> tuple[str, tuple[Upload, ...]]:
-    """Return the text of a message, and its images."""
+    """Return the text of a message, and its files."""
     if message.content is None:
         return "", ()
     if isinstance(message.content, str):
         return message.content, ()
     texts: list[str] = []
-    images: list[Upload] = []
+    files: list[Upload] = []
     for number, part in enumerate(message.content):
         where = f"messages.{index}.content.{number}"
         match part.get("type"), part.get("text"):
             case "text", str() as text:
                 texts.append(text)
-            case "image_url", _ if message.role == "user":
-                images.append(_image(part.get("image_url"), where))
+            case "refusal", _ if message.role == "assistant":
+                texts.append(str(part.get("refusal") or ""))
+            case ("image_url" | "input_audio" | "file") as kind, _ if message.role == "user":
+                files.append(_FILES[kind](part.get(kind), f"{where}.{kind}"))
             case kind, _:
-                also = ", and 'image_url' with a data: URL," if message.role == "user" else ""
-                refuse(where, f"only parts of the type 'text'{also} are supported, not {kind!r}")
-    return "\n".join(texts), tuple(images)
+                also = f", {', '.join(_FILES)}" if message.role == "user" else ""
+                refuse(where, f"parts of the type text{also} are supported, not {kind!r}")
+    return "\n".join(texts), tuple(files)
+
+
+def _object(value: object, where: str, *names: str) -> list[str]:
+    """Return the texts of some fields of a part; the first has to be there."""
+    given = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    texts = [found if isinstance(found := given.get(name), str) else "" for name in names]
+    if not texts[0]:
+        refuse(where, f"an object with the field {names[0]!r} is expected")
+    return texts
 
 
 def _image(value: object, where: str) -> Upload:
-    """Return the image of a part. Source: RFC 2397 for data: URLs."""
-    given = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    url = given.get("url")
-    if not isinstance(url, str):
-        refuse(f"{where}.image_url", "an object with the field 'url' is expected")
-    head, comma, data = url.partition(",")
-    scheme, _, kind = head.partition(":")
-    if scheme.lower() != "data":
+    (url,) = _object(value, where, "url")
+    if not url.lower().startswith("data:"):
         refuse(
-            f"{where}.image_url.url",
+            f"{where}.url",
             "the gateway fetches no images: send the bytes, as data:image/png;base64,...",
         )
-    media_type, _, encoding = kind.partition(";")
+    return _from_url(url, f"{where}.url")
+
+
+def _audio(value: object, where: str) -> Upload:
+    data, form = _object(value, where, "data", "format")
+    kind = f"audio/{form.lower() or 'wav'}"
+    return _upload(data, kind, f"audio.{form.lower() or 'wav'}", f"{where}.data")
+
+
+def _file(value: object, where: str) -> Upload:
+    data, name = _object(value, where, "file_data", "filename")
+    if data.lower().startswith("data:"):
+        return replace(_from_url(data, f"{where}.file_data"), file_name=name)
+    return _upload(data, "", name, f"{where}.file_data")
+
+
+_FILES: Final = {"image_url": _image, "input_audio": _audio, "file": _file}
+
+
+def _from_url(url: str, where: str) -> Upload:
+    """Return what a data: URL holds. Source: RFC 2397."""
+    head, comma, data = url.partition(",")
+    media_type, _, encoding = head.partition(":")[2].partition(";")
     if not comma or not encoding.lower().endswith("base64"):
-        refuse(f"{where}.image_url.url", "the data: URL has to be in base64")
+        refuse(where, "the data: URL has to be in base64")
+    return _upload(data, media_type, "", where)
+
+
+def _upload(data: str, media_type: str, name: str, where: str) -> Upload:
     try:
-        return Upload(data=from_base64(data), media_type=media_type)
+        return Upload(data=from_base64(data), media_type=media_type, file_name=name)
     except ValueError as error:
-        refuse(f"{where}.image_url.url", f"what follows the comma is not base64: {error}")
+        refuse(where, f"it is not base64: {error}")

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
 import orjson
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header
+from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from everturn_actors.errors import CallNotOpenError, UnknownSessionError
 from everturn_actors.ids import is_session_id
-from everturn_actors.model import ConversationKey, Inbound
-from everturn_actors.service import Submission
+from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, Inbound
+from everturn_actors.service import Submission, TurnService
+from everturn_actors.service.stateless import Stateless
+from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import (
@@ -27,14 +33,16 @@ from everturn_gateway.http.access.visibility import (
     visible_session,
 )
 from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
+from everturn_gateway.http.openai.call_ids import open_calls, session_of
+from everturn_gateway.http.openai.parameters import ignored, options_of
+from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.request import (
-    Asked,
     ChatRequest,
     has_parts,
-    ignored,
     newest,
-    refuse,
+    results,
     stateless,
+    unread,
 )
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
@@ -142,28 +150,32 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
     ) -> Response:
         """Answer the last message; stateful with a conversation, else from the given messages."""
         check_agent(caller, library, body.model)
-        without_effect = ignored(body)
+        agent = library.file(body.model)
+        overrides = agent.spec.session.client_overrides
+        without_effect = (*ignored(body, overrides=overrides), *unread(body))
+        options = options_of(body, own_tools=library.tool_names(body.model), overrides=overrides)
+        asking = _Asking(gateway=gateway, caller=caller, body=body, options=options, key=key or "")
         headers: dict[str, str] = {}
         name = conversation or body.user or ""
-        if name:
-            inbound = await _inbound(gateway, caller, name, body)
-            inbound = replace(inbound, retry_for_s=retry_for_s, idempotency_key=key or "")
+        submission = await asking.answered(name)
+        if submission is None and name:
+            inbound = replace(await asking.inbound(name), retry_for_s=retry_for_s)
             submission = await service.submit(inbound)
             await refuse_other_content(service, submission, inbound.text)
-            headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
-        else:
-            asked = await _beside(body, stateless)
-            submission = await _submit_once(gateway, caller, body.model, asked, retry_for_s or 0)
+        elif submission is None:
+            submission = await asking.once(retry_for_s or 0)
             without_effect += ("Idempotency-Key",) if key else ()
+        if name:
+            headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
         request.scope[SESSION] = submission.session_id
         if without_effect:
             headers[IGNORED_HEADER] = _header(without_effect)
-        options = body.stream_options
         completion = Completion(
             completion_id=f"chatcmpl-{submission.session_id}-m{submission.seq}",
             created=await created_at(submission),
             model=body.model,
-            include_usage=bool(options and options.include_usage),
+            include_usage=bool(body.stream_options and body.stream_options.include_usage),
+            has_form=options is not None and bool(options.response_format),
         )
         if body.stream:
             return EventStream(
@@ -177,49 +189,113 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
         return Response(orjson.dumps(answer), headers=headers, media_type="application/json")
 
 
-async def _inbound(gateway: Gateway, caller: Principal, name: str, body: ChatRequest) -> Inbound:
-    """Return the message for the conversation or session `name`.
+class _Asking(Struct, frozen=True, kw_only=True):
+    """One request, and who sends it."""
 
-    Raises:
-        UnknownSessionError: `name` is an id, and there is no such session that the caller may see.
-        ProblemError: The session's agent is another one (400).
-    """
-    text, images = await _beside(body, newest)
-    if not is_session_id(name):
-        conversation = ConversationKey(channel=CHANNEL, chat=name, agent=body.model)
-        return Inbound(
+    gateway: Gateway
+    caller: Principal
+    body: ChatRequest
+    options: CallOptions | None
+    key: str
+    "Makes the same request the same message; empty = a new one."
+
+    async def answered(self, name: str) -> Submission | None:
+        """Let a turn go on that waits for what the client's tools gave; None where none does.
+
+        The same results a second time are known again.
+
+        Raises:
+            ProblemError: The turn waits for more than was given, or, of a conversation `name`,
+                there is none that waits for it (400).
+        """
+        given = results(self.body)
+        sessions = {session_of(each) for each in given}
+        session_id = sessions.pop() if len(sessions) == 1 else ""
+        to, state = await self._waiting(session_id) if session_id else (None, None)
+        waiting = open_calls(state) if state is not None else {}
+        missing = waiting.keys() - given.keys()
+        if missing:
+            refuse("messages", f"a tool message is missing for {', '.join(sorted(missing))}")
+        if to is not None:
+            answers = [CallAnswer(call_id=waiting.get(i, i), text=t) for i, t in given.items()]
+            with suppress(CallNotOpenError):  # it ended meanwhile, or its client never waited here
+                return await to.answer_calls(session_id, answers, idempotency_key=_key_of(given))
+        if given and name:
+            refuse("messages", "no turn of this conversation waits for these results")
+        return None
+
+    async def _waiting(
+        self, session_id: str
+    ) -> tuple[TurnService | Stateless | None, SessionState | None]:
+        """Return who has a session of the caller with this agent, and its state."""
+        service = self.gateway.service
+        once = service.stateless.present(session_id)
+        if once is not None:
+            is_own = once.principal == self.caller.owns_as and once.key.agent == self.body.model
+            return (service.stateless, once) if is_own else (None, None)
+        try:
+            await visible_session(service, self.caller, session_id)
+            state = await service.view(session_id)
+        except UnknownSessionError:
+            return None, None
+        return (service, state) if state.key.agent == self.body.model else (None, None)
+
+    async def inbound(self, name: str) -> Inbound:
+        """Return the message for the conversation or session `name`.
+
+        Raises:
+            UnknownSessionError: `name` is an id, and there is no such session that the caller may
+                see.
+            ProblemError: The session's agent is another one (400).
+        """
+        text, files = await _beside(self.body, newest)
+        inbound = Inbound(
             text=text,
-            key=own_key(caller, conversation),
-            principal=caller.owns_as,
-            sender=caller.owns_as,
-            attachments=images,
+            sender=self.caller.owns_as,
+            attachments=files,
+            options=self.options,
+            idempotency_key=self.key,
         )
-    await visible_session(gateway.service, caller, name)
-    agent = (await gateway.service.view(name)).key.agent
-    if agent != body.model:
-        refuse("model", f"the session {name!r} talks to the agent {agent!r}")
-    return Inbound(text=text, session_id=name, sender=caller.owns_as, attachments=images)
+        model, caller = self.body.model, self.caller
+        if not is_session_id(name):
+            conversation = ConversationKey(channel=CHANNEL, chat=name, agent=model)
+            return replace(inbound, key=own_key(caller, conversation), principal=caller.owns_as)
+        await visible_session(self.gateway.service, caller, name)
+        agent = (await self.gateway.service.view(name)).key.agent
+        if agent != model:
+            refuse("model", f"the session {name!r} talks to the agent {agent!r}")
+        return replace(inbound, session_id=name)
+
+    async def once(self, retry_for_s: int) -> Submission:
+        """Answer from the messages alone; nothing is kept.
+
+        Raises:
+            ProblemError: They make no conversation that can go on (400).
+        """
+        asked = await _beside(self.body, partial(stateless, options=self.options))
+        service, principal = self.gateway.service.stateless, self.caller.owns_as
+        if asked.goes_on:
+            return await service.go_on(asked.history, agent=self.body.model, principal=principal)
+        inbound = Inbound(
+            text=asked.text,
+            attachments=asked.attachments,
+            options=self.options,
+            retry_for_s=retry_for_s,
+            sender=principal,
+        )
+        return await service.submit(
+            inbound, asked.history, agent=self.body.model, principal=principal
+        )
+
+
+def _key_of(given: Iterable[str]) -> str:
+    """Return what makes the same results, sent twice, one answer."""
+    return f"results:{sha256(' '.join(sorted(given)).encode()).hexdigest()}"
 
 
 async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
-    """Read a request; one that may hold images beside the event loop."""
+    """Read a request; one that may hold files beside the event loop."""
     return await run_sync(partial(read, body)) if has_parts(body) else read(body)
-
-
-async def _submit_once(
-    gateway: Gateway, caller: Principal, agent: str, asked: Asked, retry_for_s: int
-) -> Submission:
-    return await gateway.service.stateless.submit(
-        agent=agent,
-        instructions=asked.instructions,
-        history=asked.history,
-        text=asked.text,
-        attachments=asked.attachments,
-        shown_before=asked.shown_before,
-        retry_for_s=retry_for_s,
-        principal=caller.owns_as,
-        sender=caller.owns_as,
-    )
 
 
 async def _whole(

@@ -33,6 +33,11 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
+from everturn_gateway.providers.transport.asked import (
+    anthropic_options,
+    anthropic_tool_choice,
+    form_in_words,
+)
 from everturn_gateway.providers.transport.attached import base64, pictures, told
 from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.opaque import unpack
@@ -82,15 +87,25 @@ class BodyWriter:
             marks: Whether marks for the cache are set.
         """
         mark = _MARK if marks else b"}"
+        asked = request.options
         head: dict[str, Any] = {"model": request.model, "stream": True, **options}
+        head |= anthropic_options(asked)
         tools = request.tools or _called(request.messages)
-        if tools and not request.tools:  # calls without tools are refused; none may be called
+        if request.tools:
+            head |= anthropic_tool_choice(asked)
+        elif tools:  # calls without tools are refused; none may be called
             head["tool_choice"] = {"type": "none"}
         parts = [dumps(head)[:-1]]
         if tools:
             parts.append(b'"tools":[%b%b]' % (self._tools_bytes(tools)[:-1], mark))
         if request.system.strip():
-            parts.append(b'"system":[%b%b]' % (self._system_bytes(request.system)[:-1], mark))
+            told = form_in_words(asked)  # behind the mark: the rest is the same in every request
+            form = b"," + _text(told) if told else b""
+            parts.append(
+                b'"system":[%b%b%b]' % (self._system_bytes(request.system)[:-1], mark, form)
+            )
+        elif told := form_in_words(asked):
+            parts.append(b'"system":[%b]' % _text(told))
         runs = self._runs(request, replays=replays)
         last = len(runs) - 1
         ends = {last, last - 2} if marks else frozenset[int]()

@@ -23,6 +23,7 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
+from everturn_gateway.providers.transport.asked import ollama_format, ollama_options
 from everturn_gateway.providers.transport.attached import base64, pictures, told
 from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.wire import KeptBytes
@@ -52,6 +53,7 @@ class BodyWriter:
             options["num_predict"] = request.max_output_tokens
         if request.temperature is not None:
             options["temperature"] = request.temperature
+        options |= ollama_options(request.options)
         head: dict[str, Any] = {
             "model": request.model,
             "stream": True,
@@ -60,6 +62,7 @@ class BodyWriter:
             "shift": False,
             "options": options,
         }
+        head |= ollama_format(request.options)
         if self._keep_alive is not None:
             head["keep_alive"] = self._keep_alive
         if request.reasoning_effort is not None and thinking != "unasked":
@@ -67,7 +70,8 @@ class BodyWriter:
         messages: list[object] = [_message(each, request.media) for each in request.messages]
         if request.system:
             messages.insert(0, orjson.Fragment(self._kept.system(request.system)))
-        tools = self._kept.tools(request.tools)
+        # It has no field for what may be called: one that must call none is offered none.
+        tools = self._kept.tools(() if request.options.tool_choice == "none" else request.tools)
         return b'%b,"messages":%b%b}' % (dumps(head)[:-1], dumps(messages), tools)
 
 

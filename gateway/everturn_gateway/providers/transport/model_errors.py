@@ -111,6 +111,18 @@ DROPPABLE: Final = {
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     "stream_options": re.compile(r"\bstream_options\b"),
     "reasoning_effort": re.compile(r"\breasoning_effort\b|\bthinking\b", re.IGNORECASE),
+    **{
+        name: re.compile(rf"\b{name}\b")
+        for name in (
+            "response_format",
+            "parallel_tool_calls",
+            "presence_penalty",
+            "frequency_penalty",
+            "top_p",
+            "seed",
+            "stop",
+        )
+    },
 }
 
 Unshown: TypeAlias = Literal["", "model", "image"]

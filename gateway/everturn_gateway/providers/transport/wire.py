@@ -19,6 +19,7 @@ from typing import Any, Final, assert_never
 import orjson
 
 from everturn_actors.model import (
+    DEFAULT_OPTIONS,
     AnyMessage,
     Attachment,
     ModelRequest,
@@ -28,6 +29,11 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
     remember,
+)
+from everturn_gateway.providers.transport.asked import (
+    form_in_words,
+    openai_options,
+    openai_tool_choice,
 )
 from everturn_gateway.providers.transport.attached import base64, pictures, told
 from everturn_gateway.providers.transport.encoding import compact, dumps
@@ -99,6 +105,10 @@ class BodyWriter:
                 options["reasoning"] = {"effort": request.reasoning_effort}
             else:
                 options["reasoning_effort"] = request.reasoning_effort
+        asked = request.options
+        if asked is not DEFAULT_OPTIONS:
+            given = openai_options(asked)
+            options |= {k: v for k, v in given.items() if v is not None and k not in leave_out}
         messages: list[object] = []
         if request.system:
             messages.append(orjson.Fragment(self._kept.system(request.system)))
@@ -110,7 +120,12 @@ class BodyWriter:
                 messages.append({"role": "assistant", "content": message.text})
             else:
                 messages.append(self._message(message, request, echoes=echoes))
+        if "response_format" in leave_out and (told := form_in_words(asked)):
+            messages.append({"role": "system", "content": told})
         tools = self._kept.tools(request.tools)
+        if tools:
+            choice = openai_tool_choice(asked)
+            options |= {k: v for k, v in choice.items() if k not in leave_out}
         return b'%b,"messages":%b%b}' % (dumps(options)[:-1], dumps(messages), tools)
 
     def _message(self, message: AnyMessage, request: ModelRequest, *, echoes: bool) -> object:

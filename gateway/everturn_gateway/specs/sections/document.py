@@ -38,6 +38,10 @@ class SessionSection(Section):
     "Deadline of one model call."
     turn_timeout_seconds: Seconds = 1800
     "Deadline of a whole turn."
+    client_tool_timeout_seconds: Annotated[int, Field(ge=1, le=604_800)] = 3600
+    "How long a client may take for a call of a tool that it brought itself."
+    client_overrides: bool = False
+    "Whether OpenAI clients set temperature, output limit, reasoning effort and the like."
     steering: bool = True
     "Whether messages that come during a turn reach the model before its next call."
     ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
