@@ -9,10 +9,14 @@ from typing import Any
 
 import anyio
 import httpx2
+import openai
 import pytest
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolUnionParam
 from support.gateway import ServerEvent, server_events
 from support.model_api import Answer, ModelApi, Received, open_model_api
 from support.process import EVERTURN, gateway_process, write_workspace
+
+from everturn_actors.model import ToolCall
 
 ROUNDS = 6  # kills in a row
 CONVERSATIONS = 5
@@ -96,6 +100,39 @@ async def test_a_kill_in_the_middle_of_a_model_call_loses_and_doubles_nothing(
         assert repeated.json()["content"] == "Hello."
         assert api.count == 2
         assert [e["seq"] for e in log_of(tmp_path, session)] == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_kill_between_a_clients_call_and_its_result_loses_nothing(tmp_path: Path) -> None:
+    """A tool of the client may take an hour; the turn is there when it is done."""
+    tool: ChatCompletionToolUnionParam = {"type": "function", "function": {"name": "ask_ann"}}
+    hi: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hi"}]
+    chat = {"X-Everturn-Session": "chat"}
+    call = ToolCall(call_id="c1", name="ask_ann")
+    async with open_model_api() as api:
+        write_workspace(tmp_path, api.url)
+        api.script(Answer(calls=(call,)), Answer(text="Ann is well."))
+        async with (
+            gateway_process(tmp_path, imported=None) as gateway,
+            openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client,
+        ):
+            first = await client.chat.completions.create(
+                model="helper", messages=hi, tools=[tool], extra_headers=chat
+            )
+            await gateway.kill()
+        (given,) = first.choices[0].message.tool_calls or ()
+        async with (
+            gateway_process(tmp_path, imported=None) as gateway,
+            openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client,
+        ):
+            second = await client.chat.completions.create(
+                model="helper",
+                messages=[{"role": "tool", "tool_call_id": given.id, "content": "she is well"}],
+                extra_headers=chat,
+            )
+
+        assert second.choices[0].message.content == "Ann is well."
+        assert api.count == 2
+        assert api.requests[-1].json()["messages"][-1]["content"] == "she is well"
 
 
 async def test_a_stream_that_a_kill_cut_off_resumes_with_the_last_event_id(tmp_path: Path) -> None:

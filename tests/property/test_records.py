@@ -24,11 +24,44 @@ from everturn_actors.events import (
     Summarised,
     TurnStarted,
 )
-from everturn_actors.model import ConversationKey, PromptFingerprint, Replaced, ToolCall, Usage
+from everturn_actors.model import (
+    CallOptions,
+    ConversationKey,
+    PromptFingerprint,
+    Replaced,
+    ToolCall,
+    ToolDefinition,
+    Usage,
+)
 from everturn_actors.state.serialization import FORMAT_VERSION, from_record, to_record, type_name
 
 instants = st.integers(0, 10**16).map(
     lambda microseconds: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
+)
+objects = st.dictionaries(
+    st.text(max_size=5),
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner),
+        max_leaves=5,
+    ),
+    max_size=3,
+)
+shares = st.none() | st.floats(0, 1)
+st.register_type_strategy(
+    CallOptions,
+    st.builds(
+        CallOptions,
+        tools=st.lists(
+            st.builds(ToolDefinition, name=st.text(), description=st.text(), parameters=objects),
+            max_size=2,
+        ).map(tuple),
+        response_format=objects,
+        temperature=shares,
+        top_p=shares,
+        presence_penalty=shares,
+        frequency_penalty=shares,
+    ),
 )
 bodies = st.one_of(*[st.from_type(kind) for kind in get_args(Body)])
 events = st.builds(Event, seq=st.integers(1, 2**53), at=instants, body=bodies)

@@ -88,7 +88,11 @@ def check_options(options: CallOptions) -> None:
     Raises:
         InvalidInputError: With the reason.
     """
-    size_bytes = len(encode(options))
+    try:
+        size_bytes = len(encode(options))
+    except (OverflowError, RecursionError) as error:
+        msg = f"its tools or its schema cannot be written down: {error}"
+        raise InvalidInputError(msg) from error
     if size_bytes > OPTIONS_BYTES:
         msg = f"its tools and schema have {size_bytes} bytes; at most {OPTIONS_BYTES} are accepted"
         raise InvalidInputError(msg)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-import orjson
-
+from everturn_actors.codec import load_json
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.model import CallOptions
 
@@ -43,9 +42,9 @@ def why_not_in_form(text: str, options: CallOptions) -> str:
     if kind == "text":
         return ""
     try:
-        answer = orjson.loads(text)
+        answer = load_json(text.encode())
     except ValueError as error:
-        return f"it has to be JSON alone, and is none: {error}"
+        return f"it has to be JSON alone; {error}"
     schema = schema_of(options)
     if schema is None:
         return "" if isinstance(answer, dict) else "it has to be a JSON object"
