@@ -119,7 +119,7 @@ async def test_a_kill_between_a_clients_call_and_its_result_loses_nothing(tmp_pa
                 model="helper", messages=hi, tools=[tool], extra_headers=chat
             )
             await gateway.kill()
-        (given,) = first.choices[0].message.tool_calls or ()
+        (given,) = first.choices[0].message.tool_calls or []
         async with (
             gateway_process(tmp_path, imported=None) as gateway,
             openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="x") as client,
