@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from everturn_actors.errors import CallNotOpenError, InvalidInputError
 from everturn_actors.journal.memory import MemoryDisk

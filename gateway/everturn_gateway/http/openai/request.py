@@ -310,20 +310,20 @@ def _audio(value: object, where: str) -> Upload:
 def _file(value: object, where: str) -> Upload:
     data, name = _object(value, where, "file_data", "filename")
     if data.lower().startswith("data:"):
-        return replace(_from_url(data, f"{where}.file_data"), file_name=name)
+        return _from_url(data, f"{where}.file_data", name)
     return _upload(data, "", name, f"{where}.file_data")
 
 
 _FILES: Final = {"image_url": _image, "input_audio": _audio, "file": _file}
 
 
-def _from_url(url: str, where: str) -> Upload:
+def _from_url(url: str, where: str, name: str = "") -> Upload:
     """Return what a data: URL holds. Source: RFC 2397."""
     head, comma, data = url.partition(",")
     media_type, _, encoding = head.partition(":")[2].partition(";")
     if not comma or not encoding.lower().endswith("base64"):
         refuse(where, "the data: URL has to be in base64")
-    return _upload(data, media_type, "", where)
+    return _upload(data, media_type, name, where)
 
 
 def _upload(data: str, media_type: str, name: str, where: str) -> Upload:
