@@ -44,11 +44,10 @@ from everturn_actors.model import OpenTurn, Reply, Resolution
 from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.turn.answer_form import why_not_in_form
 from everturn_actors.turn.call_status import listening
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
 from everturn_actors.turn.provider_boundary import reply_of
-from everturn_actors.turn.reply_flaws import check_withheld, flaw_of
+from everturn_actors.turn.reply_flaws import check_withheld, flaw_of, why_not_in_form
 
 logger = logging.getLogger(__name__)
 

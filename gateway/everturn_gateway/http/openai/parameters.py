@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.model import CallOptions, ToolDefinition
-from everturn_actors.turn.answer_form import check_form
+from everturn_actors.turn.reply_flaws import check_form
 from everturn_gateway.http.openai.refusals import refuse
 
 # Parameter -> the values of it that ask for nothing special.
