@@ -100,12 +100,12 @@ class BodyWriter:
             parts.append(b'"tools":[%b%b]' % (self._tools_bytes(tools)[:-1], mark))
         if request.system.strip():
             told = form_in_words(asked)  # behind the mark: the rest is the same in every request
-            form = b"," + _text(told) if told else b""
+            form = b"," + dumps(_text(told)) if told else b""
             parts.append(
                 b'"system":[%b%b%b]' % (self._system_bytes(request.system)[:-1], mark, form)
             )
         elif told := form_in_words(asked):
-            parts.append(b'"system":[%b]' % _text(told))
+            parts.append(b'"system":[%b]' % dumps(_text(told)))
         runs = self._runs(request, replays=replays)
         last = len(runs) - 1
         ends = {last, last - 2} if marks else frozenset[int]()
