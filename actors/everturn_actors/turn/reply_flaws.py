@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, cast
 
 from everturn_actors.codec import load_json
 from everturn_actors.errors import InvalidInputError, ModelRefusedError
@@ -103,8 +103,8 @@ def schema_of(options: CallOptions) -> Mapping[str, Any] | None:
     """Return the schema that an answer has to follow; None where there is none."""
     if options.response_format.get("type") != "json_schema":
         return None
-    schema = options.response_format.get("json_schema", {}).get("schema")
-    return schema if isinstance(schema, Mapping) else None
+    schema: object = options.response_format.get("json_schema", {}).get("schema")
+    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else None
 
 
 def why_not_in_form(text: str, options: CallOptions) -> str:
