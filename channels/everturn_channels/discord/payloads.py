@@ -13,6 +13,7 @@ import discord
 from discord.state import ConnectionState
 from msgspec import Struct
 
+from everturn_actors.json_values import as_list, is_object
 from everturn_channels.adapter import ChatRef, IncomingFile
 from everturn_channels.discord.mapping import chat_ref_of, is_from_people, read_message
 
@@ -62,12 +63,12 @@ class PayloadReader:
             data: The payload.
             channel: Where it was written; None = as the payload says.
         """
-        if not isinstance(data, dict):
+        if not is_object(data):
             return None
         try:
-            return Heard(self._built(data, channel), cast("Payload", data), is_whole=True)
+            return Heard(self._built(data, channel), data, is_whole=True)
         except Exception:  # noqa: BLE001 - the boundary around one payload
-            return self.reduced(cast("Payload", data))
+            return self.reduced(data)
 
     def reduced(self, raw: Payload) -> Heard | None:
         """Return what can be read of a message that cannot be read whole; None where it cannot."""
@@ -123,18 +124,13 @@ def _core(data: Payload) -> Payload:
     """Return a message's payload with nothing but who wrote what, and where."""
     core = {key: data[key] for key in _CORE if key in data}
     author = data.get("author")
-    if isinstance(author, dict):
-        core["author"] = _person(cast("Payload", author))
+    if is_object(author):
+        core["author"] = _person(author)
     if not isinstance(core.get("content"), str):
         core["content"] = ""
     core.setdefault("type", 0)
-    named = data.get("mentions")
-    people = cast("list[object]", named) if isinstance(named, list) else []
-    core["mentions"] = [
-        _person(cast("Payload", each))
-        for each in people
-        if isinstance(each, dict) and id_of(cast("Payload", each), "id")
-    ]
+    people = as_list(data.get("mentions"))
+    core["mentions"] = [_person(each) for each in people if is_object(each) and id_of(each, "id")]
     return core
 
 
@@ -149,7 +145,7 @@ def _person(data: Payload) -> Payload:
 
 def id_of(data: object, name: str) -> int:
     """Return an id that stands in a payload; 0 = there is none that can be one."""
-    found = cast("Payload", data).get(name) if isinstance(data, dict) else None
+    found = data.get(name) if is_object(data) else None
     text = str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
     is_id = text.isascii() and text.isdigit() and len(text) <= _ID_DIGITS
     return int(text) if is_id else 0
@@ -163,15 +159,15 @@ def awaited_at(data: object, me: int) -> ChatRef | None:
         me: The bot's id.
     """
     channel = id_of(data, "channel_id")
-    if not channel or not isinstance(data, dict):
+    if not channel or not is_object(data):
         return None
-    payload = cast("Payload", data)
-    author = payload.get("author")
-    is_own = not isinstance(author, dict) or id_of(cast("Payload", author), "id") == me
-    if is_own or cast("Payload", author).get("bot") or payload.get("webhook_id"):
+    author = data.get("author")
+    if not is_object(author) or id_of(author, "id") == me:
         return None
-    is_dm = payload.get("guild_id") is None
-    content = payload.get("content")
+    if author.get("bot") or data.get("webhook_id"):
+        return None
+    is_dm = data.get("guild_id") is None
+    content = data.get("content")
     if not is_dm and not (isinstance(content, str) and f"<@{me}>" in content):
         return None
     return ChatRef(id=str(channel), type="dm" if is_dm else "group")

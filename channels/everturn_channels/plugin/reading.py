@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from typing import Annotated, Final, TypeAlias, cast
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
 from everturn_actors.codec import Codec, CodecError, Instant, encode, load_json
+from everturn_actors.json_values import Json, is_list, is_object
 from everturn_actors.state.serialization import in_utc
 from everturn_channels.adapter import (
     ButtonClick,
@@ -188,23 +189,22 @@ def _object(line: bytes) -> Mapping[str, object]:
     except CodecError as error:
         why = "the line is not one JSON object in UTF-8"
         raise BadLineError(Complaint(field="", why=why)) from error
-    if not isinstance(found, dict):
+    if not is_object(found):
         raise BadLineError(Complaint(field="", why="the line is not a JSON object"))
-    return cast("dict[str, object]", _whole(cast("object", found)))
+    return _without_null(found)
 
 
 def _whole(found: object) -> object:
     """Return JSON without what is null, and without halves of characters."""
-    match found:
-        case str() if not found.isascii():
-            return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case list():
-            return [_whole(each) for each in cast("list[object]", found)]
-        case dict():
-            fields = cast("dict[str, object]", found).items()
-            return {name: _whole(value) for name, value in fields if value is not None}
-        case _:
-            return found
+    if isinstance(found, str) and not found.isascii():
+        return found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if is_list(found):
+        return [_whole(each) for each in found]
+    return _without_null(found) if is_object(found) else found
+
+
+def _without_null(found: Json) -> Json:
+    return {name: _whole(value) for name, value in found.items() if value is not None}
 
 
 def _complaint(found: Mapping[str, object], error: CodecError) -> Complaint:

@@ -14,6 +14,7 @@ from aiogram.methods.base import TelegramMethod
 from msgspec import structs
 from pydantic import ValidationError
 
+from everturn_actors.json_values import is_object
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import ChatMoved, ChatRef, InboundEvent, InboundHandler, Message
 from everturn_channels.ingestion.events import PlatformEvent
@@ -120,10 +121,9 @@ def _without_faults(raw: Mapping[str, object], error: ValidationError) -> dict[s
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     for kind, part in {(*map(str, fault["loc"]), "", "")[:2] for fault in faults}:
         message = fewer.get(kind)
-        if part in _NEEDED or not isinstance(message, dict) or part not in message:
+        if part in _NEEDED or not is_object(message) or part not in message:
             return None
-        whole = cast("Mapping[str, object]", message)
-        less = {key: value for key, value in whole.items() if key != part}
+        less = {key: value for key, value in message.items() if key != part}
         if part in _TELLS_WHO_WROTE:  # what somebody else may have said is no command
             less.pop("entities", None)
         if not (less.get("text") or less.get("caption")):
@@ -146,7 +146,7 @@ def awaited_at(raw: Mapping[str, object]) -> ChatRef | None:
 
 def numbered(page: list[Any]) -> list[dict[str, Any]]:
     """Return the updates of a page that have a number: others cannot be told apart or confirmed."""
-    updates = [cast("dict[str, Any]", raw) for raw in page if isinstance(raw, dict)]
+    updates = [raw for raw in page if is_object(raw)]
     found = [raw for raw in updates if type(n := raw.get("update_id")) is int and n > 0]
     if len(found) < len(page):
         logger.warning(

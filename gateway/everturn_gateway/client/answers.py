@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, NoReturn, TypeVar, cast
+from typing import Any, Final, NoReturn, TypeVar
 from urllib.parse import unquote
 
 import httpx2
@@ -22,6 +22,7 @@ from everturn_actors.errors import (
     UnknownRequestError,
     UnknownSessionError,
 )
+from everturn_actors.json_values import is_object
 from everturn_actors.model import (
     Approval,
     Attachment,
@@ -167,9 +168,9 @@ def document(content: bytes) -> dict[str, Any]:
         data: Any = orjson.loads(content) if content else {}
     except orjson.JSONDecodeError:
         data = None
-    if not isinstance(data, dict):
+    if not is_object(data):
         raise ClientError(_FOREIGN)
-    return cast("dict[str, Any]", data)
+    return data
 
 
 def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, ValidationError, create_model
 
+from everturn_actors.json_values import as_list, is_list, is_object
 from everturn_channels.adapter import ChatType
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_gateway.errors import Fault
@@ -70,12 +71,12 @@ def _some(value: str) -> str:
 
 def _listed(value: object) -> object:
     """Read one section as a list of it alone."""
-    if isinstance(value, dict):
-        return [cast("dict[str, object]", value)]
-    if not isinstance(value, list):
+    if is_object(value):
+        return [value]
+    if not is_list(value):
         msg = "must be a section of fields, or a list of them for several bots"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
-    return cast("list[object]", value)
+        raise ValueError(msg)
+    return value
 
 
 _Some = Annotated[str, AfterValidator(_some)]
@@ -309,9 +310,8 @@ def _entries(document: Document, registry: Registry) -> Iterator[_Entry]:
                 continue
             path: FieldPath = (root, kind)
             many: list[tuple[FieldPath, object]]
-            if isinstance(value, list):
-                items = cast("list[object]", value)
-                many = [((*path, number), item) for number, item in enumerate(items)]
+            if is_list(value):
+                many = [((*path, number), item) for number, item in enumerate(value)]
             else:
                 many = [(path, value)]
             for place, data in many:
@@ -322,7 +322,7 @@ def _entries(document: Document, registry: Registry) -> Iterator[_Entry]:
 
 def _routes(document: Document) -> Iterator[tuple[FieldPath, RouteSection]]:
     value = document.data.get("routes")
-    for number, data in enumerate(cast("list[object]", value) if isinstance(value, list) else ()):
+    for number, data in enumerate(as_list(value)):
         route = _read(RouteSection, data)
         if route is not None:
             yield ("routes", number), route

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from everturn_actors.json_values import is_list
 from everturn_channels.access.owners import Owner
 from everturn_gateway.plugins import Registry
 from everturn_gateway.principals import is_principal_name
@@ -26,7 +27,7 @@ def _name(value: str) -> str:
 
 def _ids(value: object) -> object:
     """Read one id as a list of it alone."""
-    return cast("list[object]", value) if isinstance(value, list) else [value]
+    return value if is_list(value) else [value]
 
 
 def _id(value: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
 
 MASK = "***"
 # Names that hold a secret wherever they stand; `max_tokens` and `tokens` do not.
@@ -25,7 +25,7 @@ _SECTIONS: Final = frozenset(("env", "headers"))
 _VARIABLE: Final = re.compile(r"(?:(?:Bearer|Basic|Token) )?\$\{[^}]*\}", re.IGNORECASE)
 
 
-def masked(document: Mapping[str, Any]) -> dict[str, Any]:
+def masked(document: Mapping[str, object]) -> dict[str, object]:
     """Return `document` with every literal secret replaced; `${VAR}` says nothing and is kept.
 
     A secret is what a name says to be one, all that stands under `env` and `headers`, a password
@@ -34,21 +34,21 @@ def masked(document: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _value(name, value) for name, value in document.items()}
 
 
-def _value(name: str, value: Any) -> Any:  # noqa: ANN401 - any value of a YAML file
+def _value(name: str, value: object) -> object:
     if isinstance(value, Mapping):
-        inner = cast("Mapping[str, Any]", value)
+        inner = cast("Mapping[str, object]", value)
         if name in _SECTIONS:
             return {each: _closed(found) for each, found in inner.items()}
         return masked(inner)
     if isinstance(value, (list, tuple)):
-        return _items(name, list(cast("list[Any]", value)))
+        return _items(name, cast("Sequence[object]", value))
     if not isinstance(value, str):
         return value
     return _closed(value) if _SECRET.search(name) else _in_address(value)
 
 
-def _items(name: str, items: list[Any]) -> list[Any]:
-    shown: list[Any] = []
+def _items(name: str, items: Sequence[object]) -> list[object]:
+    shown: list[object] = []
     is_secret = False
     for item in items:
         option = _OPTION.fullmatch(item) if isinstance(item, str) else None
@@ -62,7 +62,7 @@ def _items(name: str, items: list[Any]) -> list[Any]:
     return shown
 
 
-def _closed(value: Any) -> Any:  # noqa: ANN401 - any value of a YAML file
+def _closed(value: object) -> object:
     """Return what is shown of a value that is secret, unless it only says where it is."""
     if value is None or value == "":
         return value

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import cast
 
+from everturn_actors.json_values import as_object
 from everturn_actors.spec import PromptSpec
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.yaml_files import Document, FieldPath, is_there, read_text, resolved
@@ -145,4 +145,4 @@ class _Reader:
 
 
 def _section(value: object) -> Mapping[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return as_object(value)

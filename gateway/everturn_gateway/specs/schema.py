@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, TypeAlias, cast
 
+from everturn_actors.json_values import is_list, is_object
 from everturn_gateway.plugins import Plugin, PolicyPlugin, installed
 from everturn_gateway.specs.context import IDLE_NUMBERS
 from everturn_gateway.specs.sections.context import DEFAULT_POLICY, ContextSection
@@ -134,14 +135,13 @@ def _for_people(node: object, *, named: bool = False) -> object:
         node: A part of a schema.
         named: Its keys are names of fields or definitions, not words of JSON Schema.
     """
-    if isinstance(node, list):
-        return [_for_people(item) for item in cast("list[object]", node)]
-    if not isinstance(node, dict):
+    if is_list(node):
+        return [_for_people(item) for item in node]
+    if not is_object(node):
         return node
-    fields = cast("dict[str, object]", node)
     cleaned = {
         key: _for_people(value, named=not named and key in {"properties", "$defs"})
-        for key, value in fields.items()
+        for key, value in node.items()
         if named or not (key == "title" or (key == "default" and not _is_worth_saying(value)))
     }
     if named or not (cleaned.get("type") in _NOT_TEXT or "enum" in cleaned):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.json_values import as_object, is_list, is_object
 from everturn_actors.model import ToolCall
 
 
@@ -28,7 +29,7 @@ ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 
 def parameters(model: type[Arguments]) -> dict[str, Any]:
     """Return the JSON Schema of the arguments, without what no model needs."""
-    schema = cast("dict[str, Any]", _short(model.model_json_schema()))
+    schema = as_object(_short(model.model_json_schema()))
     schema.pop("description", None)
     return schema
 
@@ -56,24 +57,22 @@ def read_arguments(call: ToolCall, model: type[ArgumentsT]) -> ArgumentsT:
 
 def _short(value: object) -> object:
     """Return a schema without titles and defaults, and with optional fields as their own type."""
-    if isinstance(value, list):
-        return [_short(item) for item in cast("list[object]", value)]
-    if not isinstance(value, dict):
+    if is_list(value):
+        return [_short(item) for item in value]
+    if not is_object(value):
         return value
-    schema = cast("dict[str, object]", value)
-    options = schema.get("anyOf")
-    if isinstance(options, list):
-        some = [each for each in cast("list[object]", options) if each != {"type": "null"}]
-        if len(some) == 1:
-            rest = {k: v for k, v in schema.items() if k != "anyOf"}
-            return _short({**cast("dict[str, object]", some[0]), **rest})
-    properties = schema.get("properties")
+    options = value.get("anyOf")
+    if is_list(options):
+        some = [each for each in options if each != {"type": "null"}]
+        if len(some) == 1 and is_object(some[0]):
+            rest = {k: v for k, v in value.items() if k != "anyOf"}
+            return _short({**some[0], **rest})
+    properties = value.get("properties")
     kept = {
         name: _short(item)
-        for name, item in schema.items()
+        for name, item in value.items()
         if name not in {"title", "default", "additionalProperties", "properties"}
     }
-    if isinstance(properties, dict):
-        fields = cast("dict[str, object]", properties)
-        kept["properties"] = {name: _short(item) for name, item in fields.items()}
+    if is_object(properties):
+        kept["properties"] = {name: _short(item) for name, item in properties.items()}
     return kept

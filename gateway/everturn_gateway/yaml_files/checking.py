@@ -6,11 +6,12 @@ import builtins
 import difflib
 from collections.abc import Sequence
 from inspect import isclass
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from everturn_actors.json_values import is_object
 from everturn_gateway.errors import Fault
 from everturn_gateway.yaml_files.places import Document, FieldPath
 
@@ -56,11 +57,10 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_empty(cls, data: object) -> object:
-        if not isinstance(data, dict):
+        if not is_object(data):
             return data
         known = field_names(cls)
-        fields = cast("dict[str, object]", data)
-        return {k: v for k, v in fields.items() if v is not None or k not in known}
+        return {k: v for k, v in data.items() if v is not None or k not in known}
 
 
 def field_names(model: type[BaseModel]) -> tuple[str, ...]:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from everturn_actors.json_values import as_list, as_object, is_list, is_object
 from everturn_gateway.errors import Fault
 
 FieldPath: TypeAlias = tuple[str | int, ...]
@@ -77,40 +78,32 @@ class Document:
         """Return what stands at a path; None where nothing does."""
         here: object = self.data
         for part in path:
-            match here:
-                case dict():
-                    here = cast("dict[str | int, object]", here).get(part)
-                case list() if isinstance(part, int):
-                    items = cast("list[object]", here)
-                    here = items[part] if part < len(items) else None
-                case _:
-                    return None
+            if is_list(here) and isinstance(part, int):
+                here = here[part] if part < len(here) else None
+            elif is_object(here) and isinstance(part, str):
+                here = here.get(part)
+            else:
+                return None
         return here
 
     def section(self, path: FieldPath) -> Mapping[str, object]:
         """Return the fields at a path; none where no section stands there."""
-        here = self.at(path)
-        return cast("dict[str, object]", here) if isinstance(here, dict) else {}
+        return as_object(self.at(path))
 
     def items(self, path: FieldPath) -> Sequence[object]:
         """Return the entries of a list at a path; none where no list stands there."""
-        here = self.at(path)
-        return cast("list[object]", here) if isinstance(here, list) else ()
+        return as_list(self.at(path))
 
     def fault(self, path: FieldPath, message: str) -> Fault:
         """Return a fault that points to a field."""
         return Fault(file=self.file, line=self.line(path), field=dotted(path), message=message)
 
-    def _natural(self, value: object, path: FieldPath) -> Any:  # noqa: ANN401 - YAML data
-        match value:
-            case dict():
-                fields = cast("dict[str, object]", value)
-                return {name: self._natural(inner, (*path, name)) for name, inner in fields.items()}
-            case list():
-                items = cast("list[object]", value)
-                return [self._natural(item, (*path, n)) for n, item in enumerate(items)]
-            case _:
-                return self.places[path].natural
+    def _natural(self, value: object, path: FieldPath) -> object:
+        if is_object(value):
+            return {name: self._natural(inner, (*path, name)) for name, inner in value.items()}
+        if is_list(value):
+            return [self._natural(item, (*path, n)) for n, item in enumerate(value)]
+        return self.places[path].natural
 
 
 def dotted(path: FieldPath) -> str:

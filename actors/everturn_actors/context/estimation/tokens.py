@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import assert_never
 
 from everturn_actors.model import (
     AnyMessage,
@@ -102,6 +102,6 @@ def _estimate_calls(calls: Sequence[ToolCall]) -> int:
     return estimate_text(calls_json(calls)) if calls else 0
 
 
-def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _json(value: object) -> str:
     # A schema may be any mapping, json only knows dicts.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, cast
 
 from msgspec.structs import replace
 
 from everturn_actors.context.projection.markers import is_shortened_argument
+from everturn_actors.json_values import is_list, is_object
 from everturn_actors.model import ToolCall
 
 _LEFT_OUT = "left_out"
@@ -45,29 +45,25 @@ def shorten_call(
 def _shortened(given: str, head: int, marker: Callable[[int], str]) -> str | None:
     """Return the JSON with long texts cut; None where it is not the JSON of an object."""
     try:
-        arguments: Any = json.loads(given)
-        if not isinstance(arguments, dict):
+        arguments: object = json.loads(given)
+        if not is_object(arguments):
             return None
         return _json(_cut(arguments, head, marker))
     except (ValueError, RecursionError):
         return None
 
 
-def _cut(value: Any, head: int, marker: Callable[[int], str]) -> Any:  # noqa: ANN401 - any JSON value
-    match value:
-        case str() if len(value) > head + _NEAR_CHARACTERS:
-            return value[:head] + marker(len(value) - head)
-        case list():
-            items = cast("list[object]", value)
-            return [_cut(item, head, marker) for item in items]
-        case dict():
-            named = cast("dict[str, object]", value)
-            return {name: _cut(item, head, marker) for name, item in named.items()}
-        case _:
-            return value
+def _cut(value: object, head: int, marker: Callable[[int], str]) -> object:
+    if isinstance(value, str) and len(value) > head + _NEAR_CHARACTERS:
+        return value[:head] + marker(len(value) - head)
+    if is_list(value):
+        return [_cut(item, head, marker) for item in value]
+    if is_object(value):
+        return {name: _cut(item, head, marker) for name, item in value.items()}
+    return value
 
 
-def _json(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
-from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,6 +19,7 @@ from everturn_actors.context.projection.projection import (
     Stored,
     edit,
 )
+from everturn_actors.json_values import is_object
 from everturn_actors.model import AnyMessage, Disposition, Step, ToolCall, ToolResult, UserMessage
 
 ARGUMENT_MARKER = "...(argument truncated)"
@@ -237,17 +237,16 @@ def _shrunk(call: ToolCall, limit: int, head: int) -> ToolCall:
     if len(call.arguments) <= limit:
         return call
     try:
-        arguments: Any = json.loads(call.arguments)
+        arguments: object = json.loads(call.arguments)
     except (ValueError, RecursionError):
         return call
-    if not isinstance(arguments, dict):
+    if not is_object(arguments):
         return call
-    named = cast("dict[str, Any]", arguments)
-    short = {name: _short(value, limit, head) for name, value in named.items()}
-    return call if short == named else replace(call, arguments=json.dumps(short))
+    short = {name: _short(value, limit, head) for name, value in arguments.items()}
+    return call if short == arguments else replace(call, arguments=json.dumps(short))
 
 
-def _short(value: Any, limit: int, head: int) -> Any:  # noqa: ANN401 - any JSON value
+def _short(value: object, limit: int, head: int) -> object:
     if not isinstance(value, str) or len(value) <= limit:
         return value
     return value if value == (short := value[:head] + ARGUMENT_MARKER) else short

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from everturn_actors.context.policy import AnyPolicy, Applied, Limits, apply_pol
 from everturn_actors.context.projection.projection import Change, size_tokens
 from everturn_actors.context.projection.turns import flatten
 from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.json_values import as_object
 from everturn_actors.model import AnyMessage, Disposition, ToolDefinition
 from everturn_gateway.commands.context.transcript import (
     Json,
@@ -281,7 +282,7 @@ def _read(options: ApplyOptions) -> _Given:
     if options.turn_start is not None and not 0 <= options.turn_start <= count:
         msg = f"--turn-start: there are {count} messages; give an index from 0 to {count}"
         raise TranscriptError(msg)
-    beside = cast("Json", value) if isinstance(value, dict) else {}
+    beside = as_object(value)
     tools: Any = beside.get("tools") or []
     if options.tools is not None:
         tools = read_json(_file(options.tools), str(options.tools))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, NoReturn, TypeAlias
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from everturn_actors.context.policy import Applied
 from everturn_actors.context.projection.grouping import Grouping, Misplaced, make_projection
 from everturn_actors.context.projection.projection import Projection
 from everturn_actors.context.projection.turns import Block
+from everturn_actors.json_values import as_list, as_object, is_list, is_object
 from everturn_actors.model import (
     AnyMessage,
     Notice,
@@ -79,17 +80,17 @@ class Transcript(Struct, frozen=True, kw_only=True):
         )
 
 
-def _parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+def _parsed(text: str) -> object:
     """Return the value of a JSON text; NaN and its like are none, whatever Python takes."""
     return json.loads(text, parse_constant=_no_constant)
 
 
-def _no_constant(name: str) -> Any:  # noqa: ANN401 - never returns
+def _no_constant(name: str) -> NoReturn:
     msg = f"{name} is no JSON"
     raise ValueError(msg)
 
 
-def read_json(raw: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON value
+def read_json(raw: bytes, what: str) -> object:
     """Return the JSON value of `raw`.
 
     Raises:
@@ -108,45 +109,41 @@ def read_json(raw: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON value
         raise TranscriptError(msg) from error
 
 
-def read_transcript(value: Any) -> Transcript:  # noqa: ANN401 - any JSON value
+def read_transcript(value: object) -> Transcript:
     """Return a transcript from a list of messages, or from an object with `messages`.
 
     Raises:
         TranscriptError: It is neither, or a message is beyond repair; the text has its index.
     """
-    if isinstance(value, dict):
-        value = cast("Json", value).get("messages")
-    if not isinstance(value, list) or not value:
+    if is_object(value):
+        value = value.get("messages")
+    if not is_list(value) or not value:
         msg = "the transcript has to be a list of messages, or an object with `messages`, not empty"
         raise TranscriptError(msg)
     reader = _Reader()
-    items = cast("list[object]", value)
-    for index, item in enumerate(items):
+    for index, item in enumerate(value):
         reader.add(item, index)
     return reader.end()
 
 
-def read_tools(value: Any) -> tuple[ToolDefinition, ...]:  # noqa: ANN401 - any JSON value
+def read_tools(value: object) -> tuple[ToolDefinition, ...]:
     """Return tool definitions from a list of them.
 
     Raises:
         TranscriptError: One of them is none; the text has its index.
     """
-    if not isinstance(value, list):
+    if not is_list(value):
         msg = "tools: they have to be a list"
         raise TranscriptError(msg)
-    items = cast("list[object]", value)
     tools: list[ToolDefinition] = []
-    for index, item in enumerate(items):
-        inner: Any = cast("Json", item).get("function", item) if isinstance(item, dict) else None
-        tool: Json = cast("Json", inner) if isinstance(inner, dict) else {}
+    for index, item in enumerate(value):
+        tool = as_object(as_object(item).get("function", item))
         name, about = tool.get("name"), tool.get("description") or ""
-        schema: Any = tool.get("parameters") or {}
-        if not (isinstance(name, str) and isinstance(about, str) and isinstance(schema, dict)):
+        schema = tool.get("parameters") or Json()
+        if not (isinstance(name, str) and isinstance(about, str) and is_object(schema)):
             msg = f"tools: number {index} needs a name, and parameters that are an object"
             raise TranscriptError(msg)
-        parameters = cast("Json", schema)
-        tools.append(ToolDefinition(name=name, description=about, parameters=parameters))
+        tools.append(ToolDefinition(name=name, description=about, parameters=schema))
     return tuple(tools)
 
 
@@ -190,10 +187,10 @@ class _Reader:
 
     def _message(self, item: object, index: int) -> Json:
         """Return a message with text or parts as its content, and calls that an API takes."""
-        if not isinstance(item, dict):
+        if not is_object(item):
             raise _refused(index, "it has to be an object")
         try:
-            message = cast("Json", _whole(item))
+            message = as_object(_whole(item))
         except RecursionError as error:
             raise _refused(index, "it is nested too deeply") from error
         if message != item:
@@ -213,8 +210,8 @@ class _Reader:
             message["tool_call_id"] = self._id(message.get("tool_call_id"), index)
         return message
 
-    def _content(self, message: Json, index: int) -> Any:  # noqa: ANN401 - text, parts or None
-        content: Any = message.get("content")
+    def _content(self, message: Json, index: int) -> str | list[object] | None:
+        content = message.get("content")
         if isinstance(content, str):
             return content
         if content is None:
@@ -222,33 +219,28 @@ class _Reader:
                 return None
             self._tell(index, "it has no content", "it is empty")
             return ""
-        if not isinstance(content, list):
+        if not is_list(content):
             raise _refused(
                 index, f"content has to be a text or a list of parts, not {_shown(content)}"
             )
-        parts = cast("list[object]", content)
-        if not parts:
+        if not content:
             self._tell(index, "it has no content", "it is empty")
             return ""
-        for number, part in enumerate(parts):
-            kind: Any = cast("Json", part).get("type") if isinstance(part, dict) else None
-            if kind not in _PARTS or (
-                kind == "text" and not isinstance(cast("Json", part).get("text"), str)
-            ):
+        for number, part in enumerate(content):
+            kind = as_object(part).get("type")
+            if kind not in _PARTS or (kind == "text" and not _is_text(as_object(part))):
                 raise _refused(index, f"part {number} of its content is not understood")
-        return parts
+        return content
 
-    def _calls(self, calls: Any, index: int) -> list[Json]:  # noqa: ANN401 - any JSON value
+    def _calls(self, calls: object, index: int) -> list[Json]:
         if calls is None:
             return []
-        if not isinstance(calls, list):
+        if not is_list(calls):
             raise _refused(index, "tool_calls has to be a list")
-        items = cast("list[object]", calls)
         read: list[Json] = []
-        for number, item in enumerate(items):
-            call = cast("Json", item) if isinstance(item, dict) else {}
-            inner: Any = call.get("function")
-            function = cast("Json", inner) if isinstance(inner, dict) else {}
+        for number, item in enumerate(calls):
+            call = as_object(item)
+            function = as_object(call.get("function"))
             name = function.get("name")
             if not isinstance(name, str) or not name:
                 raise _refused(index, f"call {number} names no function")
@@ -267,7 +259,7 @@ class _Reader:
             )
         return read
 
-    def _arguments(self, value: Any, index: int, number: int) -> str:  # noqa: ANN401 - any JSON
+    def _arguments(self, value: object, index: int, number: int) -> str:
         """Return arguments as the text of a JSON object."""
         if isinstance(value, str):
             try:
@@ -285,7 +277,7 @@ class _Reader:
         self._tell(index, problem, "they stand in one under invalid_arguments")
         return json.dumps({"invalid_arguments": value}, ensure_ascii=False)
 
-    def _id(self, value: Any, index: int) -> str:  # noqa: ANN401 - any JSON value
+    def _id(self, value: object, index: int) -> str:
         """Return the call that a result names, else the first one that waits."""
         if isinstance(value, str) and value:
             return value
@@ -311,7 +303,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-def _whole(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON value
+def _whole(value: object, depth: int = 0) -> object:
     """Return the value without lone surrogates: no API and no file can carry them.
 
     Raises:
@@ -319,22 +311,21 @@ def _whole(value: Any, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON value
     """
     if depth > _DEEPEST:
         raise RecursionError
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case list():
-            items = cast("list[object]", value)
-            return [_whole(item, depth + 1) for item in items]
-        case dict():
-            named = cast("Json", value)
-            return {_whole(k): _whole(v, depth + 1) for k, v in named.items()}
-        case _:
-            return value
+    if isinstance(value, str):
+        return _mended(value)
+    if is_list(value):
+        return [_whole(item, depth + 1) for item in value]
+    if is_object(value):
+        return {_mended(k): _whole(v, depth + 1) for k, v in value.items()}
+    return value
+
+
+def _mended(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _parts(message: Json) -> list[Json]:
-    content = message.get("content")
-    return cast("list[Json]", content) if isinstance(content, list) else []
+    return [part for part in as_list(message.get("content")) if is_object(part)]
 
 
 def _is_text(part: Json) -> bool:
@@ -346,7 +337,8 @@ def message_text(message: Json) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    return "\n".join(part["text"] for part in _parts(message) if _is_text(part))
+    texts = (part.get("text") for part in _parts(message))
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _read(message: Json, index: int) -> AnyMessage:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import anyio
 import anyio.to_thread
 from msgspec import Struct
 from pydantic import BaseModel
 
+from everturn_actors.json_values import is_object
 from everturn_channels.names import clean
 from everturn_gateway.client.schedules import ScheduleClient
 from everturn_gateway.commands.clients import choose_agent, open_workspace_api
@@ -313,8 +314,8 @@ def _check(fields: Mapping[str, object]) -> None:
 def _flat(fields: Mapping[str, object], path: FieldPath = ()) -> Iterator[tuple[FieldPath, object]]:
     for name, value in fields.items():
         yield (*path, name), value
-        if isinstance(value, dict):
-            yield from _flat(cast("dict[str, object]", value), (*path, name))
+        if is_object(value):
+            yield from _flat(value, (*path, name))
 
 
 def _of_option(fault: Fault) -> Fault:

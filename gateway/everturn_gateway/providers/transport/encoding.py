@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any
 
 import orjson
+
+from everturn_actors.json_values import is_list, is_object
 
 
 def dumps(value: object) -> bytes:
@@ -58,13 +60,8 @@ def mend(text: str) -> str:
 
 
 def _mended(value: object) -> object:
-    match value:
-        case str():
-            return mend(value)
-        case dict():
-            pairs = cast("dict[object, object]", value)
-            return {_mended(key): _mended(item) for key, item in pairs.items()}
-        case list():
-            return [_mended(item) for item in cast("list[object]", value)]
-        case _:
-            return value
+    if isinstance(value, str):
+        return mend(value)
+    if is_object(value):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return [_mended(item) for item in value] if is_list(value) else value

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from math import isfinite
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
@@ -31,6 +31,7 @@ from everturn_actors.errors import (
     RateLimitedError,
     ToolsRefusedError,
 )
+from everturn_actors.json_values import is_list, is_object
 
 _TEXT_LIMIT = 500  # characters of a provider's own words that are passed on
 
@@ -192,28 +193,26 @@ def read_refusal(body: bytes) -> Refusal:
 
 def refusal_in(parsed: object) -> Refusal:
     """Read an error value: `{"error": …}`, its inside, a list of one, or a text."""
-    one = next(iter(cast("list[object]", parsed)), "") if isinstance(parsed, list) else parsed
-    if not isinstance(one, dict):
+    one = next(iter(parsed), "") if is_list(parsed) else parsed
+    if not is_object(one):
         return Refusal(message=_said(one))
-    outer = cast("dict[str, object]", one)
-    inner = outer.get("error", outer)
+    inner = one.get("error", one)
     if isinstance(inner, str) and inner.startswith("{"):  # Ollama quotes llama.cpp's whole body
         try:
             return refusal_in(orjson.loads(inner))
         except ValueError:
             pass
-    if not isinstance(inner, dict):
-        return Refusal(message=_said(inner), code=_said(outer.get("code") or ""))
-    error = cast("dict[str, object]", inner)
-    message = error.get("message") or error.get("detail") or error.get("msg") or error
-    code, kind = error.get("code"), error.get("type")
+    if not is_object(inner):
+        return Refusal(message=_said(inner), code=_said(one.get("code") or ""))
+    message = inner.get("message") or inner.get("detail") or inner.get("msg") or inner
+    code, kind = inner.get("code"), inner.get("type")
     return Refusal(
         message=_said(message),
         code=_one_line(" ".join(_said(name) for name in (code, kind) if name)),
-        parameter=_said(error.get("param") or ""),
+        parameter=_said(inner.get("param") or ""),
         status=code if isinstance(code, int) and 400 <= code < 600 else 0,
-        window_tokens=_plausible(error.get("n_ctx")),  # llama.cpp
-        request_id=_said(outer.get("request_id") or ""),  # Anthropic
+        window_tokens=_plausible(inner.get("n_ctx")),  # llama.cpp
+        request_id=_said(one.get("request_id") or ""),  # Anthropic
     )
 
 

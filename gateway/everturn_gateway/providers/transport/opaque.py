@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast, get_origin
+from typing import Any, TypeVar, get_origin
 
 import orjson
 
+from everturn_actors.json_values import is_object
 from everturn_gateway.providers.transport.encoding import dumps, loads
 
 T = TypeVar("T")
@@ -24,14 +25,13 @@ def unpack(opaque: str, origin: str, model: str, kind: type[T]) -> T | None:
     if not opaque:
         return None
     try:
-        packed: Any = loads(opaque.encode())
+        packed: object = loads(opaque.encode())
     except ValueError:
         return None
-    if not isinstance(packed, dict):
+    if not is_object(packed):
         return None
-    parts = cast("dict[str, Any]", packed)
-    kept = parts.get("kept")
-    is_own = (parts.get("from"), parts.get("model")) == (origin, model)
+    kept: Any = packed.get("kept")
+    is_own = (packed.get("from"), packed.get("model")) == (origin, model)
     return kept if is_own and isinstance(kept, get_origin(kind) or kind) else None
 
 

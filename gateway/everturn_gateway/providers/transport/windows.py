@@ -16,12 +16,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import quote
 
 import anyio.to_thread
 import orjson
 
+from everturn_actors.json_values import as_list, is_object
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_port import HttpClient
 
@@ -185,16 +186,16 @@ def configured_in(shown: object) -> int | None:
 def _entries(listing: object) -> Iterator[dict[str, Any]]:
     """Yield the models of a list: `{"data": [...]}`, `{"models": [...]}`, or the list itself."""
     found = _at(listing, "data") or _at(listing, "models") or listing
-    for entry in cast("list[object]", found) if isinstance(found, list) else ():
-        if isinstance(entry, dict):
-            yield cast("dict[str, Any]", entry)
+    for entry in as_list(found):
+        if is_object(entry):
+            yield entry
 
 
 def _at(value: object, *path: str) -> object:
     for key in path:
-        if not isinstance(value, dict):
+        if not is_object(value):
             return None
-        value = cast("dict[str, object]", value).get(key)
+        value = value.get(key)
     return value
 
 

@@ -18,8 +18,9 @@ import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
+from everturn_actors.json_values import is_list
 from everturn_actors.outside import one_source, together
 
 ATTRIBUTE: Final = "user.everturn.outside"
@@ -126,6 +127,6 @@ def _read(data: bytes) -> tuple[str, ...]:
     value: object = None
     with suppress(ValueError):
         value = json.loads(data)
-    if not isinstance(value, list):
+    if not is_list(value):
         return (_UNREADABLE,)
-    return together(one_source(str(each)) for each in cast("list[object]", value))
+    return together(one_source(str(each)) for each in value)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from msgspec import Struct, field
 
+from everturn_actors.json_values import as_object, is_object
 from everturn_gateway.tools.mcp.schemas import SchemaError, checked_schema
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 
@@ -65,21 +66,20 @@ def sifted(entries: Sequence[object], first: int = 0) -> tuple[list[dict[str, An
 
 def _entry(entry: object, number: int) -> dict[str, Any] | str:
     """Return one entry as it may be used, or why it may not."""
-    if not isinstance(entry, dict):
+    if not is_object(entry):
         return f"tool {number} is left out: it is no object"
-    tool = cast("dict[str, object]", entry)
-    name = tool.get("name")
+    name = entry.get("name")
     if not isinstance(name, str) or not name or len(name) > NAME_CHARACTERS:
         shown = repr(name)[:_SHOWN_CHARACTERS]
         return f"tool {number} is left out: {shown} is no name"
     if not name.isprintable():
         return f"tool {number} is left out: its name {name!r} cannot be printed"
     try:
-        schema = checked_schema(tool.get("inputSchema"))
+        schema = checked_schema(entry.get("inputSchema"))
     except SchemaError as error:
         return f"tool {name!r} is left out: its schema cannot be used: {error}"
-    description, said = tool.get("description") or tool.get("title"), tool.get("annotations")
-    hints = cast("dict[str, object]", said) if isinstance(said, dict) else {}
+    description, said = entry.get("description") or entry.get("title"), entry.get("annotations")
+    hints = as_object(said)
     return {
         "name": name,
         "description": description if isinstance(description, str) else "",

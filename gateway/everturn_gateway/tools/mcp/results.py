@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 import orjson
 from msgspec import Struct
 
+from everturn_actors.json_values import as_object, is_list
 from everturn_gateway.tools.mcp.errors import McpAnswerError
 
 RESULT_CHARACTERS: Final = 1_000_000  # held of one result; the session keeps them in a file
@@ -40,14 +41,13 @@ def told(result: Mapping[str, Any]) -> str:
     Source: https://modelcontextprotocol.io/specification/2025-11-25/server/tools
     """
     content = result.get("content", [])
-    if not isinstance(content, list):
+    if not is_list(content):
         raise _no_result(at="content", is_not="a list")
-    blocks = cast("list[object]", content)
-    parts = [_block(block, number) for number, block in enumerate(blocks[:BLOCKS_MOST])]
-    if len(blocks) > BLOCKS_MOST:
-        parts.append(f"[and {len(blocks) - BLOCKS_MOST:,} more parts, which are not shown]")
+    parts = [_block(block, number) for number, block in enumerate(content[:BLOCKS_MOST])]
+    if len(content) > BLOCKS_MOST:
+        parts.append(f"[and {len(content) - BLOCKS_MOST:,} more parts, which are not shown]")
     structured = result.get("structuredContent")
-    if structured is not None and not any(map(_is_text, blocks[:BLOCKS_MOST])):
+    if structured is not None and not any(map(_is_text, content[:BLOCKS_MOST])):
         try:
             parts.append(orjson.dumps(structured).decode())
         except TypeError as error:
@@ -77,7 +77,7 @@ def _is_text(block: object) -> bool:
 
 
 def _block(block: object, number: int) -> str:
-    part = cast("dict[str, object]", block) if isinstance(block, dict) else {}
+    part = as_object(block)
     match part:
         case {"type": "text", "text": str() as text}:
             return text

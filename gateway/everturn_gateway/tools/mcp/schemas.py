@@ -15,7 +15,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, Final
+
+from everturn_actors.json_values import Json, as_object, is_list, is_object
 
 SCHEMA_BYTES: Final = 16 * 1024  # 4,000 tokens in every request; the large ones in use have 3 KiB
 SCHEMA_DEPTH: Final = 32
@@ -85,15 +87,14 @@ def checked_schema(raw: object) -> dict[str, Any]:
     Raises:
         SchemaError: It is no schema of an object, or one that a model API would refuse.
     """
-    if not isinstance(raw, dict):
+    if not is_object(raw):
         raise SchemaError(what="is not an object")
-    root = cast("dict[str, object]", raw)
-    if root.get("type", "object") != "object":
+    if raw.get("type", "object") != "object":
         raise SchemaError(at="type", what="must be object: arguments have names")
-    schema = cast("dict[str, Any]", _schema({"type": "object", **root}, "", 0))
+    schema = _members({"type": "object", **raw}, "", 0)
     _References(schema).check()
     schema = _folded(schema)
-    for name in schema.get("properties", {}):
+    for name in as_object(schema.get("properties")):
         if not _PROPERTY.fullmatch(name):
             raise SchemaError(
                 at=f"properties.{name[:100]}", what="is a name that model APIs refuse"
@@ -107,14 +108,17 @@ def checked_schema(raw: object) -> dict[str, Any]:
     return schema
 
 
-def _schema(value: object, place: str, depth: int) -> dict[str, Any] | bool:
+def _schema(value: object, place: str, depth: int) -> Json | bool:
     if isinstance(value, bool):
         return value
-    if not isinstance(value, dict):
+    if not is_object(value):
         raise SchemaError(at=place, what="is no schema: neither an object nor true or false")
     if depth > SCHEMA_DEPTH:
         raise SchemaError(at=place, what=f"is nested deeper than {SCHEMA_DEPTH} levels")
-    schema = cast("dict[str, object]", value)
+    return _members(value, place, depth)
+
+
+def _members(schema: Json, place: str, depth: int) -> Json:
     if isinstance(schema.get("items"), list):
         # A list of schemas for the first items is called so since 2020.
         rest = {k: v for k, v in schema.items() if k not in {"items", "additionalItems"}}
@@ -129,14 +133,14 @@ def _schema(value: object, place: str, depth: int) -> dict[str, Any] | bool:
 
 def _keyword(name: str, value: object, place: str, depth: int) -> object:
     if name in _MAP:
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise SchemaError(at=place, what="must be an object of schemas")
-        items = cast("dict[str, object]", value).items()
+        items = value.items()
         return {key: _schema(item, f"{place}.{key[:100]}", depth + 1) for key, item in items}
     if name in _LIST:
-        if not isinstance(value, list) or not value:
+        if not is_list(value) or not value:
             raise SchemaError(at=place, what="must be a list of schemas")
-        each = enumerate(cast("list[object]", value))
+        each = enumerate(value)
         return [_schema(item, f"{place}[{number}]", depth + 1) for number, item in each]
     if name in _SCHEMA:
         return _schema(value, place, depth + 1)
@@ -149,9 +153,9 @@ def _value(name: str, value: object, place: str) -> object:
         case "required":
             return _texts(value, place)
         case "dependentRequired":
-            if not isinstance(value, dict):
+            if not is_object(value):
                 raise SchemaError(at=place, what="must be an object of lists")
-            items = cast("dict[str, object]", value).items()
+            items = value.items()
             return {key: _texts(item, f"{place}.{key[:100]}") for key, item in items}
         case "type":
             return _types(value, place)
@@ -189,7 +193,7 @@ def _types(value: object, place: str) -> object:
 
 
 def _texts(value: object, place: str) -> list[str]:
-    items: list[object] = cast("list[object]", value) if isinstance(value, list) else [None]
+    items: list[object] = value if is_list(value) else [None]
     texts = [item for item in items if isinstance(item, str)]
     if len(texts) != len(items):
         raise SchemaError(at=place, what="must be a list of texts")
@@ -245,11 +249,10 @@ class _References:
         found: object = self._root
         for step in reference.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and name in found:
-                found = cast("dict[str, object]", found)[name]
-            elif isinstance(found, list) and name.isdecimal():
-                items = cast("list[object]", found)
-                found = items[int(name)] if int(name) < len(items) else None
+            if is_object(found) and name in found:
+                found = found[name]
+            elif is_list(found) and name.isdecimal():
+                found = found[int(name)] if int(name) < len(found) else None
             else:
                 raise SchemaError(at=place, what="leads nowhere")
         if isinstance(found, bool):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn
 
 from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.json_values import is_object
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.outside import one_source
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
@@ -136,10 +137,10 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         msg = f"the arguments are not JSON: {error}"
         raise ToolFailedError(msg) from error
-    if not isinstance(found, dict):
+    if not is_object(found):
         msg = "the arguments must be a JSON object"
         raise ToolFailedError(msg)
-    return cast("dict[str, Any]", found)
+    return found
 
 
 def _no_number(text: str) -> NoReturn:

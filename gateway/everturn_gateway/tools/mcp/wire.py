@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import anyio
 from mcp import MCPError
@@ -43,6 +43,7 @@ from mcp_types import Tool as WireTool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
+from everturn_actors.json_values import as_object, is_list
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
@@ -128,10 +129,10 @@ class _Sifting(JSONRPCDispatcher):
 
     async def _sift(self, tools: object) -> list[dict[str, Any]]:
         """Return the entries of a list of tools that can be used; others run in between."""
-        if not isinstance(tools, list):
+        if not is_list(tools):
             self.faults.append("its list of tools is no list")
             return []
-        entries, kept = cast("list[object]", tools), list[dict[str, Any]]()
+        entries, kept = tools, list[dict[str, Any]]()
         if len(entries) > ENTRIES_MOST:
             self.faults.append(
                 f"only the first {ENTRIES_MOST} tools on a page of its list are read"
@@ -266,7 +267,7 @@ class WireSession:
 
 def _failure(error: MCPError, traffic: Traffic) -> McpError:
     """Return what an error of the protocol's client means."""
-    data = cast("dict[str, object]", error.data) if isinstance(error.data, dict) else {}
+    data = as_object(error.data)
     status = data.get(STATUS)
     if data.get(UNUSABLE) is True:
         return McpAnswerError(error.message)

@@ -18,7 +18,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import anyio
 from msgspec import Struct, field
@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from everturn_actors.documents import Document, Form
 from everturn_actors.errors import JournalError
+from everturn_actors.json_values import as_object
 from everturn_actors.model import Approval, FileDigest, ToolCall
 from everturn_actors.ports import KeyedStore, Tool, ToolContext, Verdict
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS, PolicyGate
@@ -224,8 +225,7 @@ def _argument_lines(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
 
 
 def _properties(parameters: Mapping[str, Any]) -> Mapping[str, object]:
-    found = parameters.get("properties")
-    return cast("Mapping[str, object]", found) if isinstance(found, Mapping) else {}
+    return as_object(parameters.get("properties"))
 
 
 def _told(value: object) -> str:

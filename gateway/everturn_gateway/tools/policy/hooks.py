@@ -6,12 +6,13 @@ Source: the hooks of Duragent's format v1alpha1.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, assert_never, cast
 
 import yaml
 from msgspec import Struct, field
 
+from everturn_actors.json_values import is_list, is_object
 from everturn_actors.model import Conversation, Reply, ToolCall, ToolResult
 from everturn_gateway.tools.policy.rules.patterns import read_glob
 from everturn_gateway.tools.policy.subjects import arguments_of, call_names
@@ -164,12 +165,11 @@ def _is_same(value: object, wanted: object) -> bool:
     """Return whether an argument is what a file says: the file's values are texts."""
     if value == wanted and isinstance(value, bool) == isinstance(wanted, bool):
         return True
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        own, other = cast("dict[str, object]", value), cast("dict[str, object]", wanted)
-        return own.keys() == other.keys() and all(_is_same(own[k], other[k]) for k in own)
-    if isinstance(value, list) and isinstance(wanted, list | tuple):
-        items, others = cast("list[object]", value), cast("list[object]", wanted)
-        return len(items) == len(others) and all(map(_is_same, items, others))
+    if is_object(value) and is_object(wanted):
+        return value.keys() == wanted.keys() and all(_is_same(value[k], wanted[k]) for k in value)
+    if is_list(value) and isinstance(wanted, list | tuple):
+        others = cast("Sequence[object]", wanted)
+        return len(value) == len(others) and all(map(_is_same, value, others))
     if not isinstance(wanted, str) or len(wanted) > _SCALAR_CHARACTERS or "\n" in wanted:
         return False
     return not isinstance(value, str | dict | list) and _scalar(wanted) == (type(value), value)

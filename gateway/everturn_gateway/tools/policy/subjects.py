@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Mapping
-from typing import Final, Protocol, cast, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import anyio.to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.json_values import as_object
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolKind
 from everturn_gateway.tools.environment import FileWrite, PlacesCommands, RunsCommands, WritesFiles
@@ -202,4 +203,4 @@ def arguments_of(call: ToolCall) -> Mapping[str, object]:
         found: object = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         return {}
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return as_object(found)

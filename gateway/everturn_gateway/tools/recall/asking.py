@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 from msgspec import Struct
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.json_values import is_object
 
 QUERY_CHARACTERS: Final = 500
 _ARGUMENTS: Final = ("message", "call_id", "from", "to", "file", "search", "page")
@@ -95,16 +96,15 @@ def _given(arguments: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         msg = f"the arguments are no JSON: {error}"
         raise ToolFailedError(msg) from error
-    if not isinstance(data, dict):
+    if not is_object(data):
         msg = "the arguments must be a JSON object"
         raise ToolFailedError(msg)
-    given = cast("dict[str, Any]", data)
-    unknown = [name for name in given if name not in _ARGUMENTS]
+    unknown = [name for name in data if name not in _ARGUMENTS]
     if unknown:
         names = ", ".join(_ARGUMENTS)
         msg = f"there is no argument {unknown[0][:40]!r}; there are: {names}"
         raise ToolFailedError(msg)
-    return {name: value for name, value in given.items() if value is not None and value != ""}
+    return {name: value for name, value in data.items() if value is not None and value != ""}
 
 
 def _number(given: Mapping[str, Any], name: str) -> int | None:

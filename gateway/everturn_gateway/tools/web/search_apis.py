@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final, Literal, TypeAlias, assert_never, cast
+from typing import Any, Final, Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from everturn_actors.json_values import as_object, is_list
 from everturn_gateway.plugins import ToolSettingsError
 
 SearchProvider: TypeAlias = Literal["brave", "searxng", "tavily"]
@@ -117,14 +118,14 @@ class SearchApi:
         """
         found = _mapping(_mapping(answer).get("web")) if self.provider == "brave" else answer
         results = _mapping(found).get("results")
-        if not isinstance(results, list):
+        if not is_list(results):
             # Brave leaves out a kind of result of which there is none.
             if self.provider == "brave" and _mapping(answer).get("type") == "search":
                 return ()
             msg = f"{self.provider} answered something that is no list of results"
             raise SearchError(msg)
         snippet = "description" if self.provider == "brave" else "content"
-        return tuple(_hits(cast("list[object]", results), snippet))[:count]
+        return tuple(_hits(results, snippet))[:count]
 
     def failure(self, status: int, answer: object, wait_s: float | None) -> SearchError:
         """Return what is told of a refusal.
@@ -199,7 +200,7 @@ def _plain(value: object) -> str:
 
 
 def _mapping(value: object) -> dict[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return as_object(value)
 
 
 def _reason(answer: object) -> str:

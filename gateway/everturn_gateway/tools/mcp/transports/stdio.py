@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeGuard, cast
+from typing import Final, TypeGuard
 
 import anyio
 import orjson
@@ -26,6 +26,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from everturn_actors.json_values import is_object
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.lines import (
@@ -146,19 +147,16 @@ def message_of(line: bytes | Oversized) -> JSONRPCMessage | None:
         found: object = orjson.loads(line.decode("utf-8", "replace"))
     except orjson.JSONDecodeError:
         return _error(answered(line[:ENDS_BYTES], line[-ENDS_BYTES:]), NO_MESSAGE)
-    if not isinstance(found, dict):
+    if not is_object(found):
         return None
-    said = cast("dict[str, Any]", found)
-    result, request_id = said.get("result"), said.get("id")
-    if isinstance(result, dict) and _is_id(request_id) and "method" not in said:
+    result, request_id = found.get("result"), found.get("id")
+    if is_object(result) and _is_id(request_id) and "method" not in found:
         # What is in it is looked at where it is used, and once.
-        return JSONRPCResponse.model_construct(
-            jsonrpc="2.0", id=request_id, result=cast("dict[str, Any]", result)
-        )
+        return JSONRPCResponse.model_construct(jsonrpc="2.0", id=request_id, result=result)
     try:
-        return jsonrpc_message_adapter.validate_python(said, by_name=False)
+        return jsonrpc_message_adapter.validate_python(found, by_name=False)
     except ValidationError:
-        return None if "method" in said else _error(request_id, NO_MESSAGE)
+        return None if "method" in found else _error(request_id, NO_MESSAGE)
 
 
 def _is_id(value: object) -> TypeGuard[int | str]:

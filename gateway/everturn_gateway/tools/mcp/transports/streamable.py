@@ -24,6 +24,7 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import INTERNAL_ERROR
 
+from everturn_actors.json_values import is_object
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.lines import VALUES_MOST, text_marks
@@ -164,7 +165,7 @@ def _is_error(body: bytes) -> bool:
         found: object = json.loads(body)
     except (ValueError, RecursionError):
         return False
-    return isinstance(found, dict) and isinstance(cast("dict[str, Any]", found).get("error"), dict)
+    return is_object(found) and isinstance(found.get("error"), dict)
 
 
 def _stand_in(

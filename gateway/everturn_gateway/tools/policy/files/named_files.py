@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, cast
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from msgspec import Struct
 
+from everturn_actors.json_values import is_list, is_object
 from everturn_gateway.tools.policy.commands.analysis import CommandLine
 from everturn_gateway.tools.policy.commands.strict import SimpleCommand
 from everturn_gateway.tools.policy.commands.uses import Use, use_of
@@ -105,8 +106,8 @@ def _texts(value: object, depth: int) -> Iterator[str]:
         return
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        yield from _texts([*cast("dict[str, object]", value).values()], depth + 1)
-    elif isinstance(value, list):
-        for each in cast("Iterable[object]", value):
+    elif is_object(value):
+        yield from _texts([*value.values()], depth + 1)
+    elif is_list(value):
+        for each in value:
             yield from _texts(each, depth + 1)

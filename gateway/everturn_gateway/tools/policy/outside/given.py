@@ -12,12 +12,13 @@ import html
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import log2
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct, field
 
+from everturn_actors.json_values import is_list, is_object
 from everturn_actors.model import (
     Conversation,
     OpenTurn,
@@ -220,11 +221,10 @@ def _written(call: ToolCall) -> Iterable[str]:
         part = left.pop()
         if isinstance(part, str):
             yield part
-        elif isinstance(part, Mapping):
-            pairs = cast("Mapping[str, object]", part)
-            left += [*pairs.keys(), *pairs.values()]
-        elif isinstance(part, list):
-            left += cast("list[object]", part)
+        elif is_object(part):
+            left += [*part.keys(), *part.values()]
+        elif is_list(part):
+            left += part
 
 
 class GivenAddresses:

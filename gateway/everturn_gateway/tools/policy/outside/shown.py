@@ -7,9 +7,10 @@ runs asks, and so does an address that was not given to the model word for word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, cast
+from collections.abc import Iterable
+from typing import Final
 
+from everturn_actors.json_values import is_list, is_object
 from everturn_actors.model import ToolCall
 from everturn_actors.outside import AND_MORE
 from everturn_actors.ports import ToolCapabilities, ToolContext
@@ -79,15 +80,14 @@ def _addresses(value: object, depth: int) -> frozenset[str] | None:
     if isinstance(value, str):
         return _in_argument(value)
     parts: list[object]
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[str, object]", value)
+    if is_object(value):
         parts = [
             f"https://{each}" if name.lower() in _PLACES and _is_bare(each) else each
-            for name, each in pairs.items()
+            for name, each in value.items()
         ]
-        parts += list(pairs)
-    elif isinstance(value, list):
-        parts = cast("list[object]", value)
+        parts += list(value)
+    elif is_list(value):
+        parts = value
     else:
         return frozenset()
     if depth == 0:

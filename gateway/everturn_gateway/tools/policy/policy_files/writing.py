@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 import yaml
 
 from everturn_actors.errors import CoreError
+from everturn_actors.json_values import is_list
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.yaml_files import Document, read_document, resolved
 
@@ -91,9 +92,9 @@ def _add(file: Path, pattern: str) -> bool:
 def _items(file: Path, allowed: object) -> list[object]:
     if allowed is None:
         return []
-    if not isinstance(allowed, list):
+    if not is_list(allowed):
         raise PolicyWriteError(file, "allow: must be a list; put it right first")
-    return cast("list[object]", allowed)
+    return allowed
 
 
 def _stamp(file: Path) -> tuple[int, int, int] | None:
