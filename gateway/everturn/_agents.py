@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from everturn._tools import Tool
 from everturn_actors.context.policy import AnyPolicy
@@ -48,7 +48,7 @@ class Agent:
     """
     policy: AnyPolicy | None = None
     "How its conversation is made to fit, see `Policy`; None = as `settings` say, or `everturn`."
-    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
     """Whatever else may stand under `spec` in an `agent.yaml`, by the same names.
 
     For example `{"session": {"context": {"policy": "jutul"}}}`; see `docs/agents.md`.
@@ -85,10 +85,10 @@ class Agent:
             policy=self.policy,
         )
 
-    def _document(self) -> dict[str, Any]:
+    def _document(self) -> dict[str, object]:
         settings = {**self.settings}
-        own_model = cast("Mapping[str, Any]", settings.pop("model", {}))
-        spec: dict[str, Any] = {"model": {**self._model(), **own_model}}
+        own_model = cast("Mapping[str, object]", settings.pop("model", {}))
+        spec: dict[str, object] = {"model": {**self._model(), **own_model}}
         if self.instructions:
             # With a line end it is never taken for the name of a file.
             spec["instructions"] = f"{self.instructions}\n"

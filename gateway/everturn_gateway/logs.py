@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
-from typing import Any, Final, Literal, TextIO, TypeAlias, cast
+from typing import Final, Literal, TextIO, TypeAlias, cast
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -243,7 +243,7 @@ def setup_logging(
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
+def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 

@@ -240,7 +240,7 @@ def _decoded(data: bytes) -> dict[str, _Learnt]:
 _FORM: Final = Form(encode=_encoded, decode=_decoded, empty=dict[str, _Learnt]())
 
 
-def _hint_record(hint: Hint | None) -> dict[str, Any] | None:
+def _hint_record(hint: Hint | None) -> dict[str, object] | None:
     if hint is None:
         return None
     return {

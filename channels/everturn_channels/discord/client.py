@@ -115,7 +115,7 @@ class _Http(HTTPClient):
         route: Route,
         *,
         files: Sequence[discord.File] | None = None,
-        form: Iterable[dict[str, Any]] | None = None,
+        form: Iterable[dict[str, object]] | None = None,
         **kwargs: Any,  # noqa: ANN401 - the library's
     ) -> Any:  # noqa: ANN401 - the library's
         if self._api_base and route.url.startswith(Route.BASE):  # it may be asked for again

@@ -6,7 +6,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from aiogram import types
 from aiogram.methods import DeleteWebhook, GetWebhookInfo
@@ -53,13 +53,13 @@ _ALBUMS_KNOWN: Final = 256  # whose late parts are still recognised
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
-class RawUpdates(TelegramMethod[list[Any]]):
+class RawUpdates(TelegramMethod[list[object]]):
     """getUpdates, read one by one: one that the library cannot read must not hide the others.
 
     Source: https://core.telegram.org/bots/api#getupdates
     """
 
-    __returning__ = list[Any]
+    __returning__ = list[object]
     __api_method__ = "getUpdates"
 
     offset: int
@@ -70,7 +70,7 @@ class RawUpdates(TelegramMethod[list[Any]]):
 
 async def ask_updates(
     line: Line, *, offset: int, limit: int = BATCH, wait_s: int = 0, deadline_s: float = REQUEST_S
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return a page of updates, those without a number left out.
 
     Where a page cannot be read it is asked for again with one update, and where that cannot be
@@ -144,7 +144,7 @@ def awaited_at(raw: Mapping[str, object]) -> ChatRef | None:
             return None
 
 
-def numbered(page: list[Any]) -> list[dict[str, Any]]:
+def numbered(page: list[object]) -> list[dict[str, object]]:
     """Return the updates of a page that have a number: others cannot be told apart or confirmed."""
     updates = [raw for raw in page if is_object(raw)]
     found = [raw for raw in updates if type(n := raw.get("update_id")) is int and n > 0]

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 from msgspec import structs
 
@@ -361,7 +360,7 @@ def _open_providers(config: Config) -> AbstractAsyncContextManager[Providers]:
     )
 
 
-def _summary(agent: AgentFile) -> dict[str, Any]:
+def _summary(agent: AgentFile) -> dict[str, object]:
     return {
         "name": agent.spec.name,
         "description": agent.spec.description,

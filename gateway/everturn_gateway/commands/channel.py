@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from msgspec import Struct
@@ -135,7 +135,7 @@ def _moment(instant: datetime | None) -> str:
     return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}" if instant else "never"
 
 
-def _record(status: ChannelStatus) -> dict[str, Any]:
+def _record(status: ChannelStatus) -> dict[str, object]:
     heard_at, retry_at = status.last_received_at, status.retry_at
     return {
         "name": status.name,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from everturn_actors.context.estimation.calibration import Hint
 from everturn_actors.state.serialization import utc_text
@@ -114,7 +113,7 @@ def _is_named(label: str, name: str) -> bool:
     return name in {label, model, model.partition("/")[2]}
 
 
-def _record(known: KnownModel) -> dict[str, Any]:
+def _record(known: KnownModel) -> dict[str, object]:
     statistics = known.statistics
     return {
         "model": known.label,
@@ -128,7 +127,7 @@ def _record(known: KnownModel) -> dict[str, Any]:
     }
 
 
-def _hint_record(hint: Hint | None) -> dict[str, Any] | None:
+def _hint_record(hint: Hint | None) -> dict[str, object] | None:
     if hint is None:
         return None
     return {

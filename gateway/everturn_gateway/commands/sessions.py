@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any
 
 from msgspec import structs
 
@@ -208,7 +207,7 @@ def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
     return run_async(main)
 
 
-def _summary(row: SessionSummary) -> dict[str, Any]:
+def _summary(row: SessionSummary) -> dict[str, object]:
     return {
         "session_id": row.session_id,
         "key": structs.asdict(row.key),

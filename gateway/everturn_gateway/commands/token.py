@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -198,7 +198,7 @@ def _checked_scopes(given: Sequence[str]) -> tuple[Scope, ...]:
 
 def _document(
     record: TokenRecord, now: datetime, used_at: datetime | None = None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     return {
         "name": record.name,
         "state": state_of(record, now),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from msgspec import structs
 
@@ -60,7 +59,7 @@ def show_usage(
     return EXIT_OK
 
 
-def _document(rows: Sequence[UsageRow]) -> dict[str, Any]:
+def _document(rows: Sequence[UsageRow]) -> dict[str, object]:
     return {
         "rows": [
             {"day": row.day.isoformat(), "agent": row.agent, "model": row.model}
@@ -71,7 +70,7 @@ def _document(rows: Sequence[UsageRow]) -> dict[str, Any]:
     }
 
 
-def _values(tally: Tally) -> dict[str, Any]:
+def _values(tally: Tally) -> dict[str, object]:
     values = structs.asdict(tally)
     cost = values.pop("cost_nanodollars")
     return {**values, "cost_usd": cost / NANODOLLARS}

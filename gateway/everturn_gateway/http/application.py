@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import orjson
 from anyio.to_thread import run_sync
@@ -79,7 +79,7 @@ class _Application(FastAPI):
         found = (r for r in routes if isinstance(r, APIRoute) and r.matches(scope)[0] != Match.NONE)
         return sorted({method for route in found for method in route.methods or ()})
 
-    def openapi(self) -> dict[str, Any]:
+    def openapi(self) -> dict[str, object]:
         """Return the OpenAPI document."""
         if self.openapi_schema is None:
             routes = [route for router in self.routers for route in router.routes]
@@ -238,7 +238,7 @@ def _add_error_handlers(app: _Application) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        faults = cast("list[Mapping[str, Any]]", error.errors())
+        faults = cast("list[Mapping[str, object]]", error.errors())
         return _answer(request, validation_problem(faults, request.headers.get("content-type")))
 
     @app.exception_handler(HTTPException)

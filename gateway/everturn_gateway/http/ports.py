@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
@@ -34,7 +34,7 @@ class AgentView(Protocol):
         ...
 
     @property
-    def document(self) -> Mapping[str, Any]:
+    def document(self) -> Mapping[str, object]:
         """The data of its `agent.yaml`, variables not expanded."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
@@ -27,14 +27,14 @@ UNKNOWN_TYPE: Final = "application/octet-stream"
 
 _LARGE_CHARACTERS = 256 * 1024  # of base64; more is decoded beside the event loop
 _NAME = "[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
-_FILE_NAME: Final[dict[str, Any]] = {
+_FILE_NAME: Final[dict[str, object]] = {
     "type": "string",
     "minLength": 1,
     "maxLength": FILE_NAME_CHARS,
     "pattern": "^[^/\\\\\\u0000-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069]+$",
     "not": {"enum": [".", ".."]},
 }
-_BASE64: Final[dict[str, Any]] = {
+_BASE64: Final[dict[str, object]] = {
     "type": "string",
     "minLength": 4,
     "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import anyio.lowlevel
 from msgspec import Struct
@@ -61,7 +61,7 @@ class _Wanted(Struct, frozen=True, kw_only=True):
     """A call that the message asks for."""
 
     tool: str
-    arguments: dict[str, Any]
+    arguments: dict[str, object]
     is_later: bool
     "Whether it waits for the results of those before it: its line begins with `then`."
 

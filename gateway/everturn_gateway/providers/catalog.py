@@ -66,7 +66,7 @@ class Providers:
         )
         self._cooling = CoolDowns(now)
         self._settings = settings
-        self._shared: dict[str, Any] = {}
+        self._shared: dict[str, object] = {}
         "What plug-ins share between their models, by their names for it."
 
     def make(self, model: ModelSpec, folder: Path) -> ModelProvider:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -238,7 +238,7 @@ class JobSection(JobFields):
 # --- from a section to what is written -----------------------------------------------------------
 
 
-def section_data(section: JobFields) -> dict[str, Any]:
+def section_data(section: JobFields) -> dict[str, object]:
     """Return what a section says as plain data, in the order of its fields: only what is set."""
     data = section.model_dump(mode="json", exclude_unset=True, exclude_none=True)
     if section.every is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import yaml
 from msgspec import Struct
@@ -26,7 +26,7 @@ class DeclaredAgent(Struct, frozen=True, kw_only=True):
 
     folder: Path
     "Of its own: what is allowed for good is written there. It need not exist."
-    document: Mapping[str, Any]
+    document: Mapping[str, object]
     "What would stand in `agent.yaml`. Texts are taken as they stand: no variable is expanded."
     tools: tuple[Tool, ...] = ()
     "What it can do beside the tools that the document names."
@@ -65,7 +65,7 @@ class DeclaredAgent(Struct, frozen=True, kw_only=True):
 _KIND = "builtin"  # by which patterns of a policy name the tools of a program
 
 
-def _name(document: Mapping[str, Any]) -> str:
+def _name(document: Mapping[str, object]) -> str:
     metadata: object = document.get("metadata")
     if not isinstance(metadata, Mapping):
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -27,7 +27,7 @@ class Arguments(BaseModel):
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 
 
-def parameters(model: type[Arguments]) -> dict[str, Any]:
+def parameters(model: type[Arguments]) -> dict[str, object]:
     """Return the JSON Schema of the arguments, without what no model needs."""
     schema = as_object(_short(model.model_json_schema()))
     schema.pop("description", None)

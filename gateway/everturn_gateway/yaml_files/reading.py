@@ -156,8 +156,8 @@ class _Builder(Struct, kw_only=True):
     faults: list[Fault] = field(default_factory=list[Fault])
     visits: int = 0
 
-    def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, Any]:
-        data: dict[str, Any] = {}
+    def mapping(self, node: yaml.MappingNode, path: FieldPath) -> dict[str, object]:
+        data: dict[str, object] = {}
         for key, value in self._pairs(node, path):
             name = str(key.value)
             here = (*path, name)
@@ -183,8 +183,8 @@ class _Builder(Struct, kw_only=True):
             case _:
                 return self._scalar(node, path)
 
-    def _sequence(self, node: yaml.SequenceNode, path: FieldPath) -> list[Any]:
-        items: list[Any] = []
+    def _sequence(self, node: yaml.SequenceNode, path: FieldPath) -> list[object]:
+        items: list[object] = []
         for index, item in enumerate(_items(node)):
             here = (*path, index)
             self.places[here] = _place(_line(item), item)

@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import cast
 
 import orjson
 
@@ -115,19 +115,19 @@ def dump_json(value: object) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode()
 
 
-def load_json(data: bytes) -> dict[str, Any] | list[Any] | str | float | bool | None:
+def load_json(data: bytes) -> dict[str, object] | list[object] | str | float | bool | None:
     """Read JSON, with the escaped surrogates that orjson refuses and `dump_json` may have written.
 
     Raises:
         ValueError: It is no JSON, no UTF-8, or nested deeper than anybody writes.
     """
     try:
-        return cast("dict[str, Any]", orjson.loads(data))
+        return cast("dict[str, object]", orjson.loads(data))
     except orjson.JSONDecodeError as error:
         if b"\\u" not in data:
             raise
         try:
-            return cast("dict[str, Any]", json.loads(data, parse_int=_number))
+            return cast("dict[str, object]", json.loads(data, parse_int=_number))
         except RecursionError:
             raise error from None
 

@@ -23,7 +23,7 @@ class BadYamlError(Exception):
     """A text that is no YAML, or none that is read; it names the line. Never leaves `journal`."""
 
 
-def parse_mapping(data: bytes) -> dict[str, Any]:
+def parse_mapping(data: bytes) -> dict[str, object]:
     """Return the fields of a file.
 
     Raises:

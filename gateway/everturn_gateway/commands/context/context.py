@@ -246,7 +246,7 @@ def _tuned(plugin: PolicyPlugin, settings: Mapping[str, str]) -> AnyPolicy:
     places: dict[FieldPath, Place] = {
         (name,): Place(line=0, written=text) for name, text in own.items()
     }
-    data: dict[str, Any] = {
+    data: dict[str, object] = {
         name: [each for each in text.split(",") if each] if _is_list(fields[name]) else text
         for name, text in own.items()
     }

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
-from collections.abc import Mapping
-from typing import Any, Final, Literal, NoReturn
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +17,6 @@ from pydantic import Field
 
 from everturn_actors.context.projection.grouping import Grouping, Misplaced
 from everturn_actors.context.projection.turns import Block
-from everturn_actors.json_values import as_object
 from everturn_actors.model import (
     CallOptions,
     Notice,
@@ -297,14 +294,6 @@ def _object(value: object, where: str, *names: str) -> list[str]:
 def _image(value: object, where: str) -> Upload:
     (url,) = _object(value, where, "url")
     if not url.lower().startswith("data:"):
-    """Return the image of a part. Source: RFC 2397 for data: URLs."""
-    given = as_object(value)
-    url = given.get("url")
-    if not isinstance(url, str):
-        refuse(f"{where}.image_url", "an object with the field 'url' is expected")
-    head, comma, data = url.partition(",")
-    scheme, _, kind = head.partition(":")
-    if scheme.lower() != "data":
         refuse(
             f"{where}.url",
             "the gateway fetches no images: send the bytes, as data:image/png;base64,...",

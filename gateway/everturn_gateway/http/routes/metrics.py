@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from everturn_gateway.http.ports import Gateway
 
 _TEXT: Final = {"schema": {"type": "string"}}
-_ANSWERS: Final[dict[int | str, dict[str, Any]]] = {
+_ANSWERS: Final[dict[int | str, dict[str, object]]] = {
     200: {
         "description": "Prometheus' text format, or OpenMetrics where `Accept` names it.",
         "content": {"text/plain": _TEXT, "application/openmetrics-text": _TEXT},

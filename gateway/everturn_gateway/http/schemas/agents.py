@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import (
     Field,
@@ -66,7 +66,7 @@ class AgentSpecBody(Body):
     """What stands in an agent's `agent.yaml`."""
 
     name: str
-    document: dict[str, Any] = Field(
+    document: dict[str, object] = Field(
         description="The file's data; variables are not expanded, literal secrets are masked."
     )
     inactive: tuple[str, ...] = Field(description="Fields that are set and have no effect.")

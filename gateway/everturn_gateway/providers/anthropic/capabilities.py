@@ -8,7 +8,7 @@ of tokens up to 4.5; adaptive thinking and an effort from 4.6 on; no temperature
 from __future__ import annotations
 
 import re
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -84,14 +84,14 @@ class Manner(Struct, frozen=True, kw_only=True):
     marks: bool = True
     "Whether it takes marks for the cache."
 
-    def options(self, request: ModelRequest, *, may_think: bool) -> dict[str, Any]:
+    def options(self, request: ModelRequest, *, may_think: bool) -> dict[str, object]:
         """Return the options of a request beside its model, tools and texts.
 
         `may_think` is False where the API would refuse a budget: in the middle of calls to which
         no thought of this model led.
         """
         limit, effort = request.max_output_tokens or self.output_tokens, request.reasoning_effort
-        options: dict[str, Any] = {}
+        options: dict[str, object] = {}
         thinks = False
         if effort is not None and self.thinking == "adaptive":
             options["thinking"] = {"type": "adaptive"}

@@ -65,7 +65,7 @@ class ReplyReader(Reader):
             model=self._model,
         )
 
-    def _take_call(self, call: dict[str, Any]) -> None:
+    def _take_call(self, call: dict[str, object]) -> None:
         function: Any = call.get("function") or {}
         given: Any = function.get("arguments") or {}
         arguments = given if isinstance(given, str) else dumps(given).decode()
@@ -79,7 +79,7 @@ class ReplyReader(Reader):
             )
         )
 
-    def _take_end(self, line: dict[str, Any]) -> None:
+    def _take_end(self, line: dict[str, object]) -> None:
         self.done = True
         self._stop_reason = named(line.get("done_reason") or "")
         self._model = named(line.get("model") or self._model)

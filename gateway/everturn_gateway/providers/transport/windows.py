@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import anyio.to_thread
@@ -183,7 +183,7 @@ def configured_in(shown: object) -> int | None:
     return _window(int(found[1])) if found else None
 
 
-def _entries(listing: object) -> Iterator[dict[str, Any]]:
+def _entries(listing: object) -> Iterator[dict[str, object]]:
     """Yield the models of a list: `{"data": [...]}`, `{"models": [...]}`, or the list itself."""
     found = _at(listing, "data") or _at(listing, "models") or listing
     for entry in as_list(found):

@@ -12,7 +12,7 @@ import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import anyio
 import anyio.abc
@@ -172,7 +172,7 @@ class Connection:
 
     # --- for a call ---
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+    async def call(self, name: str, arguments: dict[str, object]) -> Answer:
         """Call a tool of the server, which is started for it if it has to be.
 
         A call that the server has not looked at, because its session had expired, is made again.
@@ -185,7 +185,7 @@ class Connection:
         except McpExpiredError:
             return await self._call(name, arguments)
 
-    async def _call(self, name: str, arguments: dict[str, Any]) -> Answer:
+    async def _call(self, name: str, arguments: dict[str, object]) -> Answer:
         life = await self._ready()
         if life.in_flight >= self.limits.calls:
             msg = f"it works on {life.in_flight} calls already; wait for one of them"
@@ -230,7 +230,7 @@ class Connection:
         return f"{self._why}; it is tried again in {math.ceil(wait_s)} s"
 
     async def _work(
-        self, life: _Life, pending: _Pending, name: str, arguments: dict[str, Any]
+        self, life: _Life, pending: _Pending, name: str, arguments: dict[str, object]
     ) -> None:
         assert life.session is not None
         try:

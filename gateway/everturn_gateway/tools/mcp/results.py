@@ -7,7 +7,7 @@ second of the event loop, and it refuses the whole for one part that it does not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import orjson
 from msgspec import Struct
@@ -29,7 +29,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     "Whether the tool says that it failed."
 
 
-def told(result: Mapping[str, Any]) -> str:
+def told(result: Mapping[str, object]) -> str:
     """Return the texts of a result, and in words what else it holds.
 
     Nothing binary is passed on: no model reads it in a text, and it would stay in the log for good.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import anyio.to_thread
 
@@ -49,7 +49,7 @@ class Session(Protocol):
         """
         ...
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
+    async def call(self, name: str, arguments: dict[str, object]) -> Answer:
         """Call a tool. Cancellation tells the server to stop.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from msgspec.structs import replace
 
@@ -125,7 +125,7 @@ class McpTool:
         raise ToolFailedError(text) from error
 
 
-def _arguments(call: ToolCall) -> dict[str, Any]:
+def _arguments(call: ToolCall) -> dict[str, object]:
     """Return the arguments of a call. Whether they fit its schema is for the server to say.
 
     Raises:

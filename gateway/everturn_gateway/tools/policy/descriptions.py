@@ -18,7 +18,7 @@ import json
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from msgspec import Struct, field
@@ -51,7 +51,7 @@ class ToolWords(Struct, frozen=True, kw_only=True):
     """How a tool describes itself."""
 
     description: str
-    parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    parameters: Mapping[str, object] = field(default_factory=dict[str, object])
     "JSON Schema of its arguments."
 
     @property
@@ -208,7 +208,7 @@ def change_text(before: ToolWords | None, now: ToolWords) -> str:
     return "\n".join([*lines, *_argument_lines(before.parameters, now.parameters)])
 
 
-def _argument_lines(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _argument_lines(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     old, new = _properties(before), _properties(now)
     differing = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     lines = [
@@ -224,7 +224,7 @@ def _argument_lines(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
     return lines
 
 
-def _properties(parameters: Mapping[str, Any]) -> Mapping[str, object]:
+def _properties(parameters: Mapping[str, object]) -> Mapping[str, object]:
     return as_object(parameters.get("properties"))
 
 

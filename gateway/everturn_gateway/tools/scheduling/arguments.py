@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ValidationError
 
@@ -75,7 +75,7 @@ def section_of(
     given = asked.model_dump(exclude_none=True)
     if wrong := "; ".join(_contradictions(asked, given)):
         raise ToolFailedError(wrong)
-    fields: dict[str, Any] = {
+    fields: dict[str, object] = {
         name: value
         for name, value in given.items()
         if name not in {"action", "in_minutes", "isolated", "job"}
@@ -121,7 +121,7 @@ def check_interval(section: JobSection, least_s: int) -> None:
         raise ToolFailedError(msg)
 
 
-def _contradictions(asked: ScheduleArguments, given: dict[str, Any]) -> Iterator[str]:
+def _contradictions(asked: ScheduleArguments, given: dict[str, object]) -> Iterator[str]:
     """Yield what is wrong with the fields together."""
     for names, what in ((_TIMES, "when"), (_PAYLOADS, "what")):
         said = [name for name in names if name in given]

@@ -17,7 +17,7 @@ import re
 import sys
 import zlib
 from contextlib import suppress
-from typing import Any, BinaryIO, Final, TypedDict
+from typing import BinaryIO, Final, TypedDict
 
 MEMORY_BYTES: Final = 1024**3
 CPU_S: Final = 15
@@ -205,7 +205,7 @@ def main(source: BinaryIO, sink: BinaryIO) -> None:
     """Do one piece of work and end. Fails with a traceback, which nobody reads."""
     order: Order = json.loads(source.readline())
     answer, text = work(order, source.read())
-    head: dict[str, Any] = dict(answer)
+    head: dict[str, object] = dict(answer)
     sink.write(json.dumps(head).encode() + b"\n" + text.encode("utf-8", "replace"))
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -52,7 +52,7 @@ class Inquiry:
     url: str
     parameters: Mapping[str, str] = field(default_factory=dict[str, str])
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    body: Mapping[str, Any] | None = None
+    body: Mapping[str, object] | None = None
     "Sent as JSON."
 
 
