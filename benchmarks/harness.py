@@ -19,14 +19,13 @@ import tempfile
 import time
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 from urllib.parse import urlsplit
 
 import psutil
-from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
