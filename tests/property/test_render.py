@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -11,6 +11,7 @@ from support.examples import examples
 from support.live import LiveSession
 from support.tables import table
 
+from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.estimation.estimates import Estimates
 from everturn_actors.context.render import Renderer, render
 from everturn_actors.context.rendered import Rendered
@@ -82,6 +83,13 @@ def agent(policy: str, window: int, system: str = "You help.") -> AgentSpec:
         prompt=PromptSpec(system_prompt=system),
         session=SessionSpec(context=ContextSpec(policy=POLICIES[policy])),
     )
+
+
+def asked_always(spec: AgentSpec) -> AgentSpec:
+    """Return the agent with a policy that has to be asked whatever there is to do."""
+    policy = policy_of(spec.session.context)
+    context = replace(spec.session.context, policy=replace(policy, spare=lambda *_: 0.0))
+    return replace(spec, session=replace(spec.session, context=context))
 
 
 specs = st.builds(
@@ -224,9 +232,20 @@ class Promised(Watched):
 
     def _nothing_is_left_to_hide(self, conversation: Conversation) -> None:
         """IN-04: a reduction that is applied again must not shorten further or renumber markers."""
-        again = Renderer().reduce(conversation, self.spec, self.tools, self.facts)
+        for spec in (self.spec, asked_always(self.spec)):
+            again = Renderer().reduce(conversation, spec, self.tools, self.facts)
 
-        assert again == ()
+            assert again == ()
+
+    def summarise(self) -> bool:
+        """A policy that says how far it is from doing anything does nothing before that."""
+        known = self.known.conversation, asked_always(self.spec), self.tools, self.facts
+        due = Renderer().older_turns(*known)
+
+        done = super(Promised, self).summarise()
+
+        assert done or not due
+        return done
 
     def _a_restart_renders_the_same_bytes(self, made: Rendered, conversation: Conversation) -> None:
         """IN-07: a request that a crash cut short is sent again as it was."""

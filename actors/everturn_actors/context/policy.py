@@ -156,6 +156,11 @@ class Policy(Generic[N]):
         lambda _numbers, _limits, _view, _budget: 0
     )
     "How many of the oldest blocks a summary should stand for now; 0 = there is no need."
+    spare: Callable[[N, Limits, Projection, Budget], float] = (
+        lambda _numbers, _limits, _view, _budget: 0.0
+    )
+    """How many times what is shown could be shown before `lasting` or `older` did anything; 0 =
+    they have to be asked. Most turns are far from there, and then nobody asks."""
     notice_text: Callable[[N, int], str] = lambda _numbers, _omitted: ""
     notice_in_prompt: bool = False
     "Whether the notice is the end of the system prompt, or a message after it."

@@ -21,6 +21,7 @@ from everturn_actors.context.estimation.calibration import (
 from everturn_actors.context.estimation.estimates import Estimates, message_units
 from everturn_actors.context.estimation.pictures import NO_PICTURES, choose
 from everturn_actors.context.fingerprint import Fingerprints
+from everturn_actors.context.headroom import Asked, is_far
 from everturn_actors.context.history import (
     History,
     outside_in,
@@ -90,10 +91,9 @@ class Renderer:
         self._chosen: tuple[ContextSpec, bool, AnyPolicy] | None = None
         self._history: History | None = None
         self._fingerprints = Fingerprints()
-        self._last: (
-            tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics, Prepared]
-            | None
-        ) = None
+        self._last: tuple[Asked, Prepared] | None = None
+        self._spare = 0.0
+        "Of the last one, by its policy; 0 = it was not asked."
 
     def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> AnyPolicy:
         """Return the agent's policy with the agent's numbers."""
@@ -120,8 +120,12 @@ class Renderer:
         """
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
+        numbers, limits = policy.numbers, prepared.limits
+        self._spare = policy.spare(numbers, limits, prepared.projection, prepared.budget)
+        if self._spare > 1 and policy.promises_fit:
+            return ()
         projection, bodies = hidden_by(
-            prepared, prepared.projection, policy.lasting(policy.numbers, prepared.limits)
+            prepared, prepared.projection, policy.lasting(numbers, limits)
         )
         if policy.promises_fit or fits(prepared, projection):
             return bodies
@@ -160,6 +164,8 @@ class Renderer:
         statistics: ModelStatistics | None = None,
     ) -> int:
         """Return how many of the conversation's oldest turns a summary should stand for now."""
+        if is_far(self._last, self._spare, (conversation, spec, tools, statistics)):
+            return 0
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
         leaving = policy.older(
@@ -293,17 +299,18 @@ class Renderer:
     ) -> Prepared:
         """Return what a request can be made of; the last one is kept, for who asks twice."""
         statistics = statistics or prior_statistics(spec.model.name)
-        known = self._last
-        if (
-            known is None
-            or known[0] is not conversation
-            or not (known[1] is spec or known[1] == spec)  # field by field only where it must be
-            or known[2] != tools
-            or not (known[3] is statistics or known[3] == statistics)
-        ):
-            prepared = self._made(conversation, spec, tools, statistics)
-            known = self._last = (conversation, spec, tools, statistics, prepared)
-        return known[4]
+        if self._last is not None:
+            known, prepared = self._last
+            if (
+                known[0] is conversation
+                and (known[1] is spec or known[1] == spec)  # field by field only where it must be
+                and known[2] == tools
+                and (known[3] is statistics or known[3] == statistics)
+            ):
+                return prepared
+        prepared = self._made(conversation, spec, tools, statistics)
+        self._last, self._spare = ((conversation, spec, tools, statistics), prepared), 0.0
+        return prepared
 
     def _made(
         self,

@@ -5,6 +5,8 @@ Source: the seed design "Context Window Management", which read OpenRouter's mod
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from everturn_actors.context.estimation.calibration import Hint, ModelStatistics, without_hints
 from everturn_actors.spec import ModelSpec
 
@@ -35,6 +37,7 @@ _WINDOWS = (
 )
 
 
+@lru_cache(maxsize=256)  # each request asks it of the same few names
 def model_window(name: str) -> int:
     """Return the window of the model `name`, in tokens; 128,000 for an unknown one."""
     lowered = name.lower()

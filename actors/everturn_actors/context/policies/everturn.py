@@ -44,6 +44,7 @@ from everturn_actors.context.projection.projection import (
     Projection,
     Stage,
     in_order,
+    projection_messages,
     projection_units,
     size_tokens,
     size_units,
@@ -275,6 +276,20 @@ def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Bud
     return cut
 
 
+def _spare(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> float:
+    """Return the least of what is known at once; what else is limited has to be looked at."""
+    if budget.history_cap_tokens or numbers.window_turns or projection.unsummarised:
+        return 0.0
+    count = _estimates(numbers, limits)
+    share = min(numbers.clear_trigger, numbers.summarize_trigger, 1.0)
+    tokens = max(count.tokens(projection_units(projection)), 1)
+    spare = share * _room(numbers, projection, budget, count) / tokens
+    if limits.window_messages is None:
+        return spare
+    most = limits.window_messages * min(numbers.window_trigger, 1.0)
+    return min(spare, most / max(projection_messages(projection), 1))
+
+
 def _told_in_gaps(projection: Projection) -> int:
     """Return how many messages left turns that are still shown; a summary can wait for these."""
     return sum(
@@ -355,6 +370,7 @@ POLICY = Policy(
     between=_between,
     lasting=_lasting,
     older=_older,
+    spare=_spare,
     notice_text=lambda numbers, omitted: numbers.markers.notice(omitted),
     notice_in_prompt=True,
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),
