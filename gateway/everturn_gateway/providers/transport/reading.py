@@ -125,6 +125,9 @@ class ReplyReader(Reader):
         delta: Any = choice.get("delta") or choice.get("message") or {}
         if reason := choice.get("finish_reason"):
             self._stop_reason = named(reason)
+        if len(delta) == 1 and type(delta.get("content")) is str:
+            text: str = delta["content"]  # as nearly every chunk comes: nothing else to look for
+            return text
         reasoning: Any = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
             self._parts.think(reasoning)

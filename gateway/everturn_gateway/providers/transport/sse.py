@@ -44,6 +44,16 @@ class EventParser:
         Raises:
             EventTooLargeError: An event exceeds `EVENT_LIMIT_BYTES`.
         """
+        if (
+            piece.startswith(b"data: ")
+            and piece.find(b"\n") == len(piece) - 2
+            and piece.endswith(b"\n\n")
+            and b"\r" not in piece
+            and not (self._tail or self._data or self._name)
+        ):
+            # One event and no more, as nearly every token comes.
+            self._after_cr = self._fresh = False
+            return [(b"", piece[6:-2])]
         if self._after_cr and piece:
             piece = piece.removeprefix(b"\n")
             self._after_cr = False
@@ -53,7 +63,7 @@ class EventParser:
             lines = buffered.splitlines()  # of bytes: at LF, CR and CRLF, nowhere else
             tail = b"" if buffered.endswith((b"\n", b"\r")) else lines.pop()
         elif b"\n" in piece:
-            lines = (bytes(self._tail) + piece).split(b"\n")
+            lines = (bytes(self._tail) + piece if self._tail else piece).split(b"\n")
             tail = lines.pop()
         else:
             self._tail += piece
