@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Protocol
 
 from everturn_actors.events import Body
-from everturn_actors.protocol.feed import Update
+from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.state.session_state import SessionState
 
 
@@ -46,10 +46,11 @@ class Outgoing(Protocol):
         """Wait until something new is durable, or the service stops."""
         ...
 
-    def updates(self) -> AsyncGenerator[Update]:
+    def updates(self, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
         """Yield the events that come from now on, and the text of replies as it comes.
 
-        Ends when the service stops. Close it; slow readers miss nothing.
+        Ends when the service stops. Close it; slow readers miss nothing. `take` is asked first for
+        each piece of a reply, see `TakeDelta`.
         """
         ...
 

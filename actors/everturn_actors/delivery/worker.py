@@ -19,7 +19,7 @@ from everturn_actors.faults import is_cancelled
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import RecordDelivery, Tick
-from everturn_actors.protocol.feed import Feed, Update
+from everturn_actors.protocol.feed import Feed, TakeDelta, Update
 from everturn_actors.protocol.mailbox import Mailbox
 from everturn_actors.protocol.subscription import log_of
 from everturn_actors.state.session_state import SessionState
@@ -188,7 +188,7 @@ class DeliveryWorker:
         """Wait until something new is durable, or the service stops."""
         await self._changed()
 
-    def updates(self) -> AsyncGenerator[Update]:
+    def updates(self, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
         """Yield the events that come from now on, and the text of replies as it comes."""
         last_seq = self.state.last_seq
         return self._feed.follow(
@@ -196,6 +196,7 @@ class DeliveryWorker:
             log_of(self._store, self._session_id),
             last_seq=last_seq,
             pieces="live",
+            take=take,
             is_over=lambda: self.is_stopping,
             waits=False,
         )

@@ -105,11 +105,16 @@ class Preview:
         self._intents.status.is_old = True
 
     async def _read(self) -> None:
-        async with aclosing(self._session.updates()) as updates:
+        async with aclosing(self._session.updates(self._take)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
-                    self._intents.add(update)
-                    self._news.set()
+                    self._take(update)
+
+    def _take(self, delta: TextDelta) -> bool:
+        # Where it comes: what is shown once a second need not wake a task for each token.
+        self._intents.add(delta)
+        self._news.set()
+        return True
 
     async def _watch(self) -> None:
         while True:

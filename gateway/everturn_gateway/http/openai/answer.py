@@ -5,7 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/object (read 2026-11
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ _FINISH: Final = {
 }
 _DONE: Final = b"data: [DONE]\n\n"
 _BETWEEN_STEPS: Final = "\n\n"
+_NO_NAME: Final = "\0"  # stands in no name of an agent
 
 
 class Completion(Struct, frozen=True, kw_only=True):
@@ -69,6 +70,11 @@ class Completion(Struct, frozen=True, kw_only=True):
         """Return one piece of a streamed completion."""
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
         return self._data([choice], None)
+
+    def text_chunks(self) -> Callable[[str], bytes]:
+        """Return what writes the chunk of a piece of text, around which nothing changes."""
+        head, _, tail = self.chunk({"content": _NO_NAME}).partition(orjson.dumps(_NO_NAME))
+        return lambda text: b"%b%b%b" % (head, orjson.dumps(text), tail)
 
     def last_chunks(self, result: TurnResult) -> bytes:
         """Return what ends a streamed completion."""
@@ -137,11 +143,10 @@ async def chunks(
 
     These clients can take nothing back: where a reply begins anew, so does a paragraph.
     """
-    said = False
+    said, written = False, completion.text_chunks()
 
     def piece(delta: TextDelta) -> bytes:
-        between = _BETWEEN_STEPS if said and delta.offset == 0 else ""
-        return completion.chunk({"content": between + delta.text})
+        return written((_BETWEEN_STEPS if said and delta.offset == 0 else "") + delta.text)
 
     def take(delta: TextDelta) -> bool:
         nonlocal said

@@ -33,7 +33,7 @@ class Answer(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers by their names in lower case; of a name that is repeated, the last."""
+        """The headers, found by names in lower case; of a name that is repeated, the first."""
         ...
 
     async def read(self) -> bytes:

@@ -77,7 +77,7 @@ class HttpSession:
 class _Answer:
     def __init__(self, response: aiohttp.ClientResponse, *, silence_s: float) -> None:
         self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self.headers = response.headers
         self._response = response
         self._content = response.content
         self._silence_s = silence_s
