@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from anyio import CancelScope, to_thread
 
 from everturn._agents import Agent
 from everturn._gateway import Gateway
-from everturn._stores import Store
+from everturn._given import Given, OpenStore
 from everturn_actors.faults import first_cause
 from everturn_actors.ports import ModelProvider
 from everturn_channels.adapter import Adapter
@@ -23,12 +21,6 @@ from everturn_gateway.errors import ConfigError
 
 if TYPE_CHECKING:  # the gateway is loaded when one is opened
     from everturn_gateway.app import Gateway as OpenGateway
-    from everturn_gateway.config.channels import ChannelConfig
-    from everturn_gateway.config.settings import Config
-
-OpenStore: TypeAlias = Callable[[], AbstractAsyncContextManager[Store]]
-
-_DECLARED = "declared"  # in the workspace: the folders of agents that stand in no file
 
 
 @asynccontextmanager
@@ -80,7 +72,7 @@ async def open_gateway(
         WorkspaceLockedError: Another gateway uses the workspace.
         JournalError: The workspace cannot be written.
     """
-    given = _Given(
+    given = Given(
         declared=declared,
         agents=agents,
         workspace=workspace,
@@ -92,7 +84,7 @@ async def open_gateway(
     )
     async with _folder(given) as folder:
         # In a thread: it loads the gateway, and reads files.
-        opened = await to_thread.run_sync(_prepare, given, folder)
+        opened = await to_thread.run_sync(_assembled, given, folder)
         async with _past_groups(opened) as inner:
             _require(inner, declared)
             yield Gateway(inner)
@@ -133,7 +125,7 @@ def _require(gateway: OpenGateway, declared: Sequence[Agent]) -> None:
 
 
 @asynccontextmanager
-async def _folder(given: _Given) -> AsyncGenerator[str]:
+async def _folder(given: Given) -> AsyncGenerator[str]:
     """Yield a folder that is removed at the end where nothing is to be kept; else an empty text."""
     if given.keeps:
         yield ""
@@ -146,116 +138,8 @@ async def _folder(given: _Given) -> AsyncGenerator[str]:
             await to_thread.run_sync(passing.cleanup)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """What `open_gateway` was called with."""
+def _assembled(given: Given, passing: str) -> AbstractAsyncContextManager[OpenGateway]:
+    # Importing this package is to load the core alone: the gateway is loaded when one is opened.
+    from everturn._assembly import assemble  # noqa: PLC0415 - as said
 
-    declared: Sequence[Agent]
-    agents: str | Path | None
-    workspace: str | Path | None
-    config: str | Path | None
-    providers: Mapping[str, ModelProvider]
-    channels: Sequence[Adapter]
-    store: OpenStore | None
-    environ: Mapping[str, str]
-
-    @property
-    def keeps(self) -> bool:
-        """Whether anything is kept when the gateway closes."""
-        return self.workspace is not None or self.config is not None
-
-
-def _prepare(given: _Given, passing: str) -> AbstractAsyncContextManager[OpenGateway]:
-    """Return what opens the gateway. Loads it and reads files: not for the event loop.
-
-    Raises:
-        ConfigError: The configuration or an agent is not valid.
-    """
-    from everturn_gateway.app import (  # noqa: PLC0415 - importing this package is to load the core alone
-        Additions,
-        open_gateway,
-        open_in_memory,
-    )
-
-    names = [agent.name for agent in given.declared]
-    twins = sorted({name for name in names if names.count(name) > 1})
-    if twins:
-        msg = f"two agents are called {', '.join(twins)}"
-        raise ConfigError(msg)
-    config = _read(given, passing)
-    config = replace(config, channels=(*config.channels, *_channels(given.channels, config)))
-    own = {name: each for agent in given.declared for name, each in agent.own_provider.items()}
-    folder = config.workspace / _DECLARED
-    additions = Additions(
-        agents=tuple(agent.declared(folder / agent.name) for agent in given.declared),
-        providers={**given.providers, **own},
-        open_store=given.store or (None if given.keeps else open_in_memory),
-    )
-    return open_gateway(config, environ=given.environ, additions=additions)
-
-
-def _channels(channels: Sequence[Adapter], config: Config) -> tuple[ChannelConfig, ...]:
-    """Return channels of a program as the gateway has those of plug-ins.
-
-    Raises:
-        ConfigError: Two have one name, or one has a name that no channel can have.
-    """
-    from pydantic import ValidationError  # noqa: PLC0415 - as said above
-
-    from everturn_gateway.config.channels import (  # noqa: PLC0415 - as said above
-        RESERVED,
-        ChannelConfig,
-    )
-    from everturn_gateway.plugins import (  # noqa: PLC0415 - as said above
-        INTERFACE,
-        ChannelPlugin,
-        ChannelSection,
-    )
-
-    made: list[ChannelConfig] = []
-    taken = {channel.name for channel in config.channels} | RESERVED
-    for channel in channels:
-        if channel.name in taken:
-            msg = f"channels: {channel.name!r} is taken; give each channel a name of its own"
-            raise ConfigError(msg)
-        taken.add(channel.name)
-        try:
-            ChannelSection(name=channel.name)  # it follows the rules of names in files
-        except ValidationError as error:
-            msg = f"channels: {channel.name!r} {error.errors()[0]['msg']}"
-            raise ConfigError(msg) from None
-        plugin = ChannelPlugin(
-            name=channel.name,
-            interface=INTERFACE,
-            settings=ChannelSection,
-            make=partial(_itself, channel),
-        )
-        made.append(ChannelConfig(plugin=plugin, options=ChannelSection(), folder=config.workspace))
-    return tuple(made)
-
-
-def _itself(channel: Adapter, _setup: object) -> Adapter:
-    return channel
-
-
-def _read(given: _Given, passing: str) -> Config:
-    """Return the configuration.
-
-    Raises:
-        ConfigError: Its file is not valid.
-    """
-    from everturn_gateway.config.settings import (  # noqa: PLC0415 - as said above
-        Config,
-        load_config,
-    )
-
-    agents_dir = Path(given.agents).absolute() if given.agents is not None else None
-    if given.config is not None:
-        return load_config(
-            Path(given.config),
-            environ=given.environ,
-            workspace=Path(given.workspace).absolute() if given.workspace is not None else None,
-            agents_dir=agents_dir,
-        )
-    workspace = Path(given.workspace or passing).absolute()
-    return Config(workspace=workspace, agents_dir=agents_dir or workspace / "agents")
+    return assemble(given, passing)

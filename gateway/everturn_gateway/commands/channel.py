@@ -17,6 +17,7 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.health import ChannelStatus, mask_token
 from everturn_channels.names import clean
 from everturn_gateway.client import ask_channels
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json
@@ -188,7 +189,6 @@ def check_channels(options: Options, name: str) -> int:
         return EXIT_OK
     # What builds channels knows the whole gateway.
     from everturn_gateway.channels import make_adapter  # noqa: PLC0415 - as said
-    from everturn_gateway.clock import SystemClock  # noqa: PLC0415 - as said
 
     secrets = SecretRegistry()
     for secret in config.secrets:

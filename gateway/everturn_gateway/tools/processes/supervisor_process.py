@@ -17,12 +17,15 @@ between the two is copied.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import signal
 import sys
+import termios
 import time
+import tty
 from pathlib import Path
 from typing import Final, TypedDict
 
@@ -267,8 +270,6 @@ class SupervisorProcess:
         return Copy(out_r, None, self._log)
 
     def _run_in_terminal(self) -> Copy:
-        import tty  # noqa: PLC0415 - only where there is a terminal
-
         tty.setraw(0)
         master, slave = os.openpty()
         for fd in (0, 1, master):
@@ -299,9 +300,6 @@ class SupervisorProcess:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if self._start["interactive"]:
-            import fcntl  # noqa: PLC0415 - only where there is a terminal
-            import termios  # noqa: PLC0415
-
             fcntl.ioctl(standard[0], termios.TIOCSCTTY, 0)
         for fd, mine in enumerate(standard):
             os.dup2(mine, fd)
@@ -313,9 +311,6 @@ class SupervisorProcess:
 
     def _resize(self) -> None:
         """Give the command's terminal the size of the one it is shown in."""
-        import fcntl  # noqa: PLC0415 - only where there is a terminal
-        import termios  # noqa: PLC0415
-
         size = fcntl.ioctl(0, termios.TIOCGWINSZ, b"\0" * 8)
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, size)
 

@@ -14,6 +14,7 @@ import codecs
 import html
 import json
 import re
+import resource
 import sys
 import zlib
 from contextlib import suppress
@@ -211,18 +212,15 @@ def main(source: BinaryIO, sink: BinaryIO) -> None:
 
 def limit_itself() -> None:
     """Bound memory, time and reach of this process, as far as the system can."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource  # noqa: PLC0415 - there is none on Windows
-
-        limits = {
-            resource.RLIMIT_CPU: CPU_S,
-            resource.RLIMIT_AS: MEMORY_BYTES,
-            resource.RLIMIT_CORE: 0,
-            resource.RLIMIT_FSIZE: 0,
-        }
-        for kind, limit in limits.items():
-            with suppress(OSError, ValueError):
-                resource.setrlimit(kind, (limit, limit))
+    limits = {
+        resource.RLIMIT_CPU: CPU_S,
+        resource.RLIMIT_AS: MEMORY_BYTES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+    }
+    for kind, limit in limits.items():
+        with suppress(OSError, ValueError):
+            resource.setrlimit(kind, (limit, limit))
 
 
 if __name__ == "__main__":

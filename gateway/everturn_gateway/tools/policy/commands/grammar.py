@@ -7,7 +7,6 @@ bounded by the length of the text and by a number of steps, and lets other threa
 from __future__ import annotations
 
 import bisect
-import functools
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node
+    from tree_sitter import Node
 
 _STEPS_LIMIT = 4_000  # of about 0.5 ms; the worst text of 16,384 characters that we know takes 700
 _CHUNK_BYTES = 4096
@@ -59,7 +58,9 @@ def read_tree(text: str) -> Tree:
     other: its scanner asks C's `isdigit` about such characters, and reads memory that is not its
     own. Source: tree-sitter-bash 0.25.1, issue 337 of its repository (2026-05-02).
     """
-    from tree_sitter import Parser  # noqa: PLC0415 - loaded when the first command is judged
+    from everturn_gateway.tools.policy.commands.bash_parser import (  # noqa: PLC0415 - a library
+        parse,
+    )
 
     source = _BEYOND_ASCII.sub("x", text).encode("ascii")
     steps = 0
@@ -73,10 +74,9 @@ def read_tree(text: str) -> Tree:
         return steps > _STEPS_LIMIT
 
     try:
-        tree = Parser(_language()).parse(read, progress_callback=is_enough)
+        root = parse(read, is_enough)
     except ValueError:  # it gave up where it was told to
         return Tree((), is_whole=False)
-    root = tree.root_node
     commands: list[Node] = []
     redirections: list[Node] = []
     for node in _walk(root):
@@ -89,14 +89,6 @@ def read_tree(text: str) -> Tree:
         is_whole=not root.has_error,
         has_heredoc=any(node.type == "heredoc_redirect" for node in redirections),
     )
-
-
-@functools.cache
-def _language() -> Language:
-    import tree_sitter_bash  # noqa: PLC0415 - loaded when the first command is judged
-    from tree_sitter import Language  # noqa: PLC0415 - as above
-
-    return Language(tree_sitter_bash.language())
 
 
 def _walk(root: Node) -> Iterator[Node]:

@@ -15,6 +15,7 @@ Sources: setrlimit(2), proc(5), pid_namespaces(7), bwrap(1) (`--info-fd`, `--blo
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import resource
@@ -155,8 +156,6 @@ def _held(data: bytes) -> int:
 
 
 def _above(fd: int) -> int:
-    import fcntl  # noqa: PLC0415 - the parent has no use for it
-
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
 
 
