@@ -82,7 +82,7 @@ async def _nothing(_after: int, _limit: int) -> tuple[Event, ...]:
     return ()
 
 
-@examples(150)
+@examples(75)
 @given(moves, st.sampled_from([0.0, 60.0]))
 def test_each_follower_has_each_piece_once_and_in_its_place(
     script: Sequence[Move], burst_s: float

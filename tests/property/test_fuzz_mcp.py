@@ -79,7 +79,7 @@ def check(line: bytes) -> None:
     assert number is None or type(number) in {int, str}
 
 
-@examples(120)
+@examples(60)
 @given(
     st.sampled_from(MESSAGES).flatmap(mutated).map(as_json)
     | st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m), tokens=TOKENS))
@@ -92,7 +92,7 @@ def test_any_line_of_a_server_is_a_message_or_none(line: bytes) -> None:
     check(line)
 
 
-@examples(40)
+@examples(20)
 @given(
     st.lists(st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m), tokens=TOKENS)))
     .map(b"\n".join)
@@ -111,7 +111,7 @@ def test_what_follows_a_bad_line_is_read(pieces: list[bytes]) -> None:
     assert message_of(last) is not None
 
 
-@examples(120)
+@examples(60)
 @given(st.just(TOOLS).flatmap(mutated).map(as_json))
 def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> None:
     """It goes into every request of the agent; one odd schema would silence it."""
@@ -137,7 +137,7 @@ def test_any_list_of_tools_is_cut_to_what_a_model_can_be_given(data: bytes) -> N
         json.dumps(tool.parameters, allow_nan=False, ensure_ascii=False).encode()
 
 
-@examples(120)
+@examples(60)
 @given(st.just(RESULT).flatmap(mutated).map(as_json))
 def test_any_result_is_text_or_refused(data: bytes) -> None:
     """The model reads it, and the log keeps it."""
@@ -158,7 +158,7 @@ def readable(data: bytes) -> Any:
     return message.result["is"] if isinstance(message, JSONRPCResponse) else None
 
 
-@examples(40)
+@examples(20)
 @given(st.just({"at": "here", "n": 3}).flatmap(mutated).map(as_json) | st.binary(max_size=20))
 def test_any_arguments_are_an_object_or_a_failure_that_the_model_reads(data: bytes) -> None:
     """A model writes what it likes; what it wrote is checked before a server hears of it."""
@@ -170,7 +170,7 @@ def test_any_arguments_are_an_object_or_a_failure_that_the_model_reads(data: byt
     json.dumps(found, allow_nan=False)
 
 
-@examples(20)
+@examples(12)
 @given(st.sampled_from(MESSAGES).flatmap(lambda m: torn(as_json(m))))
 def test_any_body_of_an_http_error_is_the_servers_words_or_not(body: bytes) -> None:
     """It decides whether the server is quoted, and must not fail for it."""

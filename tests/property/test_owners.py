@@ -40,7 +40,7 @@ _OWNERS = st.lists(
 )
 
 
-@examples(50)
+@examples(25)
 @given(
     owners=_OWNERS,
     sender=_PEOPLE,

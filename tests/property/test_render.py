@@ -263,7 +263,7 @@ class Promised(Watched):
         assert [repr(each) for each in self.events[: len(self.logged)]] == self.logged
 
 
-@examples(50)
+@examples(25)
 @given(specs, scripts)
 def test_every_request_of_every_session_is_as_it_is_promised(
     spec: AgentSpec, script: list[Said]
@@ -277,7 +277,7 @@ def test_every_request_of_every_session_is_as_it_is_promised(
     session.check_the_log()
 
 
-@examples(40)
+@examples(20)
 @given(st.sampled_from([2_000, 8_000, 40_000]), scripts)
 def test_a_request_begins_with_the_one_before(window: int, script: list[Said]) -> None:
     """IN-10: what a provider has cached stays good until something is hidden."""

@@ -322,6 +322,6 @@ class SessionInMemory(Session):
 
 
 SessionOnDisk.TestCase.settings = examples(10, steps=30)
-SessionInMemory.TestCase.settings = examples(40, steps=30)
+SessionInMemory.TestCase.settings = examples(20, steps=30)
 TestSessionOnDisk = SessionOnDisk.TestCase
 TestSessionInMemory = SessionInMemory.TestCase

@@ -375,5 +375,5 @@ class Schedules(RuleBasedStateMachine):
                     assert tries, "a task was not handed in"
 
 
-Schedules.TestCase.settings = examples(20, steps=25)
+Schedules.TestCase.settings = examples(12, steps=25)
 TestSchedules = Schedules.TestCase

@@ -539,7 +539,7 @@ class TurnsOnDisk(Turns):
         return FileWorld(folder)
 
 
-TurnsInMemory.TestCase.settings = examples(25, steps=40)
+TurnsInMemory.TestCase.settings = examples(15, steps=40)
 TurnsOnDisk.TestCase.settings = examples(6, steps=40)
 TestTurnsInMemory = TurnsInMemory.TestCase
 TestTurnsOnDisk = TurnsOnDisk.TestCase
