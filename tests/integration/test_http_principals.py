@@ -28,7 +28,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.scopes import RULES
 from everturn_gateway.http.access.visibility import ANSWER_STEP_S
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.principals import SCOPES, Principal, Scope
 
 API, ADMIN = "api-token-of-the-configuration", "admin-token-of-the-configuration"
@@ -114,7 +114,8 @@ async def listed(client: httpx2.AsyncClient) -> set[str]:
 async def test_every_route_has_a_rule_and_every_rule_a_route(tmp_path: Path) -> None:
     """A route that somebody adds and forgets here is closed, and this says so before that."""
     async with open_http_gateway(tmp_path) as gateway:
-        routes = [r for r in create_app(gateway).routes if isinstance(r, APIRoute)]
+        app = await anyio.to_thread.run_sync(create_app(gateway).api)
+        routes = [r for r in app.routes if isinstance(r, APIRoute)]
     found = [(method, route.path) for route in routes for method in route.methods or ()]
 
     assert len(found) == len(set(found))

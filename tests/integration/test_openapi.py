@@ -15,7 +15,7 @@ from support.examples import LONG_RUN
 from support.gateway import open_http_gateway
 
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 
 SUPPORT = Path(__file__).parents[1] / "support"
 EXAMPLES = LONG_RUN // 20 or 2  # of each kind for each route, beside those at the edges
@@ -52,7 +52,7 @@ async def test_answers_are_those_that_the_document_promises(tmp_path: Path) -> N
 async def test_the_document_is_valid_and_complete(tmp_path: Path) -> None:
     """Every reference in it leads somewhere, and every route is in it with its own name."""
     async with open_http_gateway(tmp_path) as gateway:
-        app = create_app(gateway)
+        app = await anyio.to_thread.run_sync(create_app(gateway).api)
         document = await anyio.to_thread.run_sync(app.openapi)
     operations = {
         (path, method): operation
@@ -89,7 +89,8 @@ async def test_the_document_asks_for_a_token_where_the_server_does(
     """A generated client sends a token where one is needed, and knows for which scope."""
     server = ServerConfig(api_token=token)
     async with open_http_gateway(tmp_path, server=server) as gateway:
-        document = await anyio.to_thread.run_sync(create_app(gateway).openapi)
+        app = await anyio.to_thread.run_sync(create_app(gateway).api)
+        document = await anyio.to_thread.run_sync(app.openapi)
     agents, live = document["paths"]["/api/v1/agents"]["get"], document["paths"]["/livez"]["get"]
 
     optional: list[dict[str, list[str]]] = [] if token else [{}]  # on this machine
@@ -103,7 +104,8 @@ async def test_the_docs_page_needs_nothing_from_elsewhere(tmp_path: Path) -> Non
     """The page works in a closed network, and tells no other server who reads it."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         page = await client.get("/docs")
-        routes = [r for r in create_app(gateway).routes if isinstance(r, APIRoute)]
+        app = await anyio.to_thread.run_sync(create_app(gateway).api)
+        routes = [r for r in app.routes if isinstance(r, APIRoute)]
         untold = [route.path for route in routes if not route.include_in_schema]
 
     assert page.status_code == 200

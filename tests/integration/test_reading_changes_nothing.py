@@ -24,7 +24,7 @@ from everturn_actors.events import ApprovalAsked, Event, StatusChanged
 from everturn_actors.model import Reply, ToolCall
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ScriptedProvider
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Gateway
 
 WAIT_S = 30
@@ -163,7 +163,8 @@ async def gets(gateway: Gateway, made: dict[str, str], media: str) -> list[str]:
     """Return a request for each GET of the document, and each session where it has one."""
     fill = {"name": "test", "model": "test", "schedule_id": "standup", "seq": "4"}
     found: list[str] = []
-    document = await anyio.to_thread.run_sync(create_app(gateway).openapi)
+    app = await anyio.to_thread.run_sync(create_app(gateway).api)
+    document = await anyio.to_thread.run_sync(app.openapi)
     for path, methods in document["paths"].items():
         if "get" not in methods:
             continue

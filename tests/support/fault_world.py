@@ -42,7 +42,7 @@ from everturn_gateway.app import Gateway, composition, open_gateway
 from everturn_gateway.channels import bots
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import load_config
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.providers.catalog import Providers
 from everturn_gateway.tools.mcp import connection
 from everturn_gateway.tools.mcp.listing import Listing, RemoteDefinition

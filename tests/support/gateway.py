@@ -39,7 +39,7 @@ from everturn_gateway.client.api import RECONNECT_S
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config, ServerConfig
 from everturn_gateway.http.access.auth import THIS_PROCESS
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import SecretRegistry

@@ -40,7 +40,8 @@ from everturn_gateway.scheduler.jobs import (
     ToSession,
     ToWebhook,
 )
-from everturn_gateway.scheduler.schemas import JobBody, JobDetail, JobFaultBody, Places, RunBody
+from everturn_gateway.scheduler.places import Places
+from everturn_gateway.scheduler.schemas import JobBody, JobDetail, JobFaultBody, RunBody
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AT = datetime(2026, 12, 1, 7, 30, tzinfo=UTC)

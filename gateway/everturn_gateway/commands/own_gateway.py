@@ -10,7 +10,7 @@ from everturn_gateway.client import Api, open_api_here
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.http.access.auth import THIS_PROCESS
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.private_environ import process_environ, seal_process
 
 

@@ -1,4 +1,7 @@
-"""The ASGI application: routes, limits, access, and one shape for every error."""
+"""The API in FastAPI: its routes behind their rules, its document, and one shape for every error.
+
+Nothing of a start may import this: see `asgi.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,12 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import Scope
 
 from everturn_actors.errors import CoreError, UnknownAgentError
-from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
-from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
+from everturn_gateway.http.access.guard import WrongTokens
 from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.direct import DirectMessages
-from everturn_gateway.http.limits import BodyTooLargeError, RequestLimits, too_large
+from everturn_gateway.http.limits import BodyTooLargeError, too_large
 from everturn_gateway.http.mcp.route import mcp_router
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway, Library
@@ -52,7 +54,6 @@ from everturn_gateway.http.routes.turns import turns_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
-from everturn_gateway.telemetry.requests import MeasuredRequests
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ _DOCS_POLICY = (
 )
 
 
-class _Application(FastAPI):
+class Api(FastAPI):
     """FastAPI with our own description of the API."""
 
     access: Access
@@ -87,49 +88,16 @@ class _Application(FastAPI):
         return self.openapi_schema
 
 
-def create_app(
-    gateway: Gateway, waits: OpenWaits | None = None, *, caller: Caller | None = None
-) -> FastAPI:
-    """Return the application around an open gateway.
+def make_api(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: WrongTokens) -> Api:
+    """Return the API of an open gateway. Not for the event loop: it takes a moment.
 
     Args:
         gateway: What answers.
         waits: Where waits are registered, for a server that stops.
-        caller: Who every request is from, in an application that only this process reaches: then
-            nobody is asked for a token, and no limits stand between. None = an application for
-            listeners, which finds out who asks.
+        access: Who may ask.
+        wrong_tokens: Where tries of the admin token are counted.
     """
-    waits, wrong_tokens = waits or OpenWaits(), WrongTokens()
-    app = _unguarded(gateway, waits, wrong_tokens)
-    if caller is not None:
-        app.add_middleware(OneCaller, caller=caller)
-        return app
-    server = gateway.config.server
-    # The last one added is the first one asked.
-    app.add_middleware(
-        RequestLimits,
-        max_body_bytes=server.max_body_bytes,
-        max_upload_bytes=server.max_upload_bytes,
-        timeout_s=server.request_timeout_s,
-    )
-    gateway.telemetry.requests.followers = waits.followers
-    app.add_middleware(
-        Guard,
-        access=app.access,
-        tokens=gateway.tokens,
-        instruments=gateway.telemetry.instruments,
-        wrong_tokens=wrong_tokens,
-        trusted_proxies=server.trusted_proxies,
-        address_requests_per_minute=server.address_requests_per_minute,
-    )
-    app.add_middleware(MeasuredRequests, counts=gateway.telemetry.requests)
-    return app
-
-
-def _unguarded(gateway: Gateway, waits: OpenWaits, wrong_tokens: WrongTokens) -> _Application:
-    """Return the routes with their rules; who asks has to be found out by what stands before."""
-    access = _access(gateway.config.server)
-    app = _Application(
+    app = Api(
         version=gateway.version,
         openapi_url=None,
         docs_url=None,
@@ -143,7 +111,7 @@ def _unguarded(gateway: Gateway, waits: OpenWaits, wrong_tokens: WrongTokens) ->
     app.library = gateway.library
     app.routers = (
         *_routers(gateway, waits, access),
-        mcp_router(gateway, waits, lambda: _unguarded(gateway, waits, wrong_tokens)),
+        mcp_router(gateway, waits, lambda: make_api(gateway, waits, access, wrong_tokens)),
     )
     for router in app.routers:
         # As `include_router` does it, each request is matched against router after router, several
@@ -157,20 +125,16 @@ def _unguarded(gateway: Gateway, waits: OpenWaits, wrong_tokens: WrongTokens) ->
     protect = protector(gateway, access, wrong_tokens)
     for route in app.router.routes:
         if isinstance(route, APIRoute):
-            route.app = protect(route.app, route)
+            route.app = protect(route.app, _method(route), route.path)
             if _is_message(route):
                 app.add_middleware(DirectMessages, route=route, protect=protect)
     _add_error_handlers(app)
     return app
 
 
-def _access(server: ServerConfig) -> Access:
-    return Access(
-        host=server.host,
-        api_token=server.api_token,
-        admin_token=server.admin_token,
-        require_token=server.require_token,
-    )
+def _method(route: APIRoute) -> str:
+    (method,) = route.methods or {""}
+    return method
 
 
 def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRouter, ...]:
@@ -191,7 +155,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
     )
 
 
-def _add_documents(app: _Application) -> None:
+def _add_documents(app: Api) -> None:
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> Response:
         """Describe the API to programs."""
@@ -222,7 +186,7 @@ def _is_message(route: APIRoute) -> bool:
     return route.path.endswith("/messages") and "POST" in (route.methods or ())
 
 
-def _add_error_handlers(app: _Application) -> None:
+def _add_error_handlers(app: Api) -> None:
     @app.exception_handler(ProblemError)
     async def problem(request: Request, error: ProblemError) -> Response:
         return _answer(request, error.problem)
@@ -256,7 +220,7 @@ def _add_error_handlers(app: _Application) -> None:
         return _answer(request, INTERNAL)
 
 
-def _as_told(app: _Application, request: Request, error: UnknownAgentError) -> UnknownAgentError:
+def _as_told(app: Api, request: Request, error: UnknownAgentError) -> UnknownAgentError:
     """Return the error with the names of no other agents than those that the caller knows."""
     caller: Caller | None = request.scope.get(CALLER)
     if caller is None or caller.principal.agents is None:
@@ -264,7 +228,7 @@ def _as_told(app: _Application, request: Request, error: UnknownAgentError) -> U
     return UnknownAgentError(error.name, visible_agents(caller.principal, app.library))
 
 
-def _http_problem(app: _Application, request: Request, error: HTTPException) -> Problem:
+def _http_problem(app: Api, request: Request, error: HTTPException) -> Problem:
     if isinstance(error, BodyTooLargeError):
         return too_large(error.limit_bytes)
     if error.status_code == 400:  # FastAPI could not read the body

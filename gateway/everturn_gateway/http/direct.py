@@ -37,7 +37,7 @@ class DirectMessages:
     """Answers the messages of one route before FastAPI sees them. Plain ASGI."""
 
     def __init__(
-        self, app: ASGIApp, *, route: APIRoute, protect: Callable[[ASGIApp, APIRoute], ASGIApp]
+        self, app: ASGIApp, *, route: APIRoute, protect: Callable[[ASGIApp, str, str], ASGIApp]
     ) -> None:
         """Stand in front of a route.
 
@@ -47,7 +47,7 @@ class DirectMessages:
             protect: Puts the rule of the route around what answers it.
         """
         self._app, self._route = app, route
-        self._protected = protect(self._answer, route)
+        self._protected = protect(self._answer, "POST", route.path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""

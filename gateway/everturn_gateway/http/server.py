@@ -16,7 +16,7 @@ from anyio.to_thread import run_sync
 from everturn_gateway.config.sections import STOP_TIMEOUT_S
 from everturn_gateway.config.settings import ServerConfig, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.http.application import create_app
+from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.limits import ConnectionLimit, within_descriptors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.protocol import LimitedProtocol, limited_protocol

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias, assert_never
 from urllib.parse import quote, urlsplit
 from zoneinfo import ZoneInfo
 
-from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from everturn_actors.model import ConversationKey
@@ -42,6 +40,7 @@ from everturn_gateway.scheduler.jobs import (
     When,
     Where,
 )
+from everturn_gateway.scheduler.places import Places
 
 RECENT_RUNS: Final = 10  # shown with a job
 
@@ -61,26 +60,6 @@ class ScheduleBody(BaseModel):
     """Base of all that is shown: no unknown fields, no changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Places(Struct, frozen=True, kw_only=True):
-    """Where definitions stand, so that their files can be named."""
-
-    workspace: Path
-    agents_dir: Path
-
-    def name(self, file: Path) -> str:
-        """Return a file's name from the folder in which the workspace or the agents are."""
-        for folder in (self.workspace, self.agents_dir):
-            if file.is_relative_to(folder):
-                return (folder.name / file.relative_to(folder)).as_posix()
-        return file.name
-
-    def told(self, text: str) -> str:
-        """Return a text in which files are named like that."""
-        for folder in (self.workspace, self.agents_dir):
-            text = text.replace(f"{folder}/", f"{folder.name}/")
-        return text
 
 
 # --- when, what, where to ---

@@ -15,6 +15,7 @@ from everturn_gateway.commands.shared.settings import api_token
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.job_store import JobStore
+from everturn_gateway.scheduler.places import Places
 from everturn_gateway.scheduler.rules.job_state import (
     ALWAYS_THERE,
     by_id,
@@ -25,7 +26,7 @@ from everturn_gateway.scheduler.rules.job_state import (
 from everturn_gateway.scheduler.rules.rules import is_over
 from everturn_gateway.scheduler.run_logs.files import RunLogs
 from everturn_gateway.scheduler.scheduler import FOLDER
-from everturn_gateway.scheduler.schemas import JobFaultBody, Places
+from everturn_gateway.scheduler.schemas import JobFaultBody
 from everturn_gateway.specs import AgentFile
 
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Final
 
 import anyio
-from fastapi.routing import APIRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from everturn_actors.supervisor import attempt
@@ -33,12 +32,12 @@ from everturn_gateway.http.access.visibility import (
     sees_state,
     visible_session,
 )
+from everturn_gateway.http.job_problems import told
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, problem
-from everturn_gateway.http.schemas.schedules import told
 from everturn_gateway.http.sse import WRITE_NOW
 from everturn_gateway.http.waiting import DEPARTURE
-from everturn_gateway.scheduler.schemas import Places
+from everturn_gateway.scheduler.places import Places
 from everturn_gateway.usage import Spent
 
 logger = logging.getLogger(__name__)
@@ -54,21 +53,20 @@ _CLOSED: Final = problem(
 
 def protector(
     gateway: Gateway, access: Access, wrong_tokens: WrongTokens
-) -> Callable[[ASGIApp, APIRoute], ASGIApp]:
-    """Return what puts the rule of a route around an app that answers it.
+) -> Callable[[ASGIApp, str, str], ASGIApp]:
+    """Return what puts the rule of a route, by its method and path, around an app that answers it.
 
     A route that is not in the table is closed.
     """
 
-    def protect(app: ASGIApp, route: APIRoute) -> Protected:
-        (method,) = route.methods or {""}
-        rule = rule_of(method, route.path)
+    def protect(app: ASGIApp, method: str, path: str) -> Protected:
+        rule = rule_of(method, path)
         if rule is None:
-            logger.error("a route is closed", extra={"route": f"{method} {route.path}"})
+            logger.error("a route is closed", extra={"route": f"{method} {path}"})
         return Protected(
             app,
             rule=rule,
-            route=f"{method} {route.path}",
+            route=f"{method} {path}",
             gateway=gateway,
             access=access,
             wrong_tokens=wrong_tokens,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.probes import exposition
 
 _TEXT: Final = {"schema": {"type": "string"}}
 _ANSWERS: Final[dict[int | str, dict[str, object]]] = {
@@ -25,8 +26,6 @@ def metrics_router(gateway: Gateway) -> APIRouter:
     @router.get("/metrics", response_class=Response, responses=_ANSWERS)
     async def metrics(request: Request) -> Response:
         """Tell what was counted and measured since the start, and how things stand."""
-        told = await gateway.telemetry.exposition(request.headers.get("accept", ""))
-        # As it is: the media type says its charset already.
-        return Response(told.body, headers={"Content-Type": told.content_type})
+        return await exposition(gateway, request)
 
     return router

@@ -12,13 +12,15 @@ from starlette.responses import Response
 from everturn_gateway.http.access.auth import Access, scope_refusal
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, visible_jobs, visible_session
+from everturn_gateway.http.job_problems import cannot_run, told
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
 from everturn_gateway.http.schemas.base import answer
-from everturn_gateway.http.schemas.schedules import NewJob, cannot_run, told
+from everturn_gateway.http.schemas.schedules import NewJob
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.places import Places
 from everturn_gateway.scheduler.schemas import (
     COMMAND_LINE,
     ComingList,
@@ -26,7 +28,6 @@ from everturn_gateway.scheduler.schemas import (
     JobDetail,
     JobFaultBody,
     JobList,
-    Places,
     RunBody,
     RunList,
 )

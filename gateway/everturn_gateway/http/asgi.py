@@ -1,0 +1,149 @@
+"""The ASGI application: what each request meets first, and behind it the API.
+
+FastAPI, the routes and the bodies of the API take a quarter of a start to load. A gateway that
+talks on chat platforms alone never needs them. They are loaded in a thread, with the first request
+that is no probe.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.to_thread import run_sync
+from pydantic import BaseModel
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.http.access.auth import Access, Caller
+from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
+from everturn_gateway.http.access.protected import protector
+from everturn_gateway.http.limits import RequestLimits
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.probes import Probes
+from everturn_gateway.http.problems import INTERNAL, problem_response
+from everturn_gateway.http.waiting import OpenWaits
+from everturn_gateway.telemetry.requests import MeasuredRequests
+
+if TYPE_CHECKING:  # see the module's docstring
+    from fastapi import FastAPI
+
+    from everturn_gateway.http.application import Api
+
+
+class Application:
+    """The application around an open gateway. `create_app` makes one."""
+
+    def __init__(self, app: ASGIApp, api: LazyApi) -> None:
+        self._app = app
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        await self._app(scope, receive, send)
+
+    def api(self) -> FastAPI:
+        """Return the API in FastAPI: its routes and its document. Not for the event loop."""
+        return self._api.load()
+
+
+class LazyApi:
+    """Loads the API with its first request. Plain ASGI."""
+
+    def __init__(
+        self, gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: WrongTokens
+    ) -> None:
+        """Prepare; see `application.make_api`."""
+        self._arguments = gateway, waits, access, wrong_tokens
+        self._loading = anyio.Lock()
+        self._api: Api | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        api = self._api
+        if api is None:
+            async with self._loading:
+                api = await run_sync(self.load)
+        await api(scope, receive, send)
+
+    def load(self) -> Api:
+        """Return the API. Not for the event loop."""
+        if self._api is None:
+            # FastAPI makes validators for the whole of OpenAPI when it is imported, which takes
+            # 50 ms. Only who asks for the document needs them; they are made then.
+            BaseModel.model_config["defer_build"] = True
+            try:
+                import_module("fastapi")
+            finally:
+                del BaseModel.model_config["defer_build"]
+            from everturn_gateway.http.application import make_api  # noqa: PLC0415 - see above
+
+            self._api = make_api(*self._arguments)
+        return self._api
+
+
+def create_app(
+    gateway: Gateway, waits: OpenWaits | None = None, *, caller: Caller | None = None
+) -> Application:
+    """Return the application around an open gateway.
+
+    Args:
+        gateway: What answers.
+        waits: Where waits are registered, for a server that stops.
+        caller: Who every request is from, in an application that only this process reaches: then
+            nobody is asked for a token, and no limits stand between. None = an application for
+            listeners, which finds out who asks.
+    """
+    waits = waits or OpenWaits()
+    server = gateway.config.server
+    access = _access(server)
+    wrong_tokens = WrongTokens()
+    api = LazyApi(gateway, waits, access, wrong_tokens)
+    app: ASGIApp = Probes(api, gateway, protector(gateway, access, wrong_tokens))
+    if caller is not None:
+        app = OneCaller(app, caller=caller)
+    else:
+        gateway.telemetry.requests.followers = waits.followers
+        app = _limited(app, gateway, access, wrong_tokens)
+    return Application(ServerErrorMiddleware(app, handler=_failed), api)
+
+
+def _limited(
+    app: ASGIApp, gateway: Gateway, access: Access, wrong_tokens: WrongTokens
+) -> MeasuredRequests:
+    """Put what stands between the API and everybody around it."""
+    server = gateway.config.server
+    limits = RequestLimits(
+        app,
+        max_body_bytes=server.max_body_bytes,
+        max_upload_bytes=server.max_upload_bytes,
+        timeout_s=server.request_timeout_s,
+    )
+    guard = Guard(
+        limits,
+        access=access,
+        tokens=gateway.tokens,
+        instruments=gateway.telemetry.instruments,
+        wrong_tokens=wrong_tokens,
+        trusted_proxies=server.trusted_proxies,
+        address_requests_per_minute=server.address_requests_per_minute,
+    )
+    return MeasuredRequests(guard, counts=gateway.telemetry.requests)
+
+
+def _access(server: ServerConfig) -> Access:
+    return Access(
+        host=server.host,
+        api_token=server.api_token,
+        admin_token=server.admin_token,
+        require_token=server.require_token,
+    )
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    del error  # the server logs it with its traceback
+    return problem_response(INTERNAL, request.scope)
