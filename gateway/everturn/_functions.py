@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias, cast, get_type_hints
 
 from anyio import to_thread
-from pydantic import ConfigDict, Field, create_model
+from pydantic import Field, create_model
 from pydantic.errors import PydanticSchemaGenerationError
 from pydantic_core import to_json
 
@@ -21,12 +21,6 @@ RunTool: TypeAlias = Callable[[ToolCall, ToolContext], Awaitable[str | ToolOutpu
 
 _SECTION: Final = re.compile(r"^(Args|Arguments|Returns|Raises|Yields|Example|Examples):\s*$")
 _ARGUMENT: Final = re.compile(r"^\s+\*{0,2}(?P<name>\w+)(?:\s*\([^)]*\))?:\s*(?P<text>.*)$")
-
-
-class _FunctionArguments(Arguments):
-    """The arguments of a function; nothing of it stands in a file to be read."""
-
-    model_config = ConfigDict(use_attribute_docstrings=False)
 
 
 def made_of(function: Callable[..., Any], name: str) -> tuple[ToolDefinition, RunTool]:
@@ -67,7 +61,7 @@ def made_of(function: Callable[..., Any], name: str) -> tuple[ToolDefinition, Ru
         info: Any = Field(default, alias=parameter.name, description=described.get(parameter.name))
         fields[field] = (hint, info)
     try:
-        arguments = create_model(called, __base__=_FunctionArguments, **fields)
+        arguments = create_model(called, __base__=Arguments, **fields)
         definition = ToolDefinition(
             name=called, description=description, parameters=parameters(arguments)
         )

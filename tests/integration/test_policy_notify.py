@@ -22,6 +22,7 @@ from everturn_gateway.tools.policy import (
     WebhookDelivery,
     notifying,
     open_notifier,
+    webhook_client,
 )
 
 NOTICE = ToolNotice(
@@ -191,7 +192,7 @@ async def test_a_webhook_that_hangs_is_given_up(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every wait has an end, and the next notice its turn."""
-    monkeypatch.setattr(notifying, "TRY_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(webhook_client, "TRY_TIMEOUT_S", 0.05)
     clock = ManualClock(NOW)
     async with open_web_server() as web:
         web.routes["/hook/t0ken"] = stall

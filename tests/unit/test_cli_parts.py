@@ -15,10 +15,10 @@ from everturn_channels.terminal.prompt import PipeReader
 from everturn_channels.terminal.screen import wants_colour
 from everturn_gateway.commands.clients import choose_agent
 from everturn_gateway.commands.serving.serve import from_here
+from everturn_gateway.commands.shared.finding import is_alive
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.running import (
     Running,
-    is_alive,
     noted,
     read_note,
     remove_note,

@@ -19,8 +19,8 @@ from everturn_channels.terminal.reply import Piece, ReplyReader, Style
 from everturn_channels.terminal.screen import Screen
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import explain, say
+from everturn_gateway.commands.shared.finding import is_alive, is_here
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.running import is_alive, is_here
 from everturn_gateway.logs import SecretRegistry, setup_logging
 
 AT = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)

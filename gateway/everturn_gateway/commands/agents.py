@@ -19,9 +19,9 @@ from everturn_gateway.app import MODELS_FOLDER, make_price_meter, open_keyed
 from everturn_gateway.client import ToolsNow, ask_tools
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_BAD_INPUT, EXIT_OK, say
+from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.running import find_running
 from everturn_gateway.commands.shared.settings import api_token, load, require_agents, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config

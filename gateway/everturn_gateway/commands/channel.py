@@ -19,9 +19,9 @@ from everturn_channels.names import clean
 from everturn_gateway.client import ask_channels
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json
-from everturn_gateway.commands.shared.running import find_running
 from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.channels import ChannelConfig

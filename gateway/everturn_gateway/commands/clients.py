@@ -16,8 +16,8 @@ from everturn_channels.terminal.client import Client
 from everturn_gateway import commands
 from everturn_gateway.client import Api, SessionClient, open_api
 from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT
-from everturn_gateway.commands.shared.running import find_running
 from everturn_gateway.commands.shared.settings import api_token, log_to_file, require_agents
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, GatewayError

@@ -31,15 +31,10 @@ from everturn_gateway.commands.plugin_health import plugin_findings
 from everturn_gateway.commands.sandbox_health import sandbox_notes
 from everturn_gateway.commands.shared.crash import LOG_NAME
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.finding import find_running, is_alive
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_line
-from everturn_gateway.commands.shared.running import (
-    NOTE_NAME,
-    Running,
-    find_running,
-    is_alive,
-    read_note,
-)
+from everturn_gateway.commands.shared.running import NOTE_NAME, Running, read_note
 from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
 from everturn_gateway.commands.token import token_notes

@@ -15,9 +15,9 @@ from everturn_gateway.app import open_keyed
 from everturn_gateway.client.models import ask_models, forget_models
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.running import find_running
 from everturn_gateway.commands.shared.settings import admin_token, api_token, load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config

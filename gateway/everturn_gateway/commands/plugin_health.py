@@ -16,10 +16,11 @@ def plugin_findings(registry: Registry) -> Iterator[tuple[Literal["ok", "note", 
     Those that came with Everturn are passed over where all is well. Imports all plug-ins and looks
     for files: not for the event loop.
     """
+    usable = [(group, group.all()) for group in registry.groups()]
     for fault in registry.faults():
         yield "problem", str(fault)
-    for group in registry.groups():
-        for plugin in group.all():
+    for group, plugins in usable:
+        for plugin in plugins:
             shown = f"{group.name}: {plugin.name} of {group.package(plugin.name)}"
             if not group.is_own(plugin.name):
                 docs = f"; see {plugin.docs}" if plugin.docs else ""

@@ -116,8 +116,14 @@ class Group(Generic[PluginT]):
         return next((each for each in self._faults.values() if each.name == name), None)
 
     def faults(self) -> tuple[PluginFault, ...]:
-        """Return which are left out, by name; those that were not loaded yet are loaded."""
-        self.all()
+        """Return which are left out, by name. Imports those of others: not for the event loop.
+
+        Those that came with Everturn are as good as its other modules, and are loaded where they
+        are needed.
+        """
+        for name in self.names:
+            if not self.is_own(name):
+                self.get(name)
         return tuple(sorted(self._faults.values(), key=lambda each: (each.name, each.package)))
 
     def _enter(self, each: _Found, found: Sequence[_Found]) -> None:
@@ -188,7 +194,7 @@ class Registry(Struct, frozen=True, kw_only=True):
         return (self.channels, self.providers, self.tools, self.policies, self.stores)
 
     def faults(self) -> tuple[PluginFault, ...]:
-        """Return which plug-ins are left out. Imports all of them: not for the event loop."""
+        """Return which plug-ins are left out. Imports those of others: not for the event loop."""
         return tuple(fault for group in self.groups() for fault in group.faults())
 
 

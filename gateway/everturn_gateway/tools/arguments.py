@@ -13,12 +13,11 @@ from everturn_actors.model import ToolCall
 
 
 class Arguments(BaseModel):
-    """What a call may say; the docstring of a field is its description for the model."""
+    """What a call may say; the description of a field is for the model."""
 
     model_config = ConfigDict(
         extra="forbid",
         frozen=True,
-        use_attribute_docstrings=True,
         hide_input_in_errors=True,
         defer_build=True,  # a gateway whose agents have none of the tools need not pay for them
     )

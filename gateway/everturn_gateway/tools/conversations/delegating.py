@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import anyio
+from pydantic import Field
 
 from everturn_actors.errors import (
     ActorStoppedError,
@@ -49,8 +50,7 @@ _CAPABILITIES: Final = ToolCapabilities(
 class DelegateArguments(Arguments):
     """What a call may say."""
 
-    task: str
-    "all there is to know, and what to report"
+    task: str = Field(description="all there is to know, and what to report")
     agent: str = ""
 
 

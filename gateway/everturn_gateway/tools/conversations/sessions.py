@@ -56,14 +56,14 @@ class SessionArguments(Arguments):
 
     action: Literal["list", "read", "send"]
     session_id: str = ""
-    limit: Annotated[int, Field(ge=1, le=_MOST_MESSAGES)] = _MESSAGES
-    "messages to read"
-    before: Annotated[int, Field(ge=1)] | None = None
-    "read messages before this number"
-    to: str = ""
-    "channel:chat to send to; or give session_id"
-    text: str = ""
-    "to send"
+    limit: Annotated[int, Field(ge=1, le=_MOST_MESSAGES)] = Field(
+        default=_MESSAGES, description="messages to read"
+    )
+    before: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="read messages before this number"
+    )
+    to: str = Field(default="", description="channel:chat to send to; or give session_id")
+    text: str = Field(default="", description="to send")
 
 
 class SessionTool:

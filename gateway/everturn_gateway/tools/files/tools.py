@@ -47,12 +47,11 @@ class ReadFile(Arguments):
     """What to read."""
 
     path: str
-    offset: FromOne = 1
-    "first line"
-    limit: Annotated[int, Field(ge=1, le=reading.LINES_MAX)] = reading.LINES_MAX
-    "how many lines"
-    column: FromOne = 1
-    "where to begin in a very long line"
+    offset: FromOne = Field(default=1, description="first line")
+    limit: Annotated[int, Field(ge=1, le=reading.LINES_MAX)] = Field(
+        default=reading.LINES_MAX, description="how many lines"
+    )
+    column: FromOne = Field(default=1, description="where to begin in a very long line")
 
 
 class WriteFile(Arguments):
@@ -75,21 +74,22 @@ class ListFiles(Arguments):
     """What to list."""
 
     path: str = "."
-    pattern: Annotated[str, Field(max_length=_PATTERN_CHARACTERS)] = ""
-    "all files below whose name fits, such as *.md or src/*.py"
-    offset: FromOne = 1
-    "first entry, where a list goes on"
+    pattern: Annotated[str, Field(max_length=_PATTERN_CHARACTERS)] = Field(
+        default="", description="all files below whose name fits, such as *.md or src/*.py"
+    )
+    offset: FromOne = Field(default=1, description="first entry, where a list goes on")
 
 
 class SearchFiles(Arguments):
     """What to search for."""
 
-    query: Annotated[str, Field(min_length=1, max_length=_QUERY_CHARACTERS)]
-    "text within one line"
-    path: str = "."
-    "folder or file"
-    pattern: Annotated[str, Field(max_length=_PATTERN_CHARACTERS)] = ""
-    "only in files whose name fits, such as *.md"
+    query: Annotated[str, Field(min_length=1, max_length=_QUERY_CHARACTERS)] = Field(
+        description="text within one line"
+    )
+    path: str = Field(default=".", description="folder or file")
+    pattern: Annotated[str, Field(max_length=_PATTERN_CHARACTERS)] = Field(
+        default="", description="only in files whose name fits, such as *.md"
+    )
     regex: bool = False
     ignore_case: bool = False
 

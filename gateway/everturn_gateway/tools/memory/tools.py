@@ -40,8 +40,7 @@ Never note passwords or keys."""
 class Recall(Arguments):
     """What to read."""
 
-    days: Annotated[int, Field(ge=1, le=DAYS_MAX)] = 3
-    "of daily notes"
+    days: Annotated[int, Field(ge=1, le=DAYS_MAX)] = Field(default=3, description="of daily notes")
     page: Annotated[int, Field(ge=1)] = 1
 
 
@@ -54,17 +53,16 @@ class Remember(Arguments):
 class Reflect(Arguments):
     """What to write."""
 
-    content: str | None = None
-    "the new MEMORY.md as a whole; leave out to read it"
+    content: str | None = Field(
+        default=None, description="the new MEMORY.md as a whole; leave out to read it"
+    )
 
 
 class UpdateWorld(Arguments):
     """What to write."""
 
-    topic: str
-    "such as people, systems, preferences"
-    content: str
-    "all that is known of it; replaces what was"
+    topic: str = Field(description="such as people, systems, preferences")
+    content: str = Field(description="all that is known of it; replaces what was")
 
 
 def memory_directive() -> str:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import partial
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
-import httpx2
 import orjson
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from msgspec import Struct
@@ -23,15 +21,16 @@ from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy.policy import Delivery, LogDelivery, WebhookDelivery
 
+if TYPE_CHECKING:  # it brings an HTTP client, see `_client`
+    from everturn_gateway.tools.policy.webhook_client import WebhookClient
+
 logger = logging.getLogger(__name__)
 
 QUEUE_LIMIT = 256  # webhooks that wait; those beyond are dropped and counted
-TRY_TIMEOUT_S = 10.0
 BACKOFF_S: Final = (1.0, 4.0)  # before the second and the third try
 FLUSH_S = 5.0  # how long what waits may still be sent when the gateway stops
 _SHOWN_CHARACTERS = 500  # of a command or arguments, in the log
 _SENT_CHARACTERS = 8_000  # of them, to a webhook
-_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 
 
 class ToolNotice(Struct, frozen=True, kw_only=True):
@@ -133,7 +132,7 @@ async def open_notifier(
 
 
 async def _work(waiting: MemoryObjectReceiveStream[_Post], clock: Clock) -> None:
-    client: httpx2.AsyncClient | None = None
+    client: WebhookClient | None = None
     left: _Post | None = None
     try:
         async for post in waiting:
@@ -151,21 +150,18 @@ async def _work(waiting: MemoryObjectReceiveStream[_Post], clock: Clock) -> None
                 await client.aclose()
 
 
-def _client() -> httpx2.AsyncClient:
-    """Make the client. Blocking: it reads certificates."""
-    return httpx2.AsyncClient(
-        verify=ssl.create_default_context(),
-        follow_redirects=False,
-        headers={"user-agent": "everturn", "content-type": "application/json"},
-        limits=httpx2.Limits(max_connections=4, max_keepalive_connections=4),
-    )
+def _client() -> WebhookClient:
+    """Make the client. Blocking: it loads its library, which few gateways need."""
+    from everturn_gateway.tools.policy.webhook_client import WebhookClient  # noqa: PLC0415 - see above
+
+    return WebhookClient()
 
 
-async def _send(client: httpx2.AsyncClient, post: _Post, clock: Clock) -> None:
+async def _send(client: WebhookClient, post: _Post, clock: Clock) -> None:
     """Try up to three times; what fails in the end is logged."""
     why = ""
     for pause_s in (*BACKOFF_S, None):
-        why, is_final = await _try(client, post)
+        why, is_final = await client.post(post.url, post.body)
         if not why:
             return
         if is_final or pause_s is None:
@@ -175,26 +171,6 @@ async def _send(client: httpx2.AsyncClient, post: _Post, clock: Clock) -> None:
         "a webhook could not be delivered",
         extra={"call_id": post.call_id, "why": why, **_place(post.url)},
     )
-
-
-async def _try(client: httpx2.AsyncClient, post: _Post) -> tuple[str, bool]:
-    """Return why it failed, empty where it did not, and whether another try is in vain."""
-    try:
-        with anyio.fail_after(TRY_TIMEOUT_S):
-            async with client.stream(
-                "POST", post.url, content=post.body, timeout=TRY_TIMEOUT_S
-            ) as response:
-                status = response.status_code
-    except TimeoutError:
-        return f"no answer within {TRY_TIMEOUT_S:g} s", False
-    except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-        return f"{type(error).__name__}", True
-    except httpx2.HTTPError as error:
-        # Its text may name the address, and a webhook's address is a secret.
-        return type(error).__name__, False
-    if 200 <= status < 300:
-        return "", True
-    return f"status {status}", not (status == _TOO_MANY_REQUESTS or status >= _SERVER_ERROR)
 
 
 def _place(url: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from everturn_gateway.tools.arguments import Arguments
 
@@ -81,33 +81,34 @@ class ProcessArguments(Arguments):
         "watch",
         "unwatch",
     ]
-    command: Annotated[str, _text(_COMMAND_CHARACTERS, may_be_empty=False)] | None = None
-    "spawn: for bash"
-    workdir: Annotated[str, _text(_PATH_CHARACTERS)] | None = None
-    "spawn: folder in the workspace"
-    wait: bool = False
-    "spawn: wait for its end, return its output"
-    interactive: bool = False
-    "spawn: in a terminal (tmux)"
+    command: Annotated[str, _text(_COMMAND_CHARACTERS, may_be_empty=False)] | None = Field(
+        default=None, description="spawn: for bash"
+    )
+    workdir: Annotated[str, _text(_PATH_CHARACTERS)] | None = Field(
+        default=None, description="spawn: folder in the workspace"
+    )
+    wait: bool = Field(default=False, description="spawn: wait for its end, return its output")
+    interactive: bool = Field(default=False, description="spawn: in a terminal (tmux)")
     label: Annotated[str, _text(_LABEL_CHARACTERS)] = ""
-    timeout_seconds: Annotated[int, _between(1, _TIMEOUT_MAX_S)] = TIMEOUT_S
-    "spawn: killed after; default 1800"
-    handle: str | None = None
-    "all but spawn, list"
-    offset: Annotated[int, _between(0, _LINE_MAX)] | None = None
-    "log: first line; default: the newest"
-    limit: Annotated[int, _between(1, _LINES_MAX)] = _LINES
-    "log: lines"
-    input: Annotated[str, _text(_INPUT_CHARACTERS)] | None = None
-    "write: with a line end for Enter"
-    eof: bool = False
-    "write: close its input"
-    keys: Annotated[str, _text(_KEYS_CHARACTERS, may_be_empty=False)] | None = None
-    "send_keys: key names (C-c, Down Enter) or text"
-    press_enter: bool | None = None
-    "send_keys: default true after text"
-    interval_seconds: Annotated[int, _between(1, _QUIET_MAX_S)] = _QUIET_S
-    "watch: a message when its screen stands still so long"
+    timeout_seconds: Annotated[int, _between(1, _TIMEOUT_MAX_S)] = Field(
+        default=TIMEOUT_S, description="spawn: killed after; default 1800"
+    )
+    handle: str | None = Field(default=None, description="all but spawn, list")
+    offset: Annotated[int, _between(0, _LINE_MAX)] | None = Field(
+        default=None, description="log: first line; default: the newest"
+    )
+    limit: Annotated[int, _between(1, _LINES_MAX)] = Field(default=_LINES, description="log: lines")
+    input: Annotated[str, _text(_INPUT_CHARACTERS)] | None = Field(
+        default=None, description="write: with a line end for Enter"
+    )
+    eof: bool = Field(default=False, description="write: close its input")
+    keys: Annotated[str, _text(_KEYS_CHARACTERS, may_be_empty=False)] | None = Field(
+        default=None, description="send_keys: key names (C-c, Down Enter) or text"
+    )
+    press_enter: bool | None = Field(default=None, description="send_keys: default true after text")
+    interval_seconds: Annotated[int, _between(1, _QUIET_MAX_S)] = Field(
+        default=_QUIET_S, description="watch: a message when its screen stands still so long"
+    )
 
 
 def read_keys(keys: str, *, press_enter: bool | None) -> tuple[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
@@ -39,29 +39,27 @@ class ScheduleArguments(Arguments):
     """Arguments of `schedule`; what a job of these may hold is checked as in a file of its own."""
 
     action: Literal["create", "list", "cancel"]
-    at: str | None = None
-    "date and time: 2026-12-01T08:30"
+    at: str | None = Field(default=None, description="date and time: 2026-12-01T08:30")
     in_minutes: Annotated[float, AfterValidator(_some_minutes)] | None = None
-    every: Annotated[str, BeforeValidator(_number_as_text)] | None = None
-    "15m, 6h, 1d"
-    cron: str | None = None
-    "five fields"
-    timezone: str | None = None
-    "of at, cron, end: Europe/Berlin"
-    message: str | None = None
-    "text for the people here, sent as it is"
-    task: str | None = None
-    "what you are to do then, with all you need to know"
+    every: Annotated[str, BeforeValidator(_number_as_text)] | None = Field(
+        default=None, description="15m, 6h, 1d"
+    )
+    cron: str | None = Field(default=None, description="five fields")
+    timezone: str | None = Field(default=None, description="of at, cron, end: Europe/Berlin")
+    message: str | None = Field(default=None, description="text for the people here, sent as it is")
+    task: str | None = Field(
+        default=None, description="what you are to do then, with all you need to know"
+    )
     label: str | None = None
-    isolated: bool = False
-    "task: apart from this conversation; your answer is sent here"
+    isolated: bool = Field(
+        default=False, description="task: apart from this conversation; your answer is sent here"
+    )
     max_runs: int | None = None
-    end: str | None = None
-    "no run after it; as at"
-    process: str | None = None
-    "background process with which the job ends"
-    job: str | None = None
-    "cancel: its id"
+    end: str | None = Field(default=None, description="no run after it; as at")
+    process: str | None = Field(
+        default=None, description="background process with which the job ends"
+    )
+    job: str | None = Field(default=None, description="cancel: its id")
 
 
 def section_of(

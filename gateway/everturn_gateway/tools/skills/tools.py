@@ -30,8 +30,9 @@ class ReadSkill(Arguments):
     """What to read."""
 
     name: str
-    path: str = SKILL_FILE
-    "a file of the skill; by default its instructions"
+    path: str = Field(
+        default=SKILL_FILE, description="a file of the skill; by default its instructions"
+    )
     page: Annotated[int, Field(ge=1)] = 1
 
 

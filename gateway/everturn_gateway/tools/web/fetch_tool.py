@@ -42,8 +42,7 @@ class FetchArguments(Arguments):
     """What a call of `web_fetch` may say."""
 
     url: str
-    page: Annotated[int, Field(ge=1)] = 1
-    "of a long text, from 1"
+    page: Annotated[int, Field(ge=1)] = Field(default=1, description="of a long text, from 1")
 
 
 # Sent with every request: as short as it can be understood.
