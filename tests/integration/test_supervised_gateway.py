@@ -34,6 +34,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.providers import Providers
+from everturn_gateway.scheduler import scheduler
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs import AgentLibrary
 from everturn_gateway.telemetry import Telemetry
@@ -89,13 +90,13 @@ async def until(holds: Callable[[], bool]) -> None:
         pytest.param(Telemetry, "watch_loop", "loop lag", id="loop-lag"),
         pytest.param(Providers, "warm", "local models", id="windows"),
         pytest.param(Scheduler, "serve", "schedules", id="schedules"),
-        pytest.param(Scheduler, "_tidy", "schedules:tidy", id="tidy"),
+        pytest.param(scheduler, "tidy", "schedules:tidy", id="tidy"),
     ],
 )
 async def test_a_part_that_fails_stops_alone(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    owner: type,
+    owner: object,
     method: str,
     part: str,
     fault: Callable[..., Any],
