@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
+from typing import Final
 
 from msgspec import Struct
 
@@ -11,6 +13,8 @@ from everturn_actors.journal import doctor
 from everturn_actors.journal.opening import open_file_store
 from everturn_gateway.config.settings import Config
 from everturn_gateway.plugins import installed
+
+_TOLD_EVERY: Final = 100  # sessions
 
 
 class JournalNote(Struct, frozen=True, kw_only=True):
@@ -30,13 +34,17 @@ def keeps_files(config: Config) -> bool:
     return store is not None and store.is_in_files
 
 
-async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:
+async def check_journals(
+    config: Config, *, repair: bool, looked: Callable[[int, int], None]
+) -> list[JournalNote]:
     """Look at every session of a workspace; return what is wrong, or was, and what was done.
 
     Args:
         config: Names the workspace.
         repair: Rebuild what is damaged, and the marks and pointers that can be rebuilt. Damaged
             files are kept beside the new ones.
+
+        looked: Told now and then how many sessions were looked at, and how many there are.
 
     Raises:
         WorkspaceLockedError: To repair, no other process may use the workspace.
@@ -45,7 +53,11 @@ async def check_journals(config: Config, *, repair: bool) -> list[JournalNote]:
     damaged: list[str] = []
     sessions = await doctor.session_ids(config.workspace)
     async with aclosing(doctor.check_all(config.workspace, sessions)) as checked:
+        count = 0
         async for session_id, findings in checked:
+            count += 1
+            if count % _TOLD_EVERY == 0:
+                looked(count, len(sessions))
             lines += [JournalNote(text=_place(finding)) for finding in findings]
             if findings:
                 damaged.append(session_id)

@@ -34,6 +34,7 @@ from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running, is_alive
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_line
+from everturn_gateway.commands.shared.progress import SlowProgress
 from everturn_gateway.commands.shared.running import NOTE_NAME, Running, read_note
 from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.commands.talk import HISTORY_NAME
@@ -409,10 +410,13 @@ async def _journals(config: Config, *, repair: bool) -> AsyncGenerator[Finding]:
         yield Finding(verdict="note", subject="journals", text=text)
         return
     try:
-        for found in await check_journals(config, repair=True) if repair else ():
+        with SlowProgress("sessions") as looked:
+            done = await check_journals(config, repair=True, looked=looked) if repair else ()
+        for found in done:
             verdict: Verdict = "repaired" if found.is_repair else "note"
             yield Finding(verdict=verdict, subject="journals", text=found.text)
-        problems = await check_journals(config, repair=False)
+        with SlowProgress("sessions") as looked:
+            problems = await check_journals(config, repair=False, looked=looked)
     except CoreError as error:
         yield Finding(verdict="problem", subject="journals", text=str(error))
         return

@@ -12,6 +12,7 @@ from everturn_actors.gaps import Gap
 from everturn_actors.journal.doctor.stored import (
     LogLine,
     Stored,
+    Usable,
     good_lines,
     read_stored,
     told_gaps,
@@ -45,10 +46,11 @@ def check_with_mark(layout: Layout, files: SessionFiles) -> tuple[Finding, ...]:
         session = read_stored(files)
     except UnknownFormatError as error:
         return (_unknown_format(files, error),)
-    findings = findings_of(files, session)
+    usable = usable_of(session)  # once for both questions: a replay is a third of the look
+    findings = findings_of(files, session, usable)
     if findings or was_marked:
         return findings
-    state = usable_of(session).state
+    state = usable.state
     has_open_turn = state is not None and state.is_due
     if not has_open_turn or mark.exists():  # a gateway that runs has just marked it
         return ()
@@ -62,17 +64,18 @@ def check_with_mark(layout: Layout, files: SessionFiles) -> tuple[Finding, ...]:
 def check_files(files: SessionFiles) -> tuple[Finding, ...]:
     """Return what is wrong with the files of a session."""
     try:
-        return findings_of(files, read_stored(files))
+        session = read_stored(files)
     except UnknownFormatError as error:
         return (_unknown_format(files, error),)
+    return findings_of(files, session, usable_of(session))
 
 
 def _unknown_format(files: SessionFiles, error: UnknownFormatError) -> Finding:
     return _finding(files, error.path or files.folder, 0, str(error))
 
 
-def findings_of(files: SessionFiles, session: Stored) -> tuple[Finding, ...]:
-    """Return what is wrong with a session that was read."""
+def findings_of(files: SessionFiles, session: Stored, usable: Usable) -> tuple[Finding, ...]:
+    """Return what is wrong with a session that was read, and can be followed so far."""
     findings = [
         *_check_lines(files, files.log, session.log, is_log=True),
         *_check_lines(
@@ -86,7 +89,7 @@ def findings_of(files: SessionFiles, session: Stored) -> tuple[Finding, ...]:
     if session.snapshot_fault:
         findings.append(_finding(files, files.state, 0, session.snapshot_fault))
     if not any(finding.blocks for finding in findings):
-        findings += _check_whole(files, session)
+        findings += _check_whole(files, session, usable)
         findings += _check_archive(files, session)
     return tuple(findings)
 
@@ -151,9 +154,8 @@ def _check_lines(
     return findings
 
 
-def _check_whole(files: SessionFiles, session: Stored) -> list[Finding]:
+def _check_whole(files: SessionFiles, session: Stored, usable: Usable) -> list[Finding]:
     """Check that the files, each good by itself, fit together."""
-    usable = usable_of(session)
     after = session.snapshot.last_seq if session.snapshot else 0
     last = max((line.event.seq for line in session.log if line.event), default=0)
     if last and last < after:
