@@ -219,12 +219,12 @@ class Simulated:
 
     def count(self, made: Rendered) -> None:
         """Add a request to the sums."""
-        tokens = Estimates(1.0).tokens(made.sent.units)
+        tokens = Estimates(1.0).tokens(made.fingerprint.units)
         self.requests += 1
         self.sent_tokens += tokens
         self.too_large += tokens + made.budget.reserve_tokens > made.budget.window_tokens
         if self.last is not None:
-            self.comparable_tokens += Estimates(1.0).tokens(self.last.sent.units)
+            self.comparable_tokens += Estimates(1.0).tokens(self.last.fingerprint.units)
             self.kept_tokens += shared_tokens(self.last, made)
         self.last = made
 
@@ -244,7 +244,9 @@ class Simulated:
             path = f"{turn}-{step}-1.txt"
             short = self.renderer.intake(self.spec, (RECALL,), FACTS, result, path)
             self.record(
-                ModelReplied(text="", calls=(call,), sent=rendered.sent, usage=usage(rendered)),
+                ModelReplied(
+                    text="", calls=(call,), fingerprint=rendered.fingerprint, usage=usage(rendered)
+                ),
                 CallStarted(call_id=call.call_id),
                 CallFinished(call_id=call.call_id, text=short, path=path if short != whole else ""),
             )
@@ -252,7 +254,9 @@ class Simulated:
         if rendered is None:
             return False
         words = made.randint(10, 200)
-        self.record(ModelReplied(text=text(words), sent=rendered.sent, usage=usage(rendered)))
+        self.record(
+            ModelReplied(text=text(words), fingerprint=rendered.fingerprint, usage=usage(rendered))
+        )
         return True
 
     def summarise(self) -> None:
@@ -317,7 +321,7 @@ def carried(policy: str, turns: int, window: int) -> tuple[Simulated, set[str]]:
 
 def usage(rendered: Rendered) -> Usage:
     """Return what a provider with the tokenizer of the estimate would report."""
-    return Usage(input_tokens=Estimates(1.0).tokens(rendered.sent.units), output_tokens=100)
+    return Usage(input_tokens=Estimates(1.0).tokens(rendered.fingerprint.units), output_tokens=100)
 
 
 def found(made: Rendered | None) -> set[str]:
