@@ -91,13 +91,13 @@ def test_media_are_priced_apart_from_the_kept_count() -> None:
     assert message_units(message) == 400 + 92
 
 
-def test_a_message_is_counted_once() -> None:
-    """The cost of a turn is the cost of what is new: old messages must not be counted again."""
-    message = UserMessage(text="word")
+def test_a_long_message_is_counted_once() -> None:
+    """The cost of a turn is the cost of what is new: long results must not be counted again."""
+    message = UserMessage(text="word" * 1_000)
     message_units(message)
-    structs.force_setattr(message, "text", "changed behind its back, which nobody may do")
+    structs.force_setattr(message, "text", "changed behind its back, which nobody may do" * 1_000)
 
-    assert message_units(message) == 400 + 92
+    assert message_units(message) == 400 + 92 * 1_000
 
 
 def test_a_turn_costs_what_its_messages_do() -> None:

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage, Reply, ToolResult, UserMessage
 from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, ToolDefinition
-from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.words import Outcome, Resolution, Usage
 
 
@@ -79,7 +78,7 @@ def _without_options(users: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
     return tuple(replace(user, options=None) for user in users)
 
 
-class Turn(Remembering, frozen=True, kw_only=True):
+class Turn(Value, frozen=True, kw_only=True):
     """User messages and the steps that answered them, finished."""
 
     number: int

@@ -53,6 +53,7 @@ MEDIA_UNITS = 1_600 * UNITS_PER_TOKEN
 _ATTACHMENT_UNITS = 20 * UNITS_PER_TOKEN  # size and brackets of the line that tells of a file
 
 _FORM: Final = "units"
+_SHORT_CHARACTERS: Final = 1_000
 _PIECE_BYTES = 512  # 511 capitals and the head of an emoji make 56,460: below Adler's 65,521
 
 
@@ -71,24 +72,24 @@ def text_units(text: str) -> int:
 def message_units(message: AnyMessage, media: int = 0) -> int:
     """Return what a message costs with `media` images shown beside its text.
 
-    What came with it and is told in words is part of its text. Counted once for each message value
-    and kept with it; reasoning is not sent back and is free.
+    What came with it and is told in words is part of its text; reasoning is not sent back and is
+    free. What takes long to count is kept with the message: calls and long texts. Any other is
+    counted in a microsecond, and to keep that takes a third of the memory of its words.
     """
-    # Asked for every message of every request: the answer is mostly there.
-    known: int | None = message.memo.get(_FORM)
-    if known is None:
+    if len(message.text) <= _SHORT_CHARACTERS and not (
+        isinstance(message, Reply) and message.calls
+    ):
+        known = _count(message)
+    else:
         known = remember(message, _FORM, lambda: _count(message))
     return known + media * MEDIA_UNITS if media else known
 
 
 def turn_units(turn: Turn) -> int:
-    """Return what the messages of a finished turn cost, media left out; kept with the turn."""
-    known: int | None = turn.memo.get(_FORM)
-    return remember(turn, _FORM, lambda: _count_turn(turn)) if known is None else known
+    """Return what the messages of a finished turn cost, media left out.
 
-
-def _count_turn(turn: Turn) -> int:
-    """Return what its messages cost, all texts counted in one go: what is counted are sums."""
+    All texts are counted in one go: what is counted are sums.
+    """
     parts: list[str] = []
     units = 0
     for message in turn.messages:
