@@ -20,6 +20,7 @@ from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutpu
 from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes import open_processes
@@ -87,11 +88,13 @@ async def opened(
                 FileKeyedStore(world.folder.parent),
                 timezone="Europe/Berlin",
                 service=test.service,
-                agents=world.shelf,
-                channels=frozenset(("test",)),
+                needs=JobNeeds(
+                    agents=world.shelf,
+                    channels=frozenset(("test",)),
+                    is_running=table.is_running,
+                ),
                 poster=world.postbox,
                 clock=world.clock,
-                is_running=table.is_running,
             ) as scheduler,
             anyio.create_task_group() as tasks,
         ):

@@ -58,6 +58,7 @@ from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
@@ -442,8 +443,11 @@ async def open_gateway(
         scheduler = await stack.enter_async_context(
             open_scheduler(
                 folder / "schedules", FileKeyedStore(folder), timezone="", service=service,
-                agents=Shelf(agents=tuple(SPECS)), channels=frozenset(("tg", "dc")),
-                poster=Postbox(world, mark), clock=clock, is_running=table.is_running,
+                needs=JobNeeds(
+                    agents=Shelf(agents=tuple(SPECS)), channels=frozenset(("tg", "dc")),
+                    is_running=table.is_running,
+                ),
+                poster=Postbox(world, mark), clock=clock,
             )
         )  # fmt: skip
         link.connect(service, scheduler)

@@ -54,6 +54,7 @@ from everturn_gateway.principals import (
     open_tokens,
 )
 from everturn_gateway.scheduler.client import SchedulerClient
+from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
@@ -236,11 +237,13 @@ async def open_http_gateway(
                 keyed,
                 timezone="",
                 service=service,
-                agents=library,
-                channels=frozenset(),
+                needs=JobNeeds(
+                    agents=library,
+                    channels=frozenset(),
+                    is_running=tool_factory.processes.is_running,
+                ),
                 poster=make_poster(()),
                 clock=clock or SystemClock(),
-                is_running=tool_factory.processes.is_running,
             ) as schedules,
         ):
             spending.payer_of = payer_in(service)

@@ -20,6 +20,7 @@ from everturn_actors.ports import SessionStore
 from everturn_actors.service import TurnService
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.jobs import Job, JobView, Run
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 
@@ -136,11 +137,13 @@ class World:
                 FileKeyedStore(self.folder.parent),
                 timezone="",
                 service=opened.service,
-                agents=self.shelf,
-                channels=frozenset(("test",)),
+                needs=JobNeeds(
+                    agents=self.shelf,
+                    channels=frozenset(("test",)),
+                    is_running=self.processes.__contains__,
+                ),
                 poster=self.postbox,
                 clock=self.clock,
-                is_running=self.processes.__contains__,
             ) as scheduler,
             anyio.create_task_group() as tasks,
         ):

@@ -25,7 +25,7 @@ from everturn_channels.telegram.mapping import Reading
 from everturn_channels.telegram.polling import Poller
 from everturn_channels.telegram.reach import LineReach
 from everturn_channels.telegram.sender import FILES_MAX_BYTES
-from everturn_channels.telegram.updates import UpdateReader, begin
+from everturn_channels.telegram.updates import Served, UpdateReader, begin
 
 logger = logging.getLogger(__name__)
 
@@ -147,26 +147,13 @@ class TelegramAdapter(Adapter):
         offset = 0
         if self._mode == "polling" or await self._has_much_waiting(line, handler):
             offset = await self._begin(line, handler)
-        if self._mode == "polling":
-            poller = Poller(
-                line=line,
-                handler=handler,
-                updates=updates,
-                clock=self._clock,
-                where=self._where,
-                offset=offset,
-            )
-            await poller.run()
-            return
-        self._hook = webhook.Hook(
-            line=line,
-            handler=handler,
-            updates=updates,
-            clock=self._clock,
-            where=self._where,
-            url=self._url,
-            secret=self._secret,
+        served = Served(
+            line=line, handler=handler, updates=updates, clock=self._clock, where=self._where
         )
+        if self._mode == "polling":
+            await Poller(served, offset=offset).run()
+            return
+        self._hook = webhook.Hook(served, url=self._url, secret=self._secret)
         await self._hook.run()
 
     async def _begin(self, line: Line, handler: InboundHandler) -> int:

@@ -24,8 +24,6 @@ from aiogram.exceptions import (
 )
 from aiogram.methods import DeleteWebhook
 
-from everturn_actors.ports import Clock
-from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import (
     ConnectionLostError,
     SendError,
@@ -33,11 +31,11 @@ from everturn_channels.errors import (
 )
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
 from everturn_channels.ingestion.watermark import Watermark
-from everturn_channels.telegram.connection import Line, explained
+from everturn_channels.telegram.connection import explained
 from everturn_channels.telegram.mapping import chat_of
 from everturn_channels.telegram.updates import (
     BATCH,
-    UpdateReader,
+    Served,
     album_of,
     ask_updates,
     number_of,
@@ -63,16 +61,12 @@ class Poller:
 
     def __init__(
         self,
+        served: Served,
         *,
-        line: Line,
-        handler: InboundHandler,
-        updates: UpdateReader,
-        clock: Clock,
-        where: str,
         offset: int,
     ) -> None:
-        self._line, self._handler, self._updates = line, handler, updates
-        self._clock, self._where, self._offset = clock, where, offset
+        self._line, self._handler, self._updates = served.line, served.handler, served.updates
+        self._clock, self._where, self._offset = served.clock, served.where, offset
         self._mark: Watermark[int] = Watermark()
         self._waiting: list[types.Update] = []
         "What is not in the queues yet: albums of which more may come, and what follows them."

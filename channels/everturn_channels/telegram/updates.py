@@ -11,7 +11,7 @@ from typing import Final, cast
 from aiogram import types
 from aiogram.methods import DeleteWebhook, GetWebhookInfo
 from aiogram.methods.base import TelegramMethod
-from msgspec import structs
+from msgspec import Struct, structs
 from pydantic import ValidationError
 
 from everturn_actors.json_values import is_object
@@ -299,3 +299,14 @@ async def _skip(line: Line, handler: InboundHandler, count: int) -> int:
 async def _confirmed(line: Line, offset: int) -> int:
     await ask_updates(line, offset=offset, limit=1)
     return offset
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    """What a bot is served with while it is connected, however its updates come."""
+
+    line: Line
+    handler: InboundHandler
+    updates: UpdateReader
+    clock: Clock
+    where: str
+    "Where its settings stand, for people."

@@ -14,13 +14,11 @@ from aiogram.exceptions import TelegramBadRequest
 from aiogram.methods import GetWebhookInfo, SetWebhook
 from msgspec import Struct, field
 
-from everturn_actors.ports import Clock
-from everturn_channels.adapter import InboundHandler
 from everturn_channels.errors import SetupError
 from everturn_channels.ingestion.chat_queues import ChatQueues, open_chat_queues
-from everturn_channels.telegram.connection import Line, explained, read_json
+from everturn_channels.telegram.connection import explained, read_json
 from everturn_channels.telegram.mapping import UPDATES
-from everturn_channels.telegram.updates import UpdateReader
+from everturn_channels.telegram.updates import Served
 
 logger = logging.getLogger(__name__)
 
@@ -66,17 +64,14 @@ class Hook:
 
     def __init__(
         self,
+        served: Served,
         *,
-        line: Line,
-        handler: InboundHandler,
-        updates: UpdateReader,
-        clock: Clock,
-        where: str,
         url: str,
         secret: str,
     ) -> None:
-        self._line, self._handler, self._updates, self._clock = line, handler, updates, clock
-        self._where, self._url, self._secret = where, url, secret
+        self._line, self._handler, self._updates = served.line, served.handler, served.updates
+        self._clock, self._where = served.clock, served.where
+        self._url, self._secret = url, secret
         self._queues: ChatQueues | None = None
         "None = it is not served."
         self._replies: set[_Reply] = set()

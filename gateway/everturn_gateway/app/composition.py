@@ -41,6 +41,7 @@ from everturn_gateway.model_statistics import StoredModelStatistics, open_model_
 from everturn_gateway.plugins import OpenedStore, installed
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
+from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
@@ -269,11 +270,13 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
             base.storage.keyed,
             timezone=config.schedules.timezone,
             service=service,
-            agents=agents.library,
-            channels=frozenset(channel.name for channel in config.channels),
+            needs=JobNeeds(
+                agents=agents.library,
+                channels=frozenset(channel.name for channel in config.channels),
+                is_running=base.tool_factory.processes.is_running,
+            ),
             poster=make_poster(config.schedules.allow_private),
             clock=start.clock,
-            is_running=base.tool_factory.processes.is_running,
             supervisor=start.supervisor,
         ) as schedules,
     ):

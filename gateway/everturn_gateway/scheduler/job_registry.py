@@ -72,6 +72,17 @@ class AgentShelf(Protocol):
         ...
 
 
+class JobNeeds(Struct, frozen=True, kw_only=True):
+    """What has to be there for a job to run."""
+
+    agents: AgentShelf
+    "Who works."
+    channels: frozenset[str]
+    "The names of the channels that are set up."
+    is_running: Callable[[str], bool]
+    "Whether a background process still runs, by its handle."
+
+
 class Entry(Struct):
     """One job that is loaded."""
 
@@ -106,10 +117,8 @@ class JobRegistry:
         *,
         store: JobStore,
         logs: RunLogs,
-        agents: AgentShelf,
-        channels: frozenset[str],
+        needs: JobNeeds,
         clock: Clock,
-        is_running: Callable[[str], bool],
         changed: Callable[[str], None],
         let_go: Callable[[tuple[Run, ...]], Awaitable[None]],
     ) -> None:
@@ -118,17 +127,15 @@ class JobRegistry:
         Args:
             store: Definitions in files of their own.
             logs: What was done.
-            agents: Definitions in files of agents.
-            channels: The names of all channels that are set up.
+            needs: What jobs need to run; its agents have definitions in their own files.
             clock: The time.
-            is_running: Whether a background process still runs.
             changed: Told the id of each job that is new, changed or gone.
             let_go: Given the runs that a run log no longer names.
         """
         self.store = store
-        self._logs, self._agents, self._clock = logs, agents, clock
-        self._channels = channels | ALWAYS_THERE
-        self._is_running = is_running
+        self._logs, self._agents, self._clock = logs, needs.agents, clock
+        self._channels = needs.channels | ALWAYS_THERE
+        self._is_running = needs.is_running
         self._changed, self._let_go = changed, let_go
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()

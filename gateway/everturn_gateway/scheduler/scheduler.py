@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets as random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -35,7 +35,7 @@ from everturn_gateway.scheduler.errors import (
     UnknownJobError,
 )
 from everturn_gateway.scheduler.housekeeping import delete_sessions, tidy
-from everturn_gateway.scheduler.job_registry import AgentShelf, JobRegistry
+from everturn_gateway.scheduler.job_registry import JobNeeds, JobRegistry
 from everturn_gateway.scheduler.job_runner import JobRunner, Poster
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import (
@@ -70,11 +70,9 @@ class Scheduler:
         logs: RunLogs,
         runner: JobRunner,
         service: TurnService,
-        agents: AgentShelf,
-        channels: frozenset[str],
+        needs: JobNeeds,
         clock: Clock,
         tasks: TaskGroup,
-        is_running: Callable[[str], bool],
         supervisor: Supervisor,
     ) -> None:
         """Only `open_scheduler` makes one."""
@@ -83,15 +81,13 @@ class Scheduler:
         self._supervisor = supervisor
         self._adding = anyio.Lock()
         self._loading = anyio.Lock()
-        self._is_running = is_running
+        self._is_running = needs.is_running
         self._is_loaded = False
         self._registry = JobRegistry(
             store=store,
             logs=logs,
-            agents=agents,
-            channels=channels,
+            needs=needs,
             clock=clock,
-            is_running=is_running,
             changed=self._plan,
             let_go=partial(delete_sessions, service),
         )
@@ -99,7 +95,7 @@ class Scheduler:
             registry=self._registry, runner=runner, clock=clock, tasks=tasks
         )
         self._definitions = DefinitionReload(
-            registry=self._registry, agents=agents, clock=clock, beside=self._dispatcher.begin
+            registry=self._registry, agents=needs.agents, clock=clock, beside=self._dispatcher.begin
         )
 
     @property
@@ -311,11 +307,9 @@ async def open_scheduler(
     *,
     timezone: str,
     service: TurnService,
-    agents: AgentShelf,
-    channels: frozenset[str],
+    needs: JobNeeds,
     poster: Poster,
     clock: Clock,
-    is_running: Callable[[str], bool],
     supervisor: Supervisor | None = None,
 ) -> AsyncGenerator[Scheduler]:
     """Open the scheduler of a workspace; nothing runs before `Scheduler.serve`.
@@ -327,11 +321,9 @@ async def open_scheduler(
         keyed: Where their run logs are.
         timezone: Of jobs that name none; empty = they have to.
         service: The entry point to the conversations.
-        agents: Who works, and their own jobs.
-        channels: The names of the channels that are set up.
+        needs: What jobs need to run; its agents have jobs of their own.
         poster: Sends results to addresses.
         clock: The time.
-        is_running: Whether a background process still runs.
         supervisor: Runs what watches the definitions; by default one of its own.
     """
     async with anyio.create_task_group() as tasks:
@@ -340,11 +332,9 @@ async def open_scheduler(
             logs=RunLogs(keyed),
             runner=JobRunner(service, poster),
             service=service,
-            agents=agents,
-            channels=channels,
+            needs=needs,
             clock=clock,
             tasks=tasks,
-            is_running=is_running,
             supervisor=supervisor or Supervisor(clock),
         )
         tasks.cancel_scope.cancel()

@@ -36,7 +36,7 @@ from everturn_actors.context.projection.projection import (
 )
 from everturn_actors.context.projection.results import middle_out
 from everturn_actors.context.projection.turns import count_messages
-from everturn_actors.context.stages.clearing import clear_results
+from everturn_actors.context.stages.clearing import Protection, clear_results
 from everturn_actors.context.stages.truncation import halve
 from everturn_actors.model import AnyMessage, Reply, ToolDefinition, ToolResult, UserMessage
 
@@ -139,10 +139,10 @@ def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
             size=lambda result: len(result.text) // BYTES_PER_TOKEN,
             marker=MARKER,
             estimator=_estimates(numbers, limits),
-            protect_turns=numbers.protect_last_turns,
-            protect_tokens=numbers.prune_protect,
+            protection=Protection(
+                turns=numbers.protect_last_turns, tokens=numbers.prune_protect, behind_cleared=True
+            ),
             minimum_tokens=numbers.prune_minimum,
-            stop_at_cleared=True,
         ),
     )
 

@@ -39,7 +39,7 @@ from everturn_actors.context.projection.projection import (
     size_tokens,
 )
 from everturn_actors.context.projection.turns import count_messages
-from everturn_actors.context.stages.clearing import clear_results
+from everturn_actors.context.stages.clearing import Protection, clear_results
 from everturn_actors.context.stages.texts import (
     Lines,
     clip_results,
@@ -175,10 +175,12 @@ def _clear(numbers: Numbers, limits: Limits) -> Stage:
         size=lambda result: count.plain(len(result.text)),
         marker=MARKER,
         estimator=count,
-        keep_results=keep if numbers.clear_keep_results is None else numbers.clear_keep_results,
-        protect_tokens=numbers.clear_protect_tokens,
+        protection=Protection(
+            newest=keep if numbers.clear_keep_results is None else numbers.clear_keep_results,
+            tokens=numbers.clear_protect_tokens,
+            tools=numbers.clear_exclude_tools,
+        ),
         minimum_tokens=None if minimum is None else minimum - 1,  # so many are enough
-        exclude=numbers.clear_exclude_tools,
     )
 
 

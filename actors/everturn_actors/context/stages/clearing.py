@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
@@ -47,35 +48,42 @@ def masked(result: ToolResult) -> str:
     return f"[result masked — ~{estimate_message(result)} tokens removed]"
 
 
+class Protection(Struct, frozen=True, kw_only=True):
+    """Which results stay, however much comes free without them."""
+
+    newest: int = 0
+    "So many newest results stay."
+    turns: int = 0
+    "Results stay until the walk has come by so many user messages."
+    tokens: int | None = None
+    "So many newest tokens of the remaining results stay; None = none."
+    tools: Collection[str] = ()
+    "Tools whose results stay."
+    behind_cleared: bool = False
+    "Whether a result that is cleared already ends the walk."
+
+
 def clear_results(
     *,
     when: Callable[[Projection, Budget], bool],
     size: Callable[[ToolResult], int],
     marker: str,
     estimator: Estimator,
-    keep_results: int = 0,
-    protect_turns: int = 0,
-    protect_tokens: int | None = None,
+    protection: Protection,
     minimum_tokens: int | None = None,
-    exclude: Collection[str] = (),
-    stop_at_cleared: bool = False,
 ) -> Stage:
     """Return the stage that replaces old results by `marker`.
 
     It walks from the newest to the oldest result. What is protected, is counted before it is
-    protected: the result that goes beyond `protect_tokens` is cleared.
+    protected: the result that goes beyond `protection.tokens` is cleared.
 
     Args:
         when: Says whether there is need.
         size: Gives the tokens of a result that count here.
         marker: The new text.
         estimator: Counts what is gained.
-        keep_results: So many newest results stay.
-        protect_turns: Results stay until the walk has come by so many user messages.
-        protect_tokens: So many newest tokens of the remaining results stay; None = none.
+        protection: Which results stay.
         minimum_tokens: Nothing happens unless more than this comes free; None = no minimum.
-        exclude: Tools whose results stay.
-        stop_at_cleared: Whether a result that is cleared already ends the walk.
     """
 
     def stage(projection: Projection, budget: Budget) -> Outcome:
@@ -83,13 +91,14 @@ def clear_results(
             return projection, ()
         changes: dict[Place, AnyMessage] = {}
         running = saved = 0
-        for number, (place, result) in enumerate(_newest_results(projection, protect_turns)):
-            if result.text == marker and stop_at_cleared:
+        for number, (place, result) in enumerate(_newest_results(projection, protection.turns)):
+            if result.text == marker and protection.behind_cleared:
                 break
-            if number < keep_results or result.text == marker or result.name in exclude:
+            is_kept = number < protection.newest or result.name in protection.tools
+            if is_kept or result.text == marker:
                 continue
             running += size(result)
-            if protect_tokens is None or running > protect_tokens:
+            if protection.tokens is None or running > protection.tokens:
                 saved += size(result)
                 changes[place] = replace(result, text=marker)
         if minimum_tokens is not None and saved <= minimum_tokens:

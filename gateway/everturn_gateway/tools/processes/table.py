@@ -87,30 +87,17 @@ class ProcessTable:
         *,
         folder: Path,
         processes: dict[str, Process],
+        files: ProcessFiles,
+        follower: ProcessFollower,
         clock: Clock,
-        link: ServiceLink,
-        secrets: SecretRegistry,
-        marks: MarkedWorkspaces,
         tmux: Tmux,
-        group: anyio.abc.TaskGroup,
-        supervisor: Supervisor,
     ) -> None:
         """Only `open_processes` makes one."""
         self.tmux = tmux
         self.clock = clock
-        self.files = ProcessFiles(marks)
+        self.files, self.follower = files, follower
         self._folder = folder
         self._processes = processes
-        self.follower = ProcessFollower(
-            processes=processes,
-            files=self.files,
-            clock=clock,
-            link=link,
-            secrets=secrets,
-            tmux=self.tmux,
-            group=group,
-            supervisor=supervisor,
-        )
 
     @property
     def on_ended(self) -> Callable[[str], Awaitable[None]] | None:
@@ -346,16 +333,24 @@ async def open_processes(
         processes = {}
     try:
         async with anyio.create_task_group() as group:
-            table = ProcessTable(
-                folder=folder,
+            tmux, files = Tmux(folder, environ), ProcessFiles(marks or MarkedWorkspaces(state))
+            follower = ProcessFollower(
                 processes=processes,
+                files=files,
                 clock=clock,
                 link=link,
                 secrets=secrets,
-                tmux=Tmux(folder, environ),
-                marks=marks or MarkedWorkspaces(state),
+                tmux=tmux,
                 group=group,
                 supervisor=supervisor or Supervisor(clock),
+            )
+            table = ProcessTable(
+                folder=folder,
+                processes=processes,
+                files=files,
+                follower=follower,
+                clock=clock,
+                tmux=tmux,
             )
             table.take_up()
             try:
