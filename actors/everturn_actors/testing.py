@@ -26,7 +26,7 @@ from everturn_actors.ports import (
     Summariser,
     Tool,
 )
-from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -224,9 +224,10 @@ async def open_test_service(
                 scratch=scratch,
                 agents=agents,
                 clock=clock,
-                model_statistics=model_statistics,
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
-                delivery_ports=delivery_ports,
+                ports=ServicePorts(
+                    model_statistics=model_statistics, delivery_ports=delivery_ports or {}
+                ),
             )
         )
         yield TestService(

@@ -35,7 +35,7 @@ from everturn_actors.model import (
     ToolDefinition,
 )
 from everturn_actors.ports import Agent, ToolCapabilities, ToolContext
-from everturn_actors.service import ServiceSettings, Update, open_service
+from everturn_actors.service import ServicePorts, ServiceSettings, Update, open_service
 from everturn_actors.session.quarantine import FAILURES_MAX
 from everturn_actors.spec import ModelSpec, SessionSpec
 from everturn_actors.state.session_state import SessionState
@@ -407,7 +407,11 @@ async def test_an_observer_that_fails_ends_nothing() -> None:
         provider = ScriptedProvider()
         agents = StaticAgents({"test": Agent(spec=make_spec(), provider=provider)})
         async with open_service(
-            store=store, scratch=scratch, agents=agents, clock=ManualClock(), observer=Blind()
+            store=store,
+            scratch=scratch,
+            agents=agents,
+            clock=ManualClock(),
+            ports=ServicePorts(observer=Blind()),
         ) as service:
             key = ConversationKey(channel="test", chat="chat", agent="test")
             for text in ("one", "two"):

@@ -15,7 +15,13 @@ from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
 from everturn_actors.ports import Agent, Gate, SessionStore, Tool
-from everturn_actors.service import ServiceSettings, Submission, TurnService, open_service
+from everturn_actors.service import (
+    ServicePorts,
+    ServiceSettings,
+    Submission,
+    TurnService,
+    open_service,
+)
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import (
     ManualClock,
@@ -132,7 +138,7 @@ async def delivering(
                 agents=StaticAgents({"test": agent}),
                 clock=clock,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=drain_s),
-                delivery_ports={"test": deliverer},
+                ports=ServicePorts(delivery_ports={"test": deliverer}),
             ) as service:
                 yield Delivering(
                     service=service,

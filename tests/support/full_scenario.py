@@ -50,7 +50,7 @@ from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.writer import Writer as JournalWriter
 from everturn_actors.model import Inbound, Queueing
 from everturn_actors.ports import Agent, Summariser, Tool, ToolCapabilities
-from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
@@ -436,8 +436,10 @@ async def open_gateway(
         service = await stack.enter_async_context(
             open_service(
                 store=store, scratch=scratch, agents=StaticAgents(agents), clock=clock,
-                model_statistics=InMemoryModelStatistics(), delivery_ports=delivery_ports,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=0),
+                ports=ServicePorts(
+                    model_statistics=InMemoryModelStatistics(), delivery_ports=delivery_ports
+                ),
             )
         )  # fmt: skip
         scheduler = await stack.enter_async_context(

@@ -22,7 +22,7 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Clock
-from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
@@ -230,7 +230,7 @@ async def open_http_gateway(
                 agents=library,
                 clock=clock or SystemClock(),
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
-                observer=telemetry,
+                ports=ServicePorts(observer=telemetry),
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,

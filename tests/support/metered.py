@@ -13,7 +13,13 @@ from support.scripted_adapter import ScriptedAdapter
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
 from everturn_actors.ports import Agent, Gate, ModelProvider, SessionStore, Summariser, Tool
-from everturn_actors.service import ServiceSettings, TurnResult, TurnService, open_service
+from everturn_actors.service import (
+    ServicePorts,
+    ServiceSettings,
+    TurnResult,
+    TurnService,
+    open_service,
+)
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_actors.testing import ManualClock, StaticAgents, make_spec
 from everturn_channels.delivery import Deliverer
@@ -160,8 +166,7 @@ async def measured(
                 agents=StaticAgents({"test": agent}),
                 clock=clock,
                 settings=ServiceSettings(leave_grace_s=0, drain_s=0),
-                delivery_ports=deliverers,
-                observer=telemetry,
+                ports=ServicePorts(delivery_ports=deliverers, observer=telemetry),
             )
         )
         yield Measured(service=service, telemetry=telemetry, clock=clock)

@@ -2,7 +2,7 @@
 
 from everturn_actors.protocol.commands import Compacted
 from everturn_actors.protocol.feed import TakeDelta, TextDelta, Update
-from everturn_actors.service.opening import ServiceSettings, open_service
+from everturn_actors.service.opening import ServicePorts, ServiceSettings, open_service
 from everturn_actors.service.stateless import History
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.runtime import RuntimeStats
@@ -13,6 +13,7 @@ __all__ = [
     "Compacted",
     "History",
     "RuntimeStats",
+    "ServicePorts",
     "ServiceSettings",
     "Submission",
     "TakeDelta",

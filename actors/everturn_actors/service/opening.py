@@ -49,6 +49,23 @@ class ServiceSettings(Struct, frozen=True, kw_only=True):
     "Let turns that were open go on by themselves. Without it they wait for the next message."
 
 
+class ServicePorts(Struct, frozen=True, kw_only=True):
+    """What a service may work with beside its stores and agents; all of it can be left out."""
+
+    model_statistics: ModelStatisticsStore | None = None
+    "What is learnt about models; by default it is forgotten at the end."
+    delivery_ports: Mapping[str, DeliveryPort] = {}
+    "By the name of a channel: who tells its people what its sessions say."
+    known_as: Callable[[ConversationKey], ConversationKey] | None = None
+    "Gives a conversation its lasting name: a platform may give its chat another id."
+    on_delete: Callable[[str], Awaitable[None]] | None = None
+    "Lets go of what belongs to a session elsewhere, before it is removed."
+    observer: Observer | None = None
+    "Is told what sessions do."
+    supervisor: Supervisor | None = None
+    "Runs what the service does by itself; by default one of its own."
+
+
 @asynccontextmanager
 async def open_service(
     *,
@@ -56,13 +73,8 @@ async def open_service(
     scratch: SessionStore,
     agents: Agents,
     clock: Clock,
-    model_statistics: ModelStatisticsStore | None = None,
     settings: ServiceSettings | None = None,
-    on_delete: Callable[[str], Awaitable[None]] | None = None,
-    delivery_ports: Mapping[str, DeliveryPort] | None = None,
-    known_as: Callable[[ConversationKey], ConversationKey] | None = None,
-    observer: Observer | None = None,
-    supervisor: Supervisor | None = None,
+    ports: ServicePorts | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open the service; turns that were open when the last process ended go on by themselves.
 
@@ -74,26 +86,21 @@ async def open_service(
         scratch: Where stateless turns run; nothing in it is worth keeping.
         agents: Who answers.
         clock: The time.
-        model_statistics: What is learnt about models; by default it is forgotten at the end.
         settings: Times.
-        on_delete: Lets go of what belongs to a session elsewhere, before it is removed.
-        delivery_ports: By the name of a channel: who tells its people what its sessions say.
-        known_as: Gives a conversation its lasting name: a platform may give its chat another id.
-        observer: Is told what sessions do.
-        supervisor: Runs what the service does by itself; by default one of its own.
+        ports: What else it works with.
     """
-    supervisor = supervisor or Supervisor(clock)
-    settings = settings or ServiceSettings()
-    bindings = Bindings(known_as)
+    settings, ports = settings or ServiceSettings(), ports or ServicePorts()
+    supervisor = ports.supervisor or Supervisor(clock)
+    bindings = Bindings(ports.known_as)
     live = Runtime(
         store=store,
         agents=agents,
-        model_statistics=model_statistics or InMemoryModelStatistics(clock.now),
+        model_statistics=ports.model_statistics or InMemoryModelStatistics(clock.now),
         pace=Pace(clock=clock, jitter=random.random),
         passivate_after_s=settings.passivate_after_s,
         leave_grace_s=settings.leave_grace_s,
-        delivery_ports=delivery_ports or {},
-        observer=GuardedObserver(observer) if observer else NullObserver(),
+        delivery_ports=ports.delivery_ports,
+        observer=GuardedObserver(ports.observer) if ports.observer else NullObserver(),
     )
     once = replace(live, store=scratch, delivery_ports={})
     async with anyio.create_task_group() as actors:
@@ -106,7 +113,7 @@ async def open_service(
             registry=registry,
             scratch_registry=scratch_registry,
             bindings=bindings,
-            on_delete=on_delete,
+            on_delete=ports.on_delete,
         )
         try:
             async with anyio.create_task_group() as upkeep:

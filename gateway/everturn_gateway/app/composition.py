@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock, SessionStore
-from everturn_actors.service import ServiceSettings, TurnService, open_service
+from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
 from everturn_gateway.app.gateway import (
@@ -257,13 +257,15 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
             scratch=base.scratch,
             agents=agents.library,
             clock=start.clock,
-            model_statistics=base.models,
             settings=settings,
-            on_delete=base.tool_factory.processes.forget,
-            delivery_ports=agents.channels.delivery_ports,
-            known_as=agents.channels.known_as,
-            observer=base.telemetry,
-            supervisor=start.supervisor,
+            ports=ServicePorts(
+                model_statistics=base.models,
+                delivery_ports=agents.channels.delivery_ports,
+                known_as=agents.channels.known_as,
+                on_delete=base.tool_factory.processes.forget,
+                observer=base.telemetry,
+                supervisor=start.supervisor,
+            ),
         ) as service,
         open_scheduler(
             config.workspace / SCHEDULES_FOLDER,

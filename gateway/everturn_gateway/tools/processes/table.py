@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import anyio.abc
 from anyio import to_thread
 from msgspec import Struct
 
