@@ -12,11 +12,11 @@ from pathlib import Path
 import anyio
 import pytest
 import yaml
-from anyio import to_thread
 from jsonschema import Draft202012Validator
 from support import plugin_dist
+from support.command import everturn
 from support.plugin_packages import put_package
-from support.process import EVERTURN, gateway_process
+from support.process import gateway_process
 
 AGENT = """\
 apiVersion: duragent/v1alpha1
@@ -57,17 +57,11 @@ def workspace(tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+async def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `everturn` to its end."""
-    return subprocess.run(
-        [EVERTURN, *arguments],
-        cwd=folder,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "300"},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
+    env = {"NO_COLOR": "1", "COLUMNS": "300"}
+    done = await everturn(*arguments, cwd=folder, env=env)
+    return subprocess.CompletedProcess(arguments, done.code, done.out, done.err)
 
 
 def run_python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -114,7 +108,7 @@ async def test_people_are_answered_on_the_channel(workspace: Path) -> None:
         said = await answered(workspace, "ann.1.txt", "Hello!")
         (channel,) = (await client.get("/api/v1/channels")).json()["channels"]
         queues = (await client.get("/metrics")).text
-        shown = await to_thread.run_sync(run, workspace, "agent", "show", "helper")
+        shown = await run(workspace, "agent", "show", "helper")
         code = await gateway.stop()
 
     assert said == "Heard: Hello!"
@@ -125,10 +119,10 @@ async def test_people_are_answered_on_the_channel(workspace: Path) -> None:
     assert not list((workspace / "post" / "in").iterdir())
 
 
-def test_doctor_names_the_package_and_what_the_plug_in_says(workspace: Path) -> None:
+async def test_doctor_names_the_package_and_what_the_plug_in_says(workspace: Path) -> None:
     """And `channel check` asks it whether it would work."""
-    told = run(workspace, "doctor")
-    checked = run(workspace, "channel", "check")
+    told = await run(workspace, "doctor")
+    checked = await run(workspace, "channel", "check")
 
     assert (
         "everturn.channels: mailbox of everturn-example-plugins 1.0: a folder with" in told.stdout
@@ -138,49 +132,49 @@ def test_doctor_names_the_package_and_what_the_plug_in_says(workspace: Path) -> 
     assert (told.returncode, checked.returncode) == (0, 0), told.stdout + told.stderr
 
 
-def test_its_settings_are_checked_like_ours(workspace: Path) -> None:
+async def test_its_settings_are_checked_like_ours(workspace: Path) -> None:
     """A mistake is named with its place, and a secret is not shown."""
     config = workspace / "everturn.yaml"
     config.write_text("channels: {mailbox: {foldr: post, seal: swordfish}}\n")
-    told = run(workspace, "doctor")
+    told = await run(workspace, "doctor")
 
     assert "everturn.yaml:1: channels.mailbox.folder: is required" in told.stdout
     assert "channels.mailbox.foldr: is not a known field; did you mean folder?" in told.stdout
     assert "swordfish" not in told.stdout + told.stderr
     config.write_text("channels: {mailbx: {folder: post}}\n")
-    assert "is not a known field; did you mean mailbox?" in run(workspace, "doctor").stdout
+    assert "is not a known field; did you mean mailbox?" in (await run(workspace, "doctor")).stdout
 
 
-def test_what_the_provider_says_of_its_models_holds(workspace: Path) -> None:
+async def test_what_the_provider_says_of_its_models_holds(workspace: Path) -> None:
     """Its window counts, its prices are charged, and its settings are checked."""
-    shown = run(workspace, "agent", "show", "helper").stdout
-    asked = run(workspace, "run", "Hi")
-    usage = run(workspace, "usage").stdout
-    valid = run(workspace, "agent", "validate", "helper")
+    shown = (await run(workspace, "agent", "show", "helper")).stdout
+    asked = await run(workspace, "run", "Hi")
+    usage = (await run(workspace, "usage")).stdout
+    valid = await run(workspace, "agent", "validate", "helper")
 
     assert "64,000 tokens" in shown
     assert asked.stdout.strip() == "Heard: Hi"
     assert "3.00" in usage, usage
     assert valid.returncode == 0, valid.stderr
     (workspace / "everturn.yaml").write_text("providers: {echo: {greting: Hm}}\n")
-    assert "providers.echo.greting: is not a known field" in run(workspace, "doctor").stdout
+    assert "providers.echo.greting: is not a known field" in (await run(workspace, "doctor")).stdout
 
 
-def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
+async def test_an_agent_has_its_tools_and_its_policy(workspace: Path) -> None:
     """What is wrong with their settings is named with its place, and the schema knows them."""
-    listed = run(workspace, "agent", "show", "helper").stdout
-    asked = run(workspace, "run", "Hi")
+    listed = (await run(workspace, "agent", "show", "helper")).stdout
+    asked = await run(workspace, "run", "Hi")
     file = workspace / "agents" / "helper" / "agent.yaml"
     made = run_python(workspace, "-m", "everturn_gateway.specs", "made.json")
     document = yaml.safe_load(file.read_text())
     schema = json.loads((workspace / "made.json").read_text())
     good = list(Draft202012Validator(schema).iter_errors(document))
     file.write_text(file.read_text().replace("20", "one").replace("5}", "0, cut_too: 1}"))
-    told = run(workspace, "agent", "validate", "helper").stderr
+    told = (await run(workspace, "agent", "validate", "helper")).stderr
     document["spec"]["tools"][0]["sides"] = 1
     bad = [error.json_path for error in Draft202012Validator(schema).iter_errors(document)]
     file.write_text(AGENT.replace("name: dice", "name: cards"))
-    unknown = run(workspace, "agent", "validate", "helper").stderr
+    unknown = (await run(workspace, "agent", "validate", "helper")).stderr
 
     assert "plugin:dice" in listed, listed
     assert "newest" in listed
@@ -198,21 +192,21 @@ async def test_sessions_are_kept_by_the_store(workspace: Path) -> None:
     """Nothing of a conversation is a file; a second gateway is kept out all the same."""
     with (workspace / "everturn.yaml").open("a") as config:
         config.write("store: {type: vault, name: one, seal: swordfish-3}\n")
-    async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
+    async with gateway_process(workspace) as gateway, gateway.client() as client:
         said = await answered(workspace, "ann.1.txt", "Hello!")
         sessions = (await client.get("/api/v1/sessions")).json()["sessions"]
-        second = await to_thread.run_sync(run, workspace, "serve")
+        second = await run(workspace, "serve")
 
     assert said == "Heard: Hello!"
     assert len(sessions) == 1
     assert not list((workspace / ".everturn").rglob("events.jsonl"))
     assert second.returncode != 0
     assert "is in use by process" in second.stderr
-    told = run(workspace, "doctor").stdout
+    told = (await run(workspace, "doctor")).stdout
     assert "not looked at: sessions are kept by the store vault" in told
     assert "swordfish" not in told
     (workspace / "everturn.yaml").write_text("store: {type: cloud}\n")
-    told = run(workspace, "doctor").stdout
+    told = (await run(workspace, "doctor")).stdout
     assert "store.type: 'cloud' is not available; there are: file, memory, vault" in told
 
 
@@ -237,8 +231,8 @@ async def test_the_gateway_serves_without_what_cannot_be_used(
     }
     (workspace / "everturn.yaml").write_text(json.dumps(config))
 
-    told = run(workspace, "doctor")
-    async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
+    told = await run(workspace, "doctor")
+    async with gateway_process(workspace) as gateway, gateway.client() as client:
         channels = (await client.get("/api/v1/channels")).json()["channels"]
         log = anyio.Path(workspace / "serve.log")
 

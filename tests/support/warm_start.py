@@ -103,6 +103,8 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    if more := os.environ.get("PYTHONPATH"):  # Python reads it as it starts
+        sys.path[:0] = more.split(os.pathsep)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return [*request["arguments"]]
 
