@@ -1,4 +1,7 @@
-"""Every fault in every part, one at a time: only that part stops, and nothing accepted is lost."""
+"""Every part fails, one at a time: only that part stops, and nothing accepted is lost.
+
+At night each of them fails in every way: `make nightly`.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import errno
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from support.examples import LONG_RUN
 from support.fault_world import (
     VICTIMS,
     WAIT_S,
@@ -55,6 +60,8 @@ KINDS: dict[str, Callable[[], BaseException]] = {
     "TimeoutError": TimeoutError,
     "cancelled from elsewhere": asyncio.CancelledError,
 }
+
+PAIRS = list(combinations(KINDS, 2))
 
 ANSWER_S = 8
 Poke = Callable[[World], Awaitable[object]]
@@ -296,6 +303,11 @@ PARTS = [
 ]
 
 
+def kinds_for(number: int) -> dict[str, Callable[[], BaseException]]:
+    """Return how a part fails: in two ways, other ones than the part before; at night in each."""
+    return {kind: KINDS[kind] for kind in (KINDS if LONG_RUN else PAIRS[number % len(PAIRS)])}
+
+
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     """Keep the log of what is meant to fail small."""
@@ -312,7 +324,7 @@ async def test_a_fault_stops_the_part_that_it_belongs_to_and_nothing_else(
     fault = Fault()
     with fault.at(part.owner, part.method, part.belongs):
         async with open_world(tmp_path, adapters) as world:
-            for kind, error in KINDS.items():
+            for kind, error in kinds_for(PARTS.index(part)).items():
                 await world.prepare(kind)
                 fault.arm(error)
                 await fail_once(world, part, kind, fault)
@@ -363,7 +375,7 @@ async def test_a_part_that_fails_from_the_start_takes_nothing_down(
     """The rest begins and works, and what was under way at the stop goes on once that can."""
     await anyio.to_thread.run_sync(write_folder, tmp_path)
     adapters: dict[str, FeedingAdapter] = {}
-    for kind, error in KINDS.items():
+    for kind, error in kinds_for(FROM_THE_START.index(part)).items():
         async with open_world(tmp_path, adapters) as world:
             await world.prepare(kind)
             victim = world.victim
