@@ -92,6 +92,7 @@ class World:
             session_id, found = await self.turn()
             if isinstance(found, ApprovalAsked):
                 return session_id, found
+            await pause()
 
     async def answer(self, session_id: str, decision: str) -> str:
         """Answer a question, and return what the call gave."""
@@ -110,6 +111,11 @@ class World:
                     case _:
                         pass
         raise AssertionError
+
+
+async def pause() -> None:
+    """Let time pass until lists are asked for again: hundreds of turns find out no sooner."""
+    await anyio.sleep(0.1)
 
 
 def plain(text: str) -> str:
@@ -235,6 +241,7 @@ async def test_what_changes_between_question_and_answer_is_asked_about_again(
             _, found = await world.turn()
             if isinstance(found, ApprovalAsked) and NEW in found.reason:
                 break
+            await pause()
         async with world.gateway.client() as client:
             word = {"call_id": "c1", "decision": "allow_once"}
             await client.post(f"/api/v1/sessions/{waiting}/approve", json=word)
