@@ -12,7 +12,8 @@ from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT_EVENTS = 50  # a snapshot follows so many events
+SNAPSHOT_EVENTS = 50  # behind a snapshot before the next one is worth its files
+MESSAGES_PER_EVENT = 3  # that a snapshot holds are written in the time that an event is replayed
 
 
 class Snapshots:
@@ -54,7 +55,12 @@ class Snapshots:
         self._checkpoint = checkpoint or self._checkpoint
 
     def is_due(self, state: SessionState | None) -> bool:
-        """Whether the checkpoint moved, and enough events or what lists go by followed."""
+        """Whether the checkpoint moved, and enough events or what lists go by followed.
+
+        Enough to replay for as long as the next snapshot takes to write: a turn of a long
+        conversation then costs what one of a short conversation does, and to wake it at most twice
+        what its snapshot alone takes to read.
+        """
         checkpoint, saved = self._checkpoint, self._saved
         if checkpoint is None or state is None:
             return False
@@ -64,7 +70,8 @@ class Snapshots:
         if checkpoint.last_seq <= saved.last_seq:
             return False
         is_listed_so = (saved.status, saved.shared_with) == (state.status, state.shared_with)
-        return state.last_seq - saved.last_seq >= SNAPSHOT_EVENTS or not is_listed_so
+        enough = max(SNAPSHOT_EVENTS, checkpoint.held_messages // MESSAGES_PER_EVENT)
+        return state.last_seq - saved.last_seq >= enough or not is_listed_so
 
     async def save(self) -> None:
         """Save the newest checkpoint.
