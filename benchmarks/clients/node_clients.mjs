@@ -80,7 +80,15 @@ function withSdk(languageModel) {
 
 const clients = {
   openai: withOpenAI(),
-  "@ai-sdk/openai": withSdk(createOpenAI({ baseURL, apiKey }).chat(model)),
+  "@ai-sdk/openai": {
+    ...withSdk(createOpenAI({ baseURL, apiKey }).chat(model)),
+    ...Object.fromEntries(
+      Object.entries(withSdk(createOpenAI({ baseURL, apiKey })(model))).map(([what, attempt]) => [
+        `responses: ${what}`,
+        attempt,
+      ]),
+    ),
+  },
   "@ai-sdk/openai-compatible": withSdk(
     createOpenAICompatible({ name: "everturn", baseURL, apiKey, supportsStructuredOutputs: true })(
       model,

@@ -70,7 +70,31 @@ def with_openai() -> dict[str, Try]:
         found = parsed.choices[0].message.parsed
         return ANSWER if found and found.town == "Bonn" else found
 
+    def responses_tools() -> object:
+        flat = {"type": "function", **tool["function"]}
+        made = client.responses.create(model=MODEL, input=QUESTION, tools=[flat])
+        outputs = [
+            {"type": "function_call_output", "call_id": item.call_id, "output": "rain"}
+            for item in made.output
+            if item.type == "function_call"
+        ]
+        return client.responses.create(
+            model=MODEL, input=outputs, previous_response_id=made.id, tools=[flat]
+        ).output_text
+
+    def responses_stream() -> object:
+        with client.responses.stream(model=MODEL, input=QUESTION) as made:
+            return made.get_final_response().output_text
+
+    def responses_parsed() -> object:
+        parsed = client.responses.parse(model=MODEL, input=QUESTION, text_format=Place)
+        return ANSWER if parsed.output_parsed == Place(town="Bonn") else parsed
+
     return {
+        "responses": lambda: client.responses.create(model=MODEL, input=QUESTION).output_text,
+        "responses, streamed": responses_stream,
+        "responses, tools": responses_tools,
+        "responses, structured output": responses_parsed,
         "chat": chat,
         "stream": stream,
         "tools": lambda: tools(streams=False),
@@ -86,6 +110,7 @@ def with_langchain() -> dict[str, Try]:
     from pydantic import BaseModel
 
     model = ChatOpenAI(model=MODEL, use_responses_api=False)
+    responses = ChatOpenAI(model=MODEL, use_responses_api=True)
 
     @tool
     def weather(town: str) -> str:
@@ -97,12 +122,12 @@ def with_langchain() -> dict[str, Try]:
 
         town: str
 
-    def tools() -> object:
+    def tools(model: ChatOpenAI) -> object:
         bound, messages = model.bind_tools([weather]), [HumanMessage(QUESTION)]
         for _ in range(3):
             reply = bound.invoke(messages)
             if not reply.tool_calls:
-                return reply.content
+                return reply.text
             messages.append(reply)
             messages += [
                 ToolMessage(weather.invoke(call["args"]), tool_call_id=call["id"])
@@ -117,22 +142,26 @@ def with_langchain() -> dict[str, Try]:
     return {
         "chat": lambda: model.invoke(QUESTION).content,
         "stream": lambda: "".join(str(chunk.content) for chunk in model.stream(QUESTION)),
-        "tools": tools,
+        "tools": lambda: tools(model),
         "structured output": structured,
+        "responses": lambda: responses.invoke(QUESTION).text,
+        "responses, streamed": lambda: "".join(c.text for c in responses.stream(QUESTION)),
+        "responses, tools": lambda: tools(responses),
     }
 
 
 def with_pydantic_ai() -> dict[str, Try]:
     from pydantic import BaseModel
     from pydantic_ai import Agent, NativeOutput
-    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 
     model = OpenAIChatModel(MODEL)
+    responses = OpenAIResponsesModel(MODEL)
 
     class Place(BaseModel):
         town: str
 
-    def agent() -> Agent:
+    def agent(model: object) -> Agent:
         made = Agent(model)
 
         @made.tool_plain
@@ -148,7 +177,9 @@ def with_pydantic_ai() -> dict[str, Try]:
 
     return {
         "chat": lambda: Agent(model).run_sync(QUESTION).output,
-        "tools": lambda: agent().run_sync(QUESTION).output,
+        "tools": lambda: agent(model).run_sync(QUESTION).output,
+        "responses": lambda: Agent(responses).run_sync(QUESTION).output,
+        "responses, tools": lambda: agent(responses).run_sync(QUESTION).output,
         "structured output": structured,
     }
 

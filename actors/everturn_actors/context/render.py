@@ -331,7 +331,9 @@ class Renderer:
         omitted = conversation.left_messages + conversation.held_messages - shown
         summary = reductions.summary.text if reductions.summary else ""
         at = None if current is None else current.started_at
-        system = system_prompt(spec.prompt, instructions=conversation.instructions, at=at)
+        options = DEFAULT_OPTIONS if current is None else current.options
+        told = "\n\n".join(filter(None, (conversation.instructions, options.instructions)))
+        system = system_prompt(spec.prompt, instructions=told, at=at)
         files = (*history.with_files, *with_files(now))
         fingerprint, reported = conversation.fingerprint, conversation.reported.input_tokens
         sent = {"sent_units": fingerprint.units, "reported_tokens": reported}
@@ -356,7 +358,6 @@ class Renderer:
         )
         projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
         preamble = policy.preamble(system, projection.whole_summary, omitted)
-        options = DEFAULT_OPTIONS if current is None else current.options
         request = request_of(spec, preamble, messages, tools, options)
         plain = len(request.messages) == len(messages)  # nothing stands before them
         finished = len(history.messages) if plain else 0

@@ -32,6 +32,8 @@ class CallOptions(Value, frozen=True, kw_only=True):
     response_format: Mapping[str, Any] = {}
     """The form of the answer as OpenAI has it: `{"type": "json_object"}`, or `json_schema` with the
     schema; empty = text."""
+    instructions: str = ""
+    "Beside those of the agent and of the session."
     stop: tuple[str, ...] = ()
     "Texts before which the reply ends."
     seed: int | None = None

@@ -58,6 +58,7 @@ from everturn_actors.session.submission import (
     Submission,
     announce,
     answer_calls,
+    found,
     retry,
     submit,
 )
@@ -150,6 +151,20 @@ class TurnService:
         """
         check_answers(answers)
         return await answer_calls(session_id, answers, idempotency_key, self._registry, self._store)
+
+    async def found(self, session_id: str, seq: int) -> Submission:
+        """Return the way to the answer of a message that was accepted before.
+
+        Args:
+            session_id: The session.
+            seq: The event of the message, as `Submission.seq` told it.
+
+        Raises:
+            UnknownSessionError: No such session.
+            JournalError: It cannot be read.
+        """
+        state = await self.view(session_id)
+        return found(session_id, seq, state, self._registry, self._store)
 
     async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
         """Say something in the agent's name, without a turn; return when it is durable.

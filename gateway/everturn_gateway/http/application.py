@@ -47,6 +47,7 @@ from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.metrics import metrics_router
 from everturn_gateway.http.routes.openai import openai_router
+from everturn_gateway.http.routes.responses import responses_router
 from everturn_gateway.http.routes.schedules import schedules_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.shares import shares_router
@@ -152,6 +153,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         schedules_router(gateway, access),
         admin_router(gateway),
         openai_router(gateway, waits),
+        responses_router(gateway, waits),
     )
 
 

@@ -25,7 +25,9 @@ DRAIN_BYTES = 32 * 1024 * 1024  # of a refused body that are read away
 DRAIN_S = 5.0
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # answered however full it is
 # Their bodies may hold files.
-_UPLOADS = re.compile(r"/api/v1/sessions/[^/]+/(?:messages|stream)|/v1/chat/completions")
+_UPLOADS = re.compile(
+    r"/api/v1/sessions/[^/]+/(?:messages|stream)|/v1/(?:chat/completions|responses)"
+)
 
 
 def within_descriptors(config: ServerConfig, limit: int) -> ServerConfig:

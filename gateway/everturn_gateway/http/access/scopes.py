@@ -100,6 +100,10 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/v1/models"): Rule(need="read"),
     ("GET", "/v1/models/{model}"): Rule(need="read", agent="model"),
     ("POST", "/v1/chat/completions"): Rule(need="talk", spends=True),
+    ("POST", "/v1/responses"): Rule(need="talk", spends=True),
+    ("GET", "/v1/responses/{response_id}"): Rule(need="read"),
+    ("GET", "/v1/responses/{response_id}/input_items"): Rule(need="read"),
+    ("POST", "/v1/responses/{response_id}/cancel"): Rule(need="talk", is_act=True),
     # Clients of MCP: what they ask is asked of the routes above, with the rules of those.
     ("GET", "/mcp"): Rule(need="read"),
     ("POST", "/mcp"): Rule(need="read"),

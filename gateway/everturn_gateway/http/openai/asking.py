@@ -1,0 +1,159 @@
+"""Hands a request of OpenAI's clients in: to a conversation, to a turn that waits, or for once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
+from hashlib import sha256
+from typing import Final, TypeVar
+
+from anyio.to_thread import run_sync
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everturn_actors.errors import CallNotOpenError, UnknownSessionError
+from everturn_actors.ids import is_session_id
+from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, Inbound
+from everturn_actors.service import Submission, TurnService
+from everturn_actors.service.stateless import Stateless
+from everturn_actors.state.session_state import SessionState
+from everturn_gateway.http.access.visibility import own_key, visible_session
+from everturn_gateway.http.openai.call_ids import open_calls, session_of
+from everturn_gateway.http.openai.refusals import refuse
+from everturn_gateway.http.openai.request import (
+    Asked,
+    ChatRequest,
+    has_parts,
+    newest,
+    results,
+    stateless,
+)
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.principals import Principal
+
+T = TypeVar("T")
+
+CHANNEL: Final = "openai"
+SESSION_HEADER: Final = "X-Everturn-Session"
+
+
+class Asking(Struct, frozen=True, kw_only=True):
+    """One request, and who sends it."""
+
+    gateway: Gateway
+    caller: Principal
+    body: ChatRequest
+    options: CallOptions | None
+    key: str
+    "Makes the same request the same message; empty = a new one."
+
+    async def answered(self, name: str) -> Submission | None:
+        """Let a turn go on that waits for what the client's tools gave; None where none does.
+
+        The same results a second time are known again.
+
+        Raises:
+            ProblemError: The turn waits for more than was given, or, of a conversation `name`,
+                there is none that waits for it (400).
+        """
+        given = results(self.body)
+        sessions = {session_of(each) for each in given}
+        session_id = sessions.pop() if len(sessions) == 1 else ""
+        to, state = await self._waiting(session_id) if session_id else (None, None)
+        waiting = open_calls(state) if state is not None else {}
+        missing = waiting.keys() - given.keys()
+        if missing:
+            refuse("messages", f"a tool message is missing for {', '.join(sorted(missing))}")
+        if to is not None:
+            answers = [CallAnswer(call_id=waiting.get(i, i), text=t) for i, t in given.items()]
+            with suppress(CallNotOpenError):  # it ended meanwhile, or its client never waited here
+                return await to.answer_calls(session_id, answers, idempotency_key=_key_of(given))
+        if given and name:
+            refuse("messages", "no turn of this conversation waits for these results")
+        return None
+
+    async def _waiting(
+        self, session_id: str
+    ) -> tuple[TurnService | Stateless | None, SessionState | None]:
+        """Return who has a session of the caller with this agent, and its state."""
+        service = self.gateway.service
+        once = service.stateless.present(session_id)
+        if once is not None:
+            is_own = once.principal == self.caller.owns_as and once.key.agent == self.body.model
+            return (service.stateless, once) if is_own else (None, None)
+        try:
+            await visible_session(service, self.caller, session_id)
+            state = await service.view(session_id)
+        except UnknownSessionError:
+            return None, None
+        return (service, state) if state.key.agent == self.body.model else (None, None)
+
+    async def inbound(self, name: str) -> Inbound:
+        """Return the message for the conversation or session `name`.
+
+        Raises:
+            UnknownSessionError: `name` is an id, and there is no such session that the caller may
+                see.
+            ProblemError: The session's agent is another one (400).
+        """
+        text, files = await _beside(self.body, newest)
+        inbound = Inbound(
+            text=text,
+            sender=self.caller.owns_as,
+            attachments=files,
+            options=self.options,
+            idempotency_key=self.key,
+        )
+        model, caller = self.body.model, self.caller
+        if not is_session_id(name):
+            conversation = ConversationKey(channel=CHANNEL, chat=name, agent=model)
+            return replace(inbound, key=own_key(caller, conversation), principal=caller.owns_as)
+        await visible_session(self.gateway.service, caller, name)
+        agent = (await self.gateway.service.view(name)).key.agent
+        if agent != model:
+            refuse("model", f"the session {name!r} talks to the agent {agent!r}")
+        return replace(inbound, session_id=name)
+
+    async def read(self) -> Asked:
+        """Return the conversation that the messages make, and what is asked now.
+
+        Raises:
+            ProblemError: They make no conversation that can go on (400).
+        """
+        return await _beside(self.body, partial(stateless, options=self.options))
+
+    def message(self, asked: Asked) -> Inbound:
+        """Return what is asked now as a message that is for no conversation yet."""
+        return Inbound(
+            text=asked.text,
+            attachments=asked.attachments,
+            options=self.options,
+            sender=self.caller.owns_as,
+            idempotency_key=self.key,
+        )
+
+    async def once(self, retry_for_s: int) -> Submission:
+        """Answer from the messages alone; nothing is kept.
+
+        Raises:
+            ProblemError: They make no conversation that can go on (400).
+        """
+        asked = await self.read()
+        service, principal = self.gateway.service.stateless, self.caller.owns_as
+        if asked.goes_on:
+            return await service.go_on(asked.history, agent=self.body.model, principal=principal)
+        inbound = replace(self.message(asked), retry_for_s=retry_for_s, idempotency_key="")
+        return await service.submit(
+            inbound, asked.history, agent=self.body.model, principal=principal
+        )
+
+
+def _key_of(given: Iterable[str]) -> str:
+    """Return what makes the same results, sent twice, one answer."""
+    return f"results:{sha256(' '.join(sorted(given)).encode()).hexdigest()}"
+
+
+async def _beside(body: ChatRequest, read: Callable[[ChatRequest], T]) -> T:
+    """Read a request; one that may hold files beside the event loop."""
+    return await run_sync(partial(read, body)) if has_parts(body) else read(body)

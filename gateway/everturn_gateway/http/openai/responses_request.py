@@ -1,0 +1,165 @@
+"""Reads a request of the Responses API, as the chat completion that asks for the same. Pure.
+
+Source: https://platform.openai.com/docs/api-reference/responses/create (read 2026-11).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import Field, ValidationError
+
+from everturn_gateway.http.openai.parameters import Lenient
+from everturn_gateway.http.openai.refusals import refuse
+from everturn_gateway.http.openai.request import ChatRequest
+
+_PARTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+# What is said of the answer, in the words of chat completions.
+_SAME: Final = ("parallel_tool_calls", "temperature", "top_p")
+_READ: Final = (
+    *("model", "input", "instructions", "previous_response_id", "conversation", "store", "stream"),
+    *("background", "tools", "tool_choice", "text", "max_output_tokens", "reasoning", "metadata"),
+    *("user", "include", "truncation", *_SAME),
+)
+"Fields that are read here, or that ask for nothing that could be missed."
+
+
+class ResponsesRequest(Lenient):
+    """A request for a response."""
+
+    model: str = Field(min_length=1, description="Name of the agent.", examples=["assistant"])
+    input: str | list[dict[str, Any]] = Field(examples=["Good morning!"])
+    instructions: str | None = Field(default=None, description="For this response alone.")
+    previous_response_id: str | None = Field(
+        default=None, description="The response that this one follows: the same session goes on."
+    )
+    conversation: str | dict[str, Any] | None = Field(
+        default=None, description="Your own name of the conversation; in place of the id above."
+    )
+    store: bool | None = Field(
+        default=None, description="false: nothing is kept, and the input is all there is."
+    )
+    stream: bool | None = None
+    background: bool | None = Field(default=None, description="The answer is fetched later.")
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    text: dict[str, Any] | None = Field(default=None, description="`format`: of the answer.")
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    reasoning: dict[str, Any] | None = None
+    metadata: dict[str, str] | None = None
+    user: str | None = None
+
+    @property
+    def conversation_name(self) -> str:
+        """The name of the conversation; empty where there is none."""
+        given = self.conversation
+        name = given.get("id") if isinstance(given, dict) else given
+        if given and not isinstance(name, str):
+            refuse("conversation", "it is a name, or an object with an 'id'")
+        return str(name or "")
+
+    def as_chat(self) -> ChatRequest:
+        """Return the chat completion that asks for the same.
+
+        Raises:
+            ProblemError: There is none (400).
+        """
+        given = self.model_extra or {}
+        chat: dict[str, Any] = {
+            **{name: value for name, value in given.items() if name not in _READ},
+            **{name: given[name] for name in _SAME if name in given},
+            "model": self.model,
+            "messages": [*_instructions(self.instructions), *_messages(self.input)],
+            "tools": _tools(self.tools),
+            "tool_choice": _choice(self.tool_choice),
+            "response_format": _form(self.text),
+            "max_completion_tokens": self.max_output_tokens,
+            "reasoning_effort": (self.reasoning or {}).get("effort"),
+        }
+        try:
+            return ChatRequest.model_validate(chat)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])).replace("messages", "input", 1)
+            return refuse(where, first["msg"])
+
+
+def _instructions(text: str | None) -> list[dict[str, Any]]:
+    return [{"role": "developer", "content": text}] if text else []
+
+
+def _messages(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the messages of an input; calls that follow each other are of one reply."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    messages: list[dict[str, Any]] = []
+    for index, item in enumerate(given):
+        where = f"input.{index}"
+        match item.get("type", "message"):
+            case "message":
+                content = _content(item.get("content"), f"{where}.content")
+                messages.append({"role": item.get("role"), "content": content})
+            case "function_call":
+                call = {
+                    "id": item.get("call_id"),
+                    "function": {"name": item.get("name"), "arguments": item.get("arguments")},
+                }
+                if not messages or messages[-1]["role"] != "assistant":
+                    messages.append({"role": "assistant", "content": None})
+                messages[-1].setdefault("tool_calls", []).append(call)
+            case "function_call_output":
+                text = _content(item.get("output"), f"{where}.output")
+                messages.append(
+                    {"role": "tool", "tool_call_id": item.get("call_id"), "content": text}
+                )
+            case "reasoning":
+                pass  # the agent's own model keeps its thoughts here
+            case kind:
+                refuse(f"{where}.type", f"items of the type {kind!r} are not supported here")
+    return messages
+
+
+def _content(given: object, where: str) -> str | list[dict[str, Any]]:
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, list):
+        refuse(where, "it is a text, or a list of parts")
+    parts: list[dict[str, Any]] = []
+    for index, part in enumerate(cast("list[object]", given)):
+        found = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        kind = str(found.get("type"))
+        if kind in _PARTS:
+            name = _PARTS[kind]
+            parts.append({"type": name, name: found.get(name)})
+        elif kind == "input_image":
+            parts.append({"type": "image_url", "image_url": {"url": found.get("image_url")}})
+        elif kind == "input_file":
+            parts.append({"type": "file", "file": found})
+        elif kind == "input_audio":
+            parts.append({"type": "input_audio", "input_audio": found.get("input_audio")})
+        else:
+            refuse(f"{where}.{index}", f"parts of the type {kind!r} are not supported here")
+    return parts
+
+
+def _tools(given: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    for index, tool in enumerate(given or ()):
+        if tool.get("type") != "function":
+            kind = tool.get("type")
+            refuse(f"tools.{index}.type", f"{kind!r} is not supported here, only 'function'")
+    return [{"type": "function", "function": tool} for tool in given or ()] or None
+
+
+def _choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    if isinstance(choice, dict) and choice.get("type") == "function":
+        return {"type": "function", "function": {"name": choice.get("name")}}
+    return choice
+
+
+def _form(text: dict[str, Any] | None) -> dict[str, Any] | None:
+    form = (text or {}).get("format")
+    if not isinstance(form, dict):
+        return None
+    found = cast("dict[str, Any]", form)
+    kind: Literal["json_schema"] = "json_schema"
+    return {"type": kind, kind: found} if found.get("type") == kind else found

@@ -1,0 +1,288 @@
+"""The Responses API of OpenAI: a response is a turn, and what follows it is its session."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Path
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everturn_actors.errors import UnknownSessionError
+from everturn_actors.events import CallsAnswered, Received
+from everturn_actors.model import CallOptions, ConversationKey
+from everturn_actors.service import Submission
+from everturn_actors.state.session_state import SessionState
+from everturn_gateway.http.access.auth import SESSION
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
+from everturn_gateway.http.openai.answer import created_at
+from everturn_gateway.http.openai.asking import CHANNEL, Asking
+from everturn_gateway.http.openai.parameters import ignored, options_of
+from everturn_gateway.http.openai.refusals import refuse
+from everturn_gateway.http.openai.responses_answer import (
+    About,
+    ResponseWriter,
+    events,
+    followed,
+    place_of,
+)
+from everturn_gateway.http.openai.responses_request import ResponsesRequest
+from everturn_gateway.http.openapi import event_stream, openai_errors
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import ProblemError, problem
+from everturn_gateway.http.routes.openai import IGNORED_HEADER, header_of
+from everturn_gateway.http.routes.turns import IdempotencyKey, replay_headers
+from everturn_gateway.http.sse import EventStream
+from everturn_gateway.http.turns import turn_problem
+from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
+from everturn_gateway.principals import Principal
+
+ResponseId = Annotated[str, Path(pattern=r"^resp_[0-9A-Za-z_-]{1,60}$")]
+_JSON = "application/json"
+
+
+def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+    """Return the routes under `/v1/responses`."""
+    router = APIRouter(prefix="/v1/responses", tags=["openai"])
+    _add_create(router, gateway, waits)
+    _add_stored(router, gateway)
+    return router
+
+
+def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+    library = gateway.library
+
+    @router.post(
+        "",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The response; with `stream`, its events as server-sent events",
+                "content": {
+                    _JSON: {"schema": {"type": "object"}},
+                    **event_stream("")[200]["content"],
+                },
+            },
+            **openai_errors(404, 409, 429, 502, 507),
+        },
+    )
+    async def create_response(
+        request: Request, body: ResponsesRequest, caller: CallerOf, key: IdempotencyKey = None
+    ) -> Response:
+        """Answer an input, as a turn of its session."""
+        check_agent(caller, library, body.model)
+        overrides = library.file(body.model).spec.session.client_overrides
+        chat = body.as_chat()
+        without_effect = ignored(chat, overrides=overrides)
+        names = library.tool_names(body.model)
+        options = options_of(chat, own_tools=names, overrides=overrides)
+        asking = Asking(gateway=gateway, caller=caller, body=chat, options=options, key=key or "")
+        creating = _Creating(asking=asking, body=body)
+        submission, is_stored = await creating.submitted()
+        request.scope[SESSION] = submission.session_id
+        headers = replay_headers(submission)
+        if without_effect:
+            headers[IGNORED_HEADER] = header_of(without_effect)
+        about = About(
+            created=await created_at(submission),
+            model=body.model,
+            options=options or CallOptions(),
+            previous=body.previous_response_id or "",
+            conversation=body.conversation_name,
+            is_stored=is_stored,
+            in_background=bool(body.background),
+            metadata=body.metadata or {},
+        )
+        writer = ResponseWriter(submission, about)
+        if body.stream:
+            return EventStream(
+                partial(events, submission, writer),
+                waits,
+                on_leave=lambda: _left(submission, body),
+                farewell=b"",
+                headers=headers,
+            )
+        if body.background:
+            whole = writer.whole("in_progress")
+            return Response(orjson.dumps(whole), headers=headers, media_type=_JSON)
+        result = await wait_for_turn(request, submission, waits)
+        fault = turn_problem(result)
+        if fault is not None:
+            raise ProblemError(fault)
+        await followed(submission, writer)
+        return Response(orjson.dumps(writer.ended(result)), headers=headers, media_type=_JSON)
+
+
+def _add_stored(router: APIRouter, gateway: Gateway) -> None:
+    service = gateway.service
+
+    @router.get("/{response_id}", response_class=Response, responses=openai_errors(404))
+    async def get_response(response_id: ResponseId, caller: CallerOf) -> Response:
+        """Return a response that is kept, as far as it is."""
+        return await _stored(gateway, caller, response_id)
+
+    @router.post("/{response_id}/cancel", response_class=Response, responses=openai_errors(404))
+    async def cancel_response(response_id: ResponseId, caller: CallerOf) -> Response:
+        """Stop the turn of a response, if it runs."""
+        state, seq = await _found(gateway, caller, response_id)
+        if _is_running(state, seq):
+            await service.cancel(state.session_id, by=caller.owns_as)
+        return await _stored(gateway, caller, response_id)
+
+    @router.get("/{response_id}/input_items", response_class=Response, responses=openai_errors(404))
+    async def list_input(response_id: ResponseId, caller: CallerOf) -> Response:
+        """List what a response answers: the message, or the results of calls."""
+        state, seq = await _found(gateway, caller, response_id)
+        rows = await service.history(state.session_id, after=seq - 1, limit=1)
+        items = _items(rows[0].body, response_id) if rows else []
+        listed = {
+            "object": "list",
+            "data": items,
+            "first_id": items[0]["id"] if items else None,
+            "last_id": items[-1]["id"] if items else None,
+            "has_more": False,
+        }
+        return Response(orjson.dumps(listed), media_type=_JSON)
+
+
+class _Creating(Struct, frozen=True, kw_only=True):
+    """One request for a response."""
+
+    asking: Asking
+    body: ResponsesRequest
+
+    async def submitted(self) -> tuple[Submission, bool]:
+        """Hand the request in; return the way to its answer, and whether that is kept.
+
+        Raises:
+            ProblemError: It follows a response that it cannot follow (400), or there is none (404).
+        """
+        asking, body = self.asking, self.body
+        if body.previous_response_id and body.conversation:
+            refuse("conversation", "name it, or the response before, and not both")
+        goes_on = await asking.answered("")
+        if goes_on is not None:
+            return goes_on, True
+        asked = await asking.read()
+        history = asked.history
+        if body.store is False or history.turns:
+            if body.previous_response_id or body.conversation:
+                refuse("input", "a session that is kept has what was said before; send the newest")
+            return await asking.once(0), False
+        inbound = asking.message(asked)
+        options = inbound.options or CallOptions()
+        if history.instructions:
+            options = replace(options, instructions=history.instructions)
+        inbound = replace(inbound, options=options)
+        if body.previous_response_id:
+            session_id = await self._followed(body.previous_response_id)
+            inbound = replace(inbound, session_id=session_id)
+        else:
+            inbound = replace(
+                inbound,
+                key=self._conversation(),
+                principal=asking.caller.owns_as,
+            )
+        return await asking.gateway.service.submit(inbound), True
+
+    def _conversation(self) -> ConversationKey:
+        """Return the conversation that is named, or a new one."""
+        name, agent = self.body.conversation_name, self.body.model
+        key = ConversationKey(channel=CHANNEL, chat=name or uuid.uuid4().hex, agent=agent)
+        return own_key(self.asking.caller, key)
+
+    async def _followed(self, previous: str) -> str:
+        """Return the session of the response before."""
+        state, seq = await _found(self.asking.gateway, self.asking.caller, previous)
+        if state.key.agent != self.body.model:
+            refuse("model", f"the response before is of the agent {state.key.agent!r}")
+        newest = state.open_turn or state.newest_turn
+        if newest is not None and seq < newest.users[0].seq:
+            refuse(
+                "previous_response_id",
+                "another response followed it, and a conversation goes on at its end alone",
+            )
+        return state.session_id
+
+
+async def _left(submission: Submission, body: ResponsesRequest) -> None:
+    """Deal with the turn of a client that is gone; one in the background goes on."""
+    if not body.background:
+        await leave(submission)
+
+
+async def _found(gateway: Gateway, caller: Principal, given: str) -> tuple[SessionState, int]:
+    """Return the session of a response, and the event that it answers.
+
+    Raises:
+        ProblemError: There is none that the caller may see (404).
+    """
+    place = place_of(given)
+    if place is not None:
+        session_id, seq = place
+        try:
+            await visible_session(gateway.service, caller, session_id)
+            state = await gateway.service.view(session_id)
+        except UnknownSessionError:
+            pass
+        else:
+            if seq <= state.last_seq:
+                return state, seq
+    raise ProblemError(problem("unknown-session", f"there is no response {given!r}"))
+
+
+def _is_running(state: SessionState, seq: int) -> bool:
+    """Whether the turn of a response is not over, and does not wait for its client."""
+    if any(message.seq == seq for message in state.waiting):
+        return True
+    turn = state.open_turn
+    return turn is not None and seq >= turn.users[0].seq and not turn.waits_for_caller
+
+
+async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
+    """Return a response as it is now."""
+    state, seq = await _found(gateway, caller, given)
+    rows = await gateway.service.history(state.session_id, after=seq - 1, limit=1)
+    if not rows or not isinstance(rows[0].body, Received | CallsAnswered):
+        raise ProblemError(problem("unknown-session", f"there is no response {given!r}"))
+    body = rows[0].body
+    options = body.options if isinstance(body, Received) else None
+    submission = await gateway.service.found(state.session_id, seq)
+    about = About(
+        created=int(rows[0].at.timestamp()),
+        model=state.key.agent,
+        options=options or CallOptions(),
+    )
+    writer = ResponseWriter(submission, about)
+    if _is_running(state, seq):
+        return Response(orjson.dumps(writer.whole("in_progress")), media_type=_JSON)
+    whole = writer.ended(await followed(submission, writer))
+    return Response(orjson.dumps(whole), media_type=_JSON)
+
+
+def _items(body: object, given: str) -> list[dict[str, Any]]:
+    """Return what stands in the log at the beginning of a response, as items of an input."""
+    match body:
+        case Received(text=text):
+            part = {"type": "input_text", "text": text}
+            item = {"id": f"msg_{given[5:]}_in", "type": "message", "role": "user"}
+            return [{**item, "status": "completed", "content": [part]}]
+        case CallsAnswered(answers=answers):
+            return [
+                {
+                    "id": f"fco_{given[5:]}_{index}",
+                    "type": "function_call_output",
+                    "call_id": each.call_id,
+                    "output": each.text,
+                    "status": "completed",
+                }
+                for index, each in enumerate(answers)
+            ]
+        case _:
+            return []

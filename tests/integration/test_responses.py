@@ -1,0 +1,219 @@
+"""The Responses API, by the official client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anyio
+import openai
+import pytest
+from openai.types.responses import FunctionToolParam, Response, ResponseInputItemParam
+from pydantic import BaseModel
+from support.gateway import open_http_gateway
+from support.openai_client import client_of
+
+from everturn_actors.errors import ModelAuthError
+from everturn_actors.model import Reply, ToolCall, ToolResult, Usage
+from everturn_actors.testing import ScriptedProvider
+
+WORDS = "one two three"
+WEATHER: FunctionToolParam = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object", "properties": {"town": {"type": "string"}}},
+    "strict": None,
+}
+
+
+class Place(BaseModel):
+    """What a program wants to know."""
+
+    town: str
+
+
+async def test_a_response_has_text_usage_and_state(tmp_path: Path) -> None:
+    """The fields that programs read are all there, and the next one goes on with the session."""
+    provider = ScriptedProvider(
+        Reply(text=WORDS, usage=Usage(input_tokens=7, output_tokens=3)), "and on"
+    )
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        one = await client.responses.create(
+            model="test", input="hi", instructions="Be brief.", metadata={"ticket": "1"}
+        )
+        two = await client.responses.create(model="test", input="more", previous_response_id=one.id)
+        got = await client.responses.retrieve(one.id)
+        asked = await client.responses.input_items.list(two.id)
+
+    assert (one.status, one.output_text, one.model) == ("completed", WORDS, "test")
+    assert one.usage
+    assert (one.usage.input_tokens, one.usage.output_tokens) == (7, 3)
+    assert one.metadata == {"ticket": "1"}
+    assert two.output_text == "and on"
+    assert two.previous_response_id == one.id
+    assert [m.text for m in provider.requests[1].messages] == ["hi", WORDS, "more"]
+    assert "Be brief." in provider.requests[0].system
+    assert "Be brief." not in provider.requests[1].system
+    assert (got.id, got.output_text, got.status) == (one.id, WORDS, "completed")
+    assert [item.to_dict()["content"] for item in asked.data] == [
+        [{"type": "input_text", "text": "more"}]
+    ]
+
+
+async def test_a_stream_has_the_events_that_the_client_expects(tmp_path: Path) -> None:
+    """The official client follows a stream by its rules, and has the whole at its end."""
+    provider = ScriptedProvider(WORDS)
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+        client.responses.stream(model="test", input="hi") as stream,
+    ):
+        events = [event async for event in stream]
+        final = await stream.get_final_response()
+
+    kinds = [event.type for event in events]
+    pieces = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert "".join(pieces) == WORDS
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert final.output_text == WORDS
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["at once", "streamed"])
+async def test_a_client_runs_its_own_tools(tmp_path: Path, streams: bool) -> None:
+    """The turn waits for the output of the call, which names it."""
+    call = ToolCall(call_id="c1", name="weather", arguments='{"town": "Bonn"}')
+    provider = ScriptedProvider(Reply(text="I look.", calls=(call,)), "It rains.")
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        one: Response
+        if streams:
+            async with client.responses.stream(model="test", input="hi", tools=[WEATHER]) as made:
+                one = await made.get_final_response()
+        else:
+            one = await client.responses.create(model="test", input="hi", tools=[WEATHER])
+        (given,) = [item for item in one.output if item.type == "function_call"]
+        result: ResponseInputItemParam = {
+            "type": "function_call_output",
+            "call_id": given.call_id,
+            "output": "rain",
+        }
+        two = await client.responses.create(
+            model="test", input=[result], previous_response_id=one.id, tools=[WEATHER]
+        )
+        asked = await client.responses.input_items.list(two.id)
+
+    shown = [m.text for m in provider.requests[1].messages if isinstance(m, ToolResult)]
+    assert one.output_text == "I look."
+    assert json.loads(given.arguments) == {"town": "Bonn"}
+    assert two.output_text == "It rains."
+    assert shown == ["rain"]
+    assert [item.type for item in asked.data] == ["function_call_output"]
+
+
+async def test_an_answer_is_parsed(tmp_path: Path) -> None:
+    """Structured output of the official client."""
+    provider = ScriptedProvider("Bonn", '{"town": "Bonn"}')
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        parsed = await client.responses.parse(model="test", input="where?", text_format=Place)
+
+    assert parsed.output_parsed == Place(town="Bonn")
+
+
+async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
+    """Nobody has to hold a connection for a long turn; it can be stopped by its id."""
+    provider = ScriptedProvider(WORDS, "never")
+    provider.hold()
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        one = await client.responses.create(model="test", input="hi", background=True)
+        waiting = await client.responses.retrieve(one.id)
+        provider.release()
+        with anyio.fail_after(20):
+            while (done := await client.responses.retrieve(one.id)).status == "in_progress":
+                await anyio.lowlevel.checkpoint()
+        provider.hold()
+        two = await client.responses.create(model="test", input="hi", background=True)
+        stopped = await client.responses.cancel(two.id)
+
+    assert (one.status, waiting.status) == ("in_progress", "in_progress")
+    assert (done.status, done.output_text) == ("completed", WORDS)
+    assert stopped.status == "cancelled"
+
+
+async def test_conversations_by_name_and_nothing_kept(tmp_path: Path) -> None:
+    """A name goes on where it was; what is not stored cannot be fetched."""
+    provider = ScriptedProvider("one", "two", "three")
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        for text in ("a", "b"):
+            await client.responses.create(model="test", input=text, conversation="ours")
+        once = await client.responses.create(
+            model="test",
+            store=False,
+            input=[
+                {"role": "user", "content": "c"},
+                {"role": "assistant", "content": "d"},
+                {"role": "user", "content": [{"type": "input_text", "text": "e"}]},
+            ],
+        )
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.retrieve(once.id)
+
+    assert [[m.text for m in request.messages] for request in provider.requests] == [
+        ["a"],
+        ["a", "one", "b"],
+        ["c", "d", "e"],
+    ]
+    assert once.to_dict()["store"] is False
+
+
+async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
+    """Each refusal names the field; a failed turn is an error and no answer."""
+    provider = ScriptedProvider("one", "two", ModelAuthError("the key was refused"))
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        one = await client.responses.create(model="test", input="hi")
+        await client.responses.create(model="test", input="more", previous_response_id=one.id)
+        for body, param in (
+            ({"input": "x", "previous_response_id": one.id}, "previous_response_id"),
+            ({"input": "x", "tools": [{"type": "web_search"}]}, "tools.0.type"),
+            ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
+            ({"input": [{"role": "user", "content": [{"type": "x"}]}]}, "input.0.content.0"),
+            ({"input": [{"role": "robot", "content": "x"}]}, "input.0.role"),
+            ({"input": "x", "previous_response_id": one.id, "conversation": "y"}, "conversation"),
+        ):
+            with pytest.raises(openai.BadRequestError) as caught:
+                await client.post("/responses", body={"model": "test", **body}, cast_to=object)
+            assert caught.value.param == param
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(
+                model="test", input="x", previous_response_id="resp_20260101T000000000-00000000_2"
+            )
+        with pytest.raises(openai.APIStatusError, match="the key was refused"):
+            await client.responses.create(model="test", input="hi")
