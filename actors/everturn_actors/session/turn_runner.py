@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from everturn_actors.context.render import Renderer
 from everturn_actors.errors import ActorStoppedError, CoreError
 from everturn_actors.events import Body
+from everturn_actors.faults import is_cancelled
 from everturn_actors.model import Resolution
 from everturn_actors.ports import Agent, ToolContext
 from everturn_actors.protocol.background import Background
@@ -215,8 +216,14 @@ async def _answered(answer: ReplySlot[None]) -> None:
     Raises:
         ActorStoppedError: What it met ends the actor, and is told to whoever waits for that.
     """
-    with anyio.CancelScope(shield=True):
+    try:
         try:
             await answer.wait()
-        except CoreError as error:
-            raise ActorStoppedError from error
+        except anyio.get_cancelled_exc_class():
+            if not is_cancelled():
+                raise
+            # The next wait of the task says again that it is cancelled.
+            with anyio.CancelScope(shield=True):
+                await answer.wait()
+    except CoreError as error:
+        raise ActorStoppedError from error

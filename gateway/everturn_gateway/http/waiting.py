@@ -133,21 +133,15 @@ class Departure:
         for scope in tuple(self._ends):
             scope.cancel()
 
-    async def until(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return what `work` gives.
-
-        Raises:
-            ClientLeftError: The client is gone; `work` was cancelled.
-        """
-        with anyio.CancelScope() as scope:
-            if self.has_left:
-                raise ClientLeftError
-            self._ends.add(scope)
-            try:
-                return await work()
-            finally:
-                self._ends.discard(scope)
-        raise ClientLeftError
+    async def ending(self, scope: anyio.CancelScope, work: Callable[[], Awaitable[T]]) -> T:
+        """Return what `work` gives; its `scope` is cancelled when the client leaves."""
+        if self.has_left:
+            scope.cancel()
+        self._ends.add(scope)
+        try:
+            return await work()
+        finally:
+            self._ends.discard(scope)
 
 
 async def disconnected(receive: Receive) -> None:
@@ -165,7 +159,9 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
     """
     departure: Departure | None = request.scope.get(DEPARTURE)
     if departure is not None:
-        return await departure.until(work)
+        with anyio.CancelScope() as scope:
+            return await departure.ending(scope, work)
+        raise ClientLeftError
     done: list[T] = []
     failure: CoreError | None = None
     async with anyio.create_task_group() as tasks:
@@ -197,14 +193,14 @@ async def wait_for_turn(request: Request, submission: Submission, waits: OpenWai
             session failed.
     """
     results: list[TurnResult] = []  # none where its scope ended the wait
-
-    async def wait() -> None:
+    departure: Departure | None = request.scope.get(DEPARTURE)
+    try:
         with waits.waiter() as scope:
             scope.deadline = request.scope.get(DEADLINE, scope.deadline)
-            results.append(await submission.result())
-
-    try:
-        await while_connected(request, wait)
+            if departure is None:
+                results.append(await while_connected(request, submission.result))
+            else:
+                results.append(await departure.ending(scope, submission.result))
     except CoreError as error:
         raise ProblemError(accepted_problem(error, submission)) from error
     except ClientLeftError:
@@ -212,6 +208,9 @@ async def wait_for_turn(request: Request, submission: Submission, waits: OpenWai
         raise
     if results:
         return results[0]
+    if departure is not None and departure.has_left:
+        await leave(submission)
+        raise ClientLeftError
     if waits.stopping:
         raise ProblemError(stopping_problem(submission))
     await leave(submission)
