@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx2
 import pytest
 from anyio.to_thread import run_sync
 from mcp import Client, StdioServerParameters
 from mcp_types import ElicitResult
 from support.command import environment, everturn, start, write_agent, write_scripted
+from support.json_lines import line, until
 from support.mcp_clients import ERAS, Heard, Person
 from support.process import EVERTURN, gateway_process
 
@@ -77,26 +76,12 @@ async def test_a_client_that_goes_leaves_the_turn_to_the_running_gateway(tmp_pat
             session = begun.json()["id"]
             call = {"name": "ask_helper", "arguments": {"text": "Hello", "session": session}}
             async with start("mcp", cwd=tmp_path) as running:
-                await running.write(_line("initialize", INITIALIZE))
+                await running.write(line("initialize", INITIALIZE))
                 await running.until('"serverInfo"')
-                await running.write(_line("tools/call", call))
-                await _until(http, session, "turn_started")
+                await running.write(line("tools/call", call))
+                await until(http, session, "turn_started")
                 left = await running.end()
-            finished = await _until(http, session, "turn_finished")
+            finished = await until(http, session, "turn_finished")
 
     assert left.code == 0
     assert finished["outcome"] == "answered"
-
-
-def _line(method: str, params: object) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": method, "method": method, "params": params}) + "\n"
-
-
-async def _until(http: httpx2.AsyncClient, session: str, name: str) -> dict[str, Any]:
-    """Return the first event of this name."""
-    async with http.sse(f"/api/v1/sessions/{session}/events") as events:
-        async for event in events:
-            if event.event == name:
-                found: dict[str, Any] = json.loads(event.data)
-                return found
-    raise AssertionError

@@ -14,6 +14,8 @@ from support.gateway import HttpGateway, open_client_here, open_http_gateway
 
 from everturn_actors.model import Compaction
 from everturn_channels.terminal.client import Said
+from everturn_gateway.client import open_api
+from everturn_gateway.client.sessions import past_events
 from everturn_gateway.http.streams import session_messages
 
 TURNS = 14  # enough for a snapshot to have let go of the beginning
@@ -126,6 +128,21 @@ async def test_a_follower_is_told_of_the_gap(tmp_path: Path, kind: str) -> None:
     assert LOST in gap["text"]
     assert [each for each in again if each["event"] == "gap"] == [gap]
     assert later == again[again.index(gap) + 1 :]
+
+
+async def test_the_past_ends_also_where_it_was_discarded(tmp_path: Path) -> None:
+    """A client that shows a session again would otherwise wait for events that never come."""
+    async with talked(tmp_path, compaction="discard") as (gateway, session):
+        then = (await gateway.service.view(session)).last_seq
+        with anyio.fail_after(30):
+            async with open_api(gateway.base_url, token="") as api, gateway.client() as client:
+                gone = [each.seq async for each in past_events(api, session, until=then)]
+                await client.post(f"/api/v1/sessions/{session}/messages", json={"content": "more"})
+                now = (await gateway.service.view(session)).last_seq
+                found = [each.seq async for each in past_events(api, session, until=now)]
+
+    assert gone == []
+    assert found == [*range(then + 1, now + 1)]
 
 
 @KINDS

@@ -170,6 +170,15 @@ class Conversation:
         """Cancel the running turn; return whether there was one."""
         return bool(self.session_id) and await self._client.cancel(self.session_id)
 
+    async def stop(self, seq: int) -> None:
+        """Cancel the turn that answers message `seq`, as soon as that has begun; no other one."""
+        async with aclosing(self.answer(seq)) as updates:
+            async for update in updates:
+                begins = TurnStarted | Steered
+                if not isinstance(update, TextDelta) and isinstance(update.body, begins):
+                    await self.cancel()
+                    return
+
     async def retry(self) -> int:
         """Ask the newest turn again, which failed; return the event that begins it, for `answer`.
 

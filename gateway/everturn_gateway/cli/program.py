@@ -159,6 +159,12 @@ def serve_mcp(options: Options) -> int:
     return commands.peers.mcp(options)
 
 
+@command(app, "acp")
+def serve_acp(options: Options, agent: AgentName = "") -> int:
+    """Let an editor that starts this command drive an agent (Agent Client Protocol)."""
+    return commands.peers.acp(options, agent=agent)
+
+
 @command(app, "approve")
 def approve_call(
     options: Options,

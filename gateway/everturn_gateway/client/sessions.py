@@ -40,7 +40,7 @@ from everturn_gateway.client.answers import (
     usage_of,
     value_of,
 )
-from everturn_gateway.client.api import CONNECT_S, Api, NothingMoreError
+from everturn_gateway.client.api import CONNECT_S, Api, NothingMoreError, lost
 
 _NO_SEGMENT: Final = re.compile(r"/|^\.\.?$")  # not one step of a path, however it is written
 SUMMARY_S: Final = 600.0  # an agent sets how long its summaries may take; the server has its own
@@ -245,6 +245,33 @@ class SessionClient:
 
     async def _get(self, path: str, **params: str | int) -> dict[str, Any]:
         return await self._api.ask("GET", path, params=params, repeat=True)
+
+
+async def past_events(api: Api, session_id: str, *, until: int) -> AsyncGenerator[Event]:
+    """Yield the events of a session that there are still, up to a number, in order.
+
+    Raises:
+        ClientError: The gateway was lost on the way.
+    """
+    path = f"{_session(session_id)}/events"
+    try:
+        async with aclosing(api.events(path, after=0)) as messages:
+            async for message in messages:
+                if message.event == "gap":  # up to the number in its id there are none
+                    seq = int(message.id or 0)
+                else:
+                    update = update_of(message.event, message.data)
+                    if not isinstance(update, Event):
+                        continue
+                    yield update
+                    seq = update.seq
+                if seq >= until:
+                    return
+    except NothingMoreError:
+        return
+    except (httpx2.TransportError, TryAgainError) as error:
+        broken = lost("", error)
+        raise broken from error
 
 
 def _attachment(upload: Upload) -> dict[str, str]:

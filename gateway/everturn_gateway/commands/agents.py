@@ -101,8 +101,7 @@ def list_files(options: Options, name: str, *, trust: Sequence[str], as_json: bo
     Those that `trust` names are no longer among them; a folder stands for all in it.
     """
     config = load(options)
-    agent = _agent(config, name)
-    root = agent.files or config.workspace / FILES_FOLDER / name
+    root = workspace_of(config, name)
     marked = marked_below(root, config.workspace)
     missing = [path for path in trust if not any(_is_at(each, path, root) for each in marked)]
     for path in missing:
@@ -126,6 +125,16 @@ def _is_at(marked: Marked, path: str, root: Path) -> bool:
     """Return whether a marked file is the one at a path, or below it."""
     wanted = os.path.relpath(root / path, root)
     return wanted in {".", marked.path} or marked.path.startswith(f"{wanted}/")
+
+
+def workspace_of(config: Config, name: str) -> Path:
+    """Return the workspace of an agent: the folder that its tools see.
+
+    Raises:
+        ConfigError: It cannot be loaded.
+        UnknownAgentError: There is none of this name.
+    """
+    return (_agent(config, name).files or config.workspace / FILES_FOLDER / name).absolute()
 
 
 def _agent(config: Config, name: str) -> AgentFile:

@@ -1,11 +1,15 @@
-"""`everturn mcp`: agents for a program that starts this command and speaks to it."""
+"""`everturn mcp` and `everturn acp`: agents for a program that starts the command."""
 
 from __future__ import annotations
 
 import signal
 
+from anyio.to_thread import run_sync
+
+from everturn_gateway import commands
 from everturn_gateway.app.gateway import version
-from everturn_gateway.commands.clients import open_workspace_api
+from everturn_gateway.client import SessionClient
+from everturn_gateway.commands.clients import open_workspace_api, pick_agent
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.settings import load, run_async
@@ -35,6 +39,39 @@ def mcp(options: Options) -> int:
     async def main() -> int:
         async with open_workspace_api(config, resume=True) as api:
             await serve_stdio(api, version=version())
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def acp(options: Options, *, agent: str) -> int:
+    """Let one editor drive an agent over standard input and output, until it closes them.
+
+    Args:
+        options: Where the configuration is.
+        agent: Its name; empty = the only one, or `assistant`.
+
+    Raises:
+        GatewayError: The package `agent-client-protocol` is not installed.
+    """
+    try:
+        from everturn_gateway.acp.agent import EditorAgent  # noqa: PLC0415 - an extra
+        from everturn_gateway.acp.stdio import serve_stdio  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "acp":
+            raise
+        msg = (
+            "`everturn acp` needs the package agent-client-protocol:"
+            " run `pip install 'everturn[acp]'`"
+        )
+        raise GatewayError(msg) from error
+    config = load(options)
+
+    async def main() -> int:
+        async with open_workspace_api(config, resume=True) as api:
+            name = await pick_agent(agent, SessionClient(api), config)
+            root = await run_sync(commands.agents.workspace_of, config, name)
+            await serve_stdio(EditorAgent(api, name, root=str(root), version=version()))
         return EXIT_OK
 
     return run_async(main)

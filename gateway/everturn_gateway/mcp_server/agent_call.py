@@ -17,8 +17,6 @@ from everturn_actors.events import (
     ApprovalDecided,
     CallFinished,
     ModelReplied,
-    Steered,
-    TurnStarted,
 )
 from everturn_actors.model import Decision, ToolCall
 from everturn_actors.service import TextDelta, Update
@@ -225,15 +223,6 @@ class AgentCall:
             },
             is_error=not is_answered,
         )
-
-
-async def stop_turn(conversation: Conversation, seq: int) -> None:
-    """Cancel the turn that answers a message, as soon as that has begun; no other one."""
-    async with aclosing(conversation.answer(seq)) as updates:
-        async for update in updates:
-            if not isinstance(update, TextDelta) and isinstance(update.body, TurnStarted | Steered):
-                await conversation.cancel()
-                return
 
 
 def _takes_forms(ctx: Context) -> bool:

@@ -37,7 +37,7 @@ from everturn_channels.terminal.conversation import Conversation
 from everturn_gateway.client import SessionClient
 from everturn_gateway.client.agents import AgentSummary, list_agents
 from everturn_gateway.mcp_server import resources
-from everturn_gateway.mcp_server.agent_call import RESULT_SCHEMA, AgentCall, stop_turn
+from everturn_gateway.mcp_server.agent_call import RESULT_SCHEMA, AgentCall
 from everturn_gateway.mcp_server.elicitation import Round, answer_in, decision_of, round_of
 from everturn_gateway.mcp_server.link import Connect, Context, Link
 
@@ -206,7 +206,7 @@ class _Handlers:
     async def _stop(self, ctx: Context, begun: _Begun) -> None:
         async def stop(link: Link) -> None:
             conversation = Conversation(SessionClient(link.api), session_id=begun.session_id)
-            await stop_turn(conversation, begun.seq)
+            await conversation.stop(begun.seq)
 
         try:
             await self._answered(ctx, stop)

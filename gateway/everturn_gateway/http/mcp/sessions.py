@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -39,7 +40,7 @@ class McpSessions:
         self._max_body_bytes = gateway.config.server.max_body_bytes
         self._ready = anyio.Event()
         self._manager: StreamableHTTPSessionManager | None = None
-        self._ended: set[str] = set()  # sessions whose clients end them just now
+        self._ended: deque[str] = deque(maxlen=SESSIONS_MAX)
 
     async def run(self) -> None:
         """Hold the sessions of clients, until the scope is cancelled."""
@@ -75,15 +76,11 @@ class McpSessions:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert self._manager is not None
-        if scope["method"] != "DELETE":
-            await self._manager.handle_request(scope, receive, send)
-            return
-        session = Headers(scope=scope).get(_SESSION, "")
-        self._ended.add(session)
-        try:
-            await self._manager.handle_request(scope, receive, send)
-        finally:
-            self._ended.discard(session)
+        session = Headers(scope=scope).get(_SESSION)
+        if scope["method"] == "DELETE" and session:
+            # Before it ends: what ran for it is stopped after that, at some time.
+            self._ended.append(session)
+        await self._manager.handle_request(scope, receive, send)
 
     @asynccontextmanager
     async def _connect(self, ctx: Context) -> AsyncGenerator[Link]:
