@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
-import orjson
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
+from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.context.estimation.calibration import (
     HINT_MAX_S,
     Hint,
@@ -27,7 +27,7 @@ from everturn_actors.context.estimation.calibration import (
     statistics_at,
     without_hints,
 )
-from everturn_actors.documents import Document, Form, WriteBehind, written_behind
+from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.spec import ModelSpec
@@ -36,7 +36,6 @@ from everturn_actors.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 KEY: Final = "models.json"
-VERSION: Final = 1
 SAVE_EVERY_S = 10.0  # at most so much of what was learnt is lost in a crash
 CLOSE_TIMEOUT_S = 2.0  # for the last save
 _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
@@ -196,93 +195,68 @@ def _stamp(now: datetime) -> str:
     return now.isoformat(timespec="seconds")
 
 
-def _encoded(known: Mapping[str, _Learnt]) -> bytes:
-    models = {
-        key: {
-            "scale": round(learnt.statistics.scale, 4),
-            "reports": learnt.statistics.reports,
-            "units": learnt.statistics.units,
-            "window_tokens": learnt.statistics.window_tokens,
-            "proven_tokens": learnt.statistics.proven_tokens,
-            "limit": _hint_record(learnt.statistics.limit),
-            "doubted_tokens": learnt.statistics.doubted_tokens,
-            "no_tools": _hint_record(learnt.statistics.no_tools),
-            "learnt_at": learnt.learnt_at,
-        }
-        for key, learnt in known.items()
-    }
-    return orjson.dumps({"version": VERSION, "models": models}, option=orjson.OPT_INDENT_2) + b"\n"
+class _Said(Value, frozen=True):
+    """A hint, as the file has it."""
+
+    tokens: Count
+    said: str
+    learnt_at: Instant
+    expires_at: Instant
+    times: Count
 
 
-def _decoded(data: bytes) -> dict[str, _Learnt]:
-    held: Any = orjson.loads(data)
-    if held["version"] != VERSION:
-        msg = f"version {held['version']!r} is unknown to this version of Everturn"
-        raise ValueError(msg)
-    return {
-        key: _Learnt(
-            statistics=ModelStatistics(
-                scale=bounded(float(entry["scale"])),
-                reports=_count(entry["reports"]),
-                units=_count(entry["units"]),
-                window_tokens=_window(entry["window_tokens"]),
-                proven_tokens=_count(entry.get("proven_tokens", 0)),
-                limit=_hint(entry.get("limit")),
-                doubted_tokens=_count(entry.get("doubted_tokens", 0)),
-                no_tools=_hint(entry.get("no_tools")),
-            ),
-            learnt_at=str(entry["learnt_at"]),
-        )
-        for key, entry in held["models"].items()
-    }
+class _Entry(Value, frozen=True, forbid_unknown_fields=False):
+    """What is known of one model, as the file has it.
+
+    Fields of other versions are passed over: what they say is learnt again.
+    """
+
+    scale: float
+    reports: Count
+    units: Count
+    window_tokens: Count | None
+    proven_tokens: Count = 0
+    limit: _Said | None = None
+    doubted_tokens: Count = 0
+    no_tools: _Said | None = None
+    learnt_at: str = ""
+
+
+_SHEET: Final[Form[dict[str, _Entry]]] = form_of("models", dict[str, _Entry], {})
+
+
+def _encoded(known: _Known) -> bytes:
+    return _SHEET.encode({key: _entry(learnt) for key, learnt in known.items()})
+
+
+def _decoded(data: bytes) -> _Known:
+    return {key: _learnt(entry) for key, entry in _SHEET.decode(data).items()}
 
 
 _FORM: Final = Form(encode=_encoded, decode=_decoded, empty=dict[str, _Learnt]())
 
 
-def _hint_record(hint: Hint | None) -> dict[str, object] | None:
+def _entry(learnt: _Learnt) -> _Entry:
+    entry = convert(learnt.statistics, _Entry, from_attributes=True)
+    return replace(entry, scale=round(entry.scale, 4), learnt_at=learnt.learnt_at)
+
+
+def _learnt(entry: _Entry) -> _Learnt:
+    read = convert(entry, ModelStatistics, from_attributes=True)
+    window = read.window_tokens
+    statistics = replace(
+        read,
+        scale=bounded(read.scale),
+        window_tokens=window if window is None or window >= _WINDOW_MIN else None,
+        limit=_within_bounds(read.limit),
+        no_tools=_within_bounds(read.no_tools),
+    )
+    return _Learnt(statistics=statistics, learnt_at=entry.learnt_at)
+
+
+def _within_bounds(hint: Hint | None) -> Hint | None:
+    """Return a hint that does not last for ever, whoever edited the file."""
     if hint is None:
         return None
-    return {
-        "tokens": hint.tokens,
-        "said": hint.said,
-        "learnt_at": _stamp(hint.learnt_at),
-        "expires_at": _stamp(hint.expires_at),
-        "times": hint.times,
-    }
-
-
-def _hint(record: Any) -> Hint | None:  # noqa: ANN401 - JSON
-    if record is None:
-        return None
-    learnt_at, expires_at = map(_instant, (record["learnt_at"], record["expires_at"]))
-    return Hint(
-        tokens=_count(record["tokens"]),
-        said=str(record["said"]),
-        learnt_at=learnt_at,
-        # Whoever edits the file cannot make a hint last for ever.
-        expires_at=min(expires_at, learnt_at + timedelta(seconds=HINT_MAX_S)),
-        times=_count(record["times"]),
-    )
-
-
-def _instant(text: str) -> datetime:
-    instant = datetime.fromisoformat(text)
-    if instant.tzinfo is None:
-        msg = f"{text!r} has no time zone"
-        raise ValueError(msg)
-    return instant
-
-
-def _count(value: object) -> int:
-    if not isinstance(value, int) or value < 0:
-        msg = f"{value!r} is not a count"
-        raise ValueError(msg)
-    return value
-
-
-def _window(value: object) -> int | None:
-    if value is None:
-        return None
-    tokens = _count(value)
-    return tokens if tokens >= _WINDOW_MIN else None
+    latest = hint.learnt_at + timedelta(seconds=HINT_MAX_S)
+    return replace(hint, expires_at=min(hint.expires_at, latest))
