@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import ssl
+import zlib
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import anyio
 import openai
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 from llmock.pytest_plugin import LLMock
 from support.model_api import (
     Answer,
@@ -49,7 +52,9 @@ from everturn_gateway.providers import open_providers
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.http_session import HttpSession
 
+PACKED_BYTES = 32 * 1024 * 1024
 KEY = "sk-test-0123456789"
 LOOK = ToolDefinition(
     name="look", description="Looks", parameters={"type": "object", "properties": {}}
@@ -331,6 +336,42 @@ async def test_a_parameter_that_stays_refused_ends_the_call() -> None:
             await adapter.complete(request(temperature=0.7), ignore)
 
     assert api.count == 2
+
+
+async def test_what_is_packed_a_thousandfold_comes_in_pieces_of_bounded_size() -> None:
+    """A server may send little that becomes much; others are served while it is read."""
+    packer, heard = zlib.compressobj(wbits=31), anyio.Event()
+    plain = [b"first", b" " * PACKED_BYTES]
+    first = packer.compress(plain[0]) + packer.flush(zlib.Z_SYNC_FLUSH)
+    rest = packer.compress(plain[1]) + packer.flush()
+    pieces: list[bytes] = []
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            await stream.send(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\n" + first)
+            await heard.wait()
+            await stream.send(rest)
+
+    def take(piece: bytes) -> None:
+        pieces.append(piece)
+        heard.set()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - not Django's
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, answer)
+        address = f"http://127.0.0.1:{port}"
+        certificates = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        session = HttpSession(address, certificates=certificates, proxy=None)
+        with anyio.fail_after(30):
+            async with session.request("GET", "/", headers={}, silence_s=30) as got:
+                await got.hand_on(take)
+        await session.aclose()
+        tasks.cancel_scope.cancel()
+
+    assert b"".join(pieces) == b"".join(plain)
+    assert max(map(len, pieces)) < PACKED_BYTES / 16
 
 
 async def test_a_request_begins_with_the_bytes_of_the_one_before() -> None:

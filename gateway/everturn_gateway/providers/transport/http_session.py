@@ -11,6 +11,7 @@ from math import inf
 from typing import Self
 
 import aiohttp
+from anyio.lowlevel import checkpoint
 from yarl import URL
 
 from everturn_gateway.providers.transport.http_port import (
@@ -91,6 +92,7 @@ class _Answer:
         with _told(), _Pieces(take, silence_s=self._silence_s) as pieces:
             while piece := content.read_nowait():  # what came with the head
                 pieces.take(piece)
+                await checkpoint()  # to read lets more of what is packed be unpacked
             if not content.is_eof():
                 if connection is None or connection.protocol is None:
                     msg = "the connection was closed"
@@ -197,6 +199,12 @@ class _PushedReader(aiohttp.StreamReader):
         """Hand a piece on; `size` is aiohttp's own affair."""
         if isinstance(self._waiter, _Pieces):  # else nobody wants it any more
             self._waiter.take(data)
+        self._size += len(data)
+        if self._size > self._high_water:
+            # What was packed may be a thousand times what came: the loop goes round between.
+            self._size = 0
+            self._protocol.pause_reading()
+            self._loop.call_soon(self._protocol.resume_reading)
         return False
 
     def begin_http_chunk_receiving(self) -> None:
