@@ -26,7 +26,8 @@ from harness import model_api, show, workspace
 
 from everturn_gateway.app import open_gateway
 from everturn_gateway.config.settings import load_config
-from everturn_gateway.gc_tuning import spare_the_collector
+from everturn_gateway.gc_tuning import short_rounds, spare_the_collector
+from everturn_gateway.heap import keep_heap_whole
 from everturn_gateway.http.server import serve_http
 
 CONVERSATIONS, TURNS = 32, 30
@@ -88,8 +89,10 @@ async def serving(folder: Path) -> AsyncGenerator[str]:
     ):
         tasks.start_soon(functools.partial(serve_http, gateway, on_ready=ready))
         await listening.wait()
+        keep_heap_whole()
         spare_the_collector()
-        yield urls[0]
+        with short_rounds():
+            yield urls[0]
         tasks.cancel_scope.cancel()
 
 

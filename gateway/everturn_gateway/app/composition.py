@@ -35,6 +35,7 @@ from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
+from everturn_gateway.gc_tuning import look_through_when_idle
 from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
@@ -322,6 +323,7 @@ async def _run(
     if start.watch:
         supervisor.start(upkeep, "loop lag", base.telemetry.watch_loop)
         supervisor.start(upkeep, "heap", partial(_trim_heap, service, start.clock))
+        supervisor.start(upkeep, "collector", partial(_collect, service, start.clock))
         supervisor.start(upkeep, "agents", library.watch)
         supervisor.start(upkeep, "plug-ins", _name_left_out, policy=TRANSIENT)
         supervisor.start(upkeep, "local models", base.providers.warm, policy=TRANSIENT)
@@ -366,6 +368,14 @@ async def _trim_heap(service: TurnService, clock: Clock) -> None:
         return (await service.activity.load()).active
 
     await trim_heap_after_work(count_active, clock.sleep)
+
+
+async def _collect(service: TurnService, clock: Clock) -> None:
+    async def is_idle() -> bool:
+        now = await service.activity.load()
+        return not now.running and not now.commands
+
+    await look_through_when_idle(is_idle, clock.sleep)
 
 
 @asynccontextmanager

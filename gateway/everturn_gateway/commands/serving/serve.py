@@ -43,7 +43,8 @@ from everturn_gateway.commands.shared.settings import (
 )
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.gc_tuning import spare_the_collector
+from everturn_gateway.gc_tuning import short_rounds, spare_the_collector
+from everturn_gateway.heap import keep_heap_whole
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import LogFormat, SecretRegistry, setup_logging
 from everturn_gateway.private_environ import process_environ, seal_process, shown_above
@@ -143,7 +144,8 @@ async def _serve(config: Config, options: Options, secrets: SecretRegistry, relo
         async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
             reload.gateway = gateway
             spare_the_collector()
-            with serving:
+            keep_heap_whole()
+            with serving, short_rounds():
                 await _listen(gateway, options, manager)
         watch.cancel_scope.cancel()
     return EXIT_OK

@@ -1,0 +1,56 @@
+"""The collector stops nobody for what has long been there, and finds circles all the same."""
+
+import gc
+import weakref
+
+import pytest
+
+from everturn_gateway.gc_tuning import look_through_when_idle, short_rounds
+
+MANY = 1_000
+
+
+class _Circle:
+    """Refers to itself, and to much else that does."""
+
+    def __init__(self) -> None:
+        self.held = [[self] for _ in range(MANY)]
+
+
+class _OverError(Exception):
+    """There are no more looks."""
+
+
+async def _look(*, is_idle: bool) -> bool:
+    """Let a circle become garbage when it is old; return whether a look through all found it."""
+    circle = _Circle()
+    found = weakref.ref(circle)
+    looks = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal circle, looks
+        assert seconds > 0
+        looks += 1
+        if looks > 1:
+            raise _OverError
+        gc.collect()  # the circle is in use, and set aside
+        del circle
+        gc.collect()
+        assert found() is not None
+
+    async def idle() -> bool:
+        return is_idle
+
+    with short_rounds(), pytest.raises(_OverError):
+        await look_through_when_idle(idle, sleep, many_objects=MANY // 10)
+    return found() is None
+
+
+async def test_a_circle_among_old_objects_is_found_when_nobody_talks() -> None:
+    """A gateway that runs for months must not keep what nobody can reach."""
+    assert await _look(is_idle=True)
+
+
+async def test_nobody_who_talks_waits_for_a_look_at_all_objects() -> None:
+    """It stops every conversation, the longer the more of them there are."""
+    assert not await _look(is_idle=False)
