@@ -60,7 +60,7 @@ from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.factory import open_tool_factory
-from everturn_gateway.tools.web.posting import make_poster
+from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
 # Reading the machine's certificates takes 80 ms a client, and nothing here uses TLS.

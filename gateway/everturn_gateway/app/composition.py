@@ -49,7 +49,7 @@ from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.shell.settings import OutOfReach
-from everturn_gateway.tools.web.posting import make_poster
+from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
 
 logger = logging.getLogger(__name__)

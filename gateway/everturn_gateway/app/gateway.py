@@ -23,7 +23,7 @@ from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs import AgentDefaults, AgentLibrary
 from everturn_gateway.telemetry import Telemetry
-from everturn_gateway.tools.web.posting import make_poster
+from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
 USAGE_FOLDER = "usage/"  # of keys: what agents used, by month

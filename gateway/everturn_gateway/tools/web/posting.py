@@ -11,7 +11,6 @@ import httpx2
 import orjson
 
 from everturn_gateway.scheduler.job_runner import WebhookError
-from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.fetching import certificates, read_address
 from everturn_gateway.tools.web.reaching import Reaching, UnreachableError
 from everturn_gateway.tools.web.values import FetchError
@@ -80,15 +79,6 @@ class WebPoster:
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                     unreached = error
         raise unreached
-
-
-def make_poster(allow_private: tuple[str, ...]) -> WebPoster:
-    """Return what posts to the public Internet, and to the hosts and networks of `allow_private`.
-
-    Raises:
-        ToolSettingsError: One of them is neither a host nor a network.
-    """
-    return WebPoster(Reaching(read_allowed(allow_private)))
 
 
 async def _ask(
