@@ -3,6 +3,7 @@
 .venv/bin/python benchmarks/startup.py [--sessions 10000]
 
 `--woken N` also wakes N of them over HTTP and lets them rest, and shows what memory that leaves.
+The API is loaded with its first request: idle is before it, asked is after it.
 The floor is the bare script: an interpreter, a server and a client.
 """
 
@@ -63,6 +64,13 @@ async def fill(folder: Path, sessions: int) -> list[str]:
     return ids
 
 
+async def ask(running: Running) -> None:
+    """Load the API."""
+    async with Connection(running.url) as connection:
+        status, body = await connection.request("GET", "/version")
+        assert status == 200, body
+
+
 async def wake(running: Running, ids: list[str]) -> None:
     """Look at each session, which loads it; then wait until the first ones rest again."""
     async with Connection(running.url) as connection:
@@ -78,6 +86,8 @@ class Starts:
     ready_s: list[float] = field(default_factory=list[float])
     cpu_s: list[float] = field(default_factory=list[float])
     idle_mb: float = 0.0
+    asked_mb: float = 0.0
+    "After the first request to the API."
     rested_mb: float = 0.0
     "After sessions woke and rested."
 
@@ -91,7 +101,15 @@ class Starts:
         """Return it as a row of the table."""
         ready = sorted(self.ready_s)
         median = ready[len(ready) // 2]
-        return (sessions, ready[0], median, min(self.cpu_s), self.idle_mb, self.rested_mb)
+        return (
+            sessions,
+            ready[0],
+            median,
+            min(self.cpu_s),
+            self.idle_mb,
+            self.asked_mb,
+            self.rested_mb,
+        )
 
 
 def bare_starts(model_url: str) -> Starts:
@@ -115,7 +133,11 @@ def starts(model_url: str, sessions: int, woken: int) -> Starts:
         for start in range(STARTS):
             with gateway(folder) as running:
                 took.note(running)
-                if start == STARTS - 1 and ids:
+                if start < STARTS - 1:
+                    continue
+                asyncio.run(ask(running))
+                took.asked_mb = running.memory_mb()
+                if ids:
                     asyncio.run(wake(running, ids[:woken]))
                     time.sleep(5)  # the rest time, and what it takes to put things away
                     took.rested_mb = running.memory_mb()
@@ -129,17 +151,17 @@ def measured(sessions: int, woken: int) -> tuple[list[tuple[object, ...]], list[
         empty, full = starts(model_url, 0, 0), starts(model_url, sessions, woken)
     floor_s, floor_cpu_s = min(floor.ready_s), min(floor.cpu_s)
     figures = [
-        Figure(what="idle memory", value=empty.idle_mb, unit="MB", bar=90, floor=floor.idle_mb),
+        Figure(what="idle memory", value=empty.idle_mb, unit="MB", bar=70, floor=floor.idle_mb),
         Figure(
             what=f"memory that {sessions:,} sessions add, {woken:,} woke and rested",
-            value=full.rested_mb - empty.idle_mb,
+            value=full.rested_mb - empty.asked_mb,
             unit="MB",
             bar=20,
         ),
     ]
     for what, took, bar in (
-        ("start to ready", empty, 1.0),
-        (f"start to ready, {sessions:,} sessions", full, 1.1),
+        ("start to ready", empty, 0.6),
+        (f"start to ready, {sessions:,} sessions", full, 0.65),
     ):
         ready, cpu = min(took.ready_s), min(took.cpu_s)
         figures += [
@@ -164,6 +186,7 @@ def main() -> None:
             "median s",
             "CPU s",
             "idle MB",
+            "asked MB",
             f"MB after {options.woken} woke and rested",
         ),
         rows,
