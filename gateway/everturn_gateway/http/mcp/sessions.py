@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -40,7 +41,8 @@ class McpSessions:
         self._max_body_bytes = gateway.config.server.max_body_bytes
         self._ready = anyio.Event()
         self._manager: StreamableHTTPSessionManager | None = None
-        self._ended: deque[str] = deque(maxlen=SESSIONS_MAX)
+        self._heard: OrderedDict[str, float] = OrderedDict()
+        "When each session was heard of last, loop time; never, where its client ended it."
 
     async def run(self) -> None:
         """Hold the sessions of clients, until the scope is cancelled."""
@@ -76,10 +78,13 @@ class McpSessions:
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         assert self._manager is not None
-        session = Headers(scope=scope).get(_SESSION)
-        if scope["method"] == "DELETE" and session:
-            # Before it ends: what ran for it is stopped after that, at some time.
-            self._ended.append(session)
+        if session := Headers(scope=scope).get(_SESSION, ""):
+            # Before it is handled: what runs for a session that ends is stopped later, some time.
+            ends = scope["method"] == "DELETE"
+            self._heard[session] = -math.inf if ends else anyio.current_time()
+            self._heard.move_to_end(session)
+            if len(self._heard) > SESSIONS_MAX:
+                self._heard.popitem(last=False)
         await self._manager.handle_request(scope, receive, send)
 
     @asynccontextmanager
@@ -93,8 +98,16 @@ class McpSessions:
                 may_approve=caller.principal.may("approve"),
                 may_always=caller.principal.may_claim,
                 repeat_key=repeat_key(session, ctx) if session else "",
-                has_left=lambda: self._waits.stopping or session in self._ended,
+                has_left=lambda: self._waits.stopping or self._is_gone(session),
             )
+
+    def _is_gone(self, session: str) -> bool:
+        """Return whether a session ended without a word to stop: its client ended it, or is silent.
+
+        One that cancels a request says so in another one, so it was heard of just now.
+        """
+        now = anyio.current_time()
+        return now - self._heard.get(session, now) > IDLE_S / 2
 
 
 class _Exchange:
