@@ -21,7 +21,7 @@ from support.pictures import body_of, picture
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.events import Received, SessionEnded, SessionStarted, TurnFinished
-from everturn_actors.model import Reply, Usage
+from everturn_actors.model import Reply, ToolCall, Usage
 from everturn_actors.ports import Clock
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.clock import SystemClock
@@ -149,6 +149,7 @@ PLACES = {
     "model": "test",
     "seq": "1",
     "principal": "bob",
+    "response_id": "resp_20261121T224956123-3f9a2c1b_2",
 }
 
 
@@ -618,3 +619,31 @@ async def test_whoever_is_limited_to_agents_is_told_of_no_other_in_any_way(tmp_p
     assert "test" in told.json()["detail"]
     assert "test" not in context.json()["detail"]
     assert context.json()["type"] == told.json()["type"] == "urn:everturn:problem:unknown-agent"
+
+
+async def test_a_response_and_a_call_that_waits_are_their_principals_own(tmp_path: Path) -> None:
+    """Ids that somebody else got hold of open nothing."""
+    call = ToolCall(call_id="c", name="mine")
+    provider = ScriptedProvider(Reply(calls=(call,)), "for bob", "for alice")
+    tools = [{"type": "function", "name": "mine"}]
+    async with people(tmp_path, provider=provider) as gateway:
+        alice, bob = [await gateway.client(name, "talk", "read") for name in ("alice", "bob")]
+        asked = {"model": "test", "input": "Hi", "tools": tools}
+        hers = (await alice.post("/v1/responses", json=asked)).json()
+        given = next(item["call_id"] for item in hers["output"] if item["type"] == "function_call")
+        path = f"/v1/responses/{hers['id']}"
+        his = [
+            (await bob.get(path)).status_code,
+            (await bob.get(f"{path}/input_items")).status_code,
+            (await bob.post(f"{path}/cancel")).status_code,
+        ]
+        result = {"type": "function_call_output", "call_id": given, "output": "forged"}
+        forged = await bob.post("/v1/responses", json={"model": "test", "input": [result]})
+        follows = {"model": "test", "input": "and?", "previous_response_id": hers["id"]}
+        followed = await bob.post("/v1/responses", json=follows)
+        own = await alice.get(path)
+
+    assert his == [404, 404, 404]
+    assert (forged.status_code, followed.status_code) == (400, 404)
+    assert own.json()["status"] == "completed"
+    assert len(provider.requests) == 1

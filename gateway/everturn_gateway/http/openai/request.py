@@ -277,8 +277,9 @@ def _parts(message: ChatMessage, index: int) -> tuple[str, tuple[Upload, ...]]:
             case ("image_url" | "input_audio" | "file") as kind, _ if message.role == "user":
                 files.append(_FILES[kind](part.get(kind), f"{where}.{kind}"))
             case kind, _:
-                also = f", {', '.join(_FILES)}" if message.role == "user" else ""
-                refuse(where, f"parts of the type text{also} are supported, not {kind!r}")
+                known = ", ".join(map(repr, _FILES)) if message.role == "user" else ""
+                also = f", {known}" if known else ""
+                refuse(where, f"only parts of the type 'text'{also} are supported, not {kind!r}")
     return "\n".join(texts), tuple(files)
 
 
