@@ -44,8 +44,8 @@ class NotNowError(ChannelError):
 class SetupError(ChannelError):
     """The channel cannot work as it is set up, and its owner has to change something.
 
-    A bad token, a missing intent. It is tried again, seldom: what is wrong may be set right on the
-    platform.
+    A bad token, a missing intent. It is tried again, at long intervals: what is wrong may be set
+    right on the platform.
     """
 
 

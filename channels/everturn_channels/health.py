@@ -17,7 +17,7 @@ ChannelState: TypeAlias = Literal["starting", "connected", "retrying", "failed s
 
 starting: the first login is under way. connected: the login worked. retrying: the platform cannot
 be reached, and is tried again soon. failed setup: its owner has to change something; it is tried
-again seldom. stopped: the gateway stops.
+again at long intervals. stopped: the gateway stops.
 """
 
 BLOCKED_S: Final = 30.0

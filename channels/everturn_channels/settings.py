@@ -17,7 +17,7 @@ QueueMode: TypeAlias = Literal["batch", "sequential", "drop"]
 
 
 class QueueRules(Struct, frozen=True, kw_only=True):
-    """What becomes of messages that arrive during a turn, or in one breath."""
+    """What becomes of messages that arrive during a turn, or in one debounce window."""
 
     mode: QueueMode = "batch"
     max_pending: int = 10

@@ -27,7 +27,7 @@ from everturn_gateway.tools.mcp.listing import (
     shortened,
     sifted,
 )
-from everturn_gateway.tools.mcp.results import RESULT_CHARACTERS, told
+from everturn_gateway.tools.mcp.results import RESULT_CHARACTERS, result_text
 from everturn_gateway.tools.mcp.tool import _arguments
 from everturn_gateway.tools.mcp.transports.lines import Lines
 from everturn_gateway.tools.mcp.transports.stdio import message_of
@@ -145,7 +145,7 @@ def test_any_result_is_text_or_refused(data: bytes) -> None:
     text = "x"
     if isinstance(said, dict):
         with suppress(McpAnswerError):
-            text = told(said)
+            text = result_text(said)
 
     assert text
     assert len(text) <= RESULT_CHARACTERS + 100

@@ -20,7 +20,7 @@ from everturn_gateway.tools.mcp.listing import (
     shortened,
 )
 from everturn_gateway.tools.mcp.names import exposed_names
-from everturn_gateway.tools.mcp.results import BLOCKS_MOST, told
+from everturn_gateway.tools.mcp.results import BLOCKS_MOST, result_text
 from everturn_gateway.tools.mcp.transports.lines import (
     FloodError,
     Lines,
@@ -134,7 +134,7 @@ def test_a_description_is_bounded_and_holds_no_control_characters() -> None:
 def test_what_is_no_result_is_refused(content: object) -> None:
     """Half a result that looks whole would mislead the model."""
     with pytest.raises(McpAnswerError, match="does not follow the protocol: content"):
-        told({"content": content})
+        result_text({"content": content})
 
 
 def test_structured_content_stands_in_for_text_that_is_missing_and_no_other() -> None:
@@ -143,19 +143,19 @@ def test_structured_content_stands_in_for_text_that_is_missing_and_no_other() ->
     image = {"type": "image", "mimeType": "image/png", "data": "QUJD"}
     structured = {"degrees": 21}
 
-    assert told({"content": [text], "structuredContent": structured}) == "21 degrees"
-    assert told({"content": [image], "structuredContent": structured}) == (
+    assert result_text({"content": [text], "structuredContent": structured}) == "21 degrees"
+    assert result_text({"content": [image], "structuredContent": structured}) == (
         '[image (image/png, 3 bytes), which is not shown]\n{"degrees":21}'
     )
-    assert told({"structuredContent": [1]}) == "[1]"
-    assert told({"content": [], "isError": True}) == "it failed, and does not say why"
+    assert result_text({"structuredContent": [1]}) == "[1]"
+    assert result_text({"content": [], "isError": True}) == "it failed, and does not say why"
 
 
 def test_a_result_of_very_many_parts_is_cut() -> None:
     """Each part is looked at on the event loop."""
     parts = [{"type": "text", "text": "x"}] * (BLOCKS_MOST + 5)
 
-    assert told({"content": parts}).endswith("x\n[and 5 more parts, which are not shown]")
+    assert result_text({"content": parts}).endswith("x\n[and 5 more parts, which are not shown]")
 
 
 # --- lines ---

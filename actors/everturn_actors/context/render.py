@@ -39,10 +39,9 @@ from everturn_actors.context.projection.projection import (
     projection_units,
 )
 from everturn_actors.context.projection.reductions import changes, shown_blocks
-from everturn_actors.context.projection.turns import Block, flatten
+from everturn_actors.context.projection.turns import flatten
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.context.rendered import (
-    BROKEN,
     Prepared,
     Rendered,
     as_sent,
@@ -53,6 +52,7 @@ from everturn_actors.context.rendered import (
     preamble_units,
     request_limits,
     request_of,
+    running_blocks,
     untold,
 )
 from everturn_actors.events import EMERGENCY, ContextReduced
@@ -61,7 +61,6 @@ from everturn_actors.model import (
     Conversation,
     ToolDefinition,
     ToolResult,
-    UserMessage,
 )
 from everturn_actors.spec import AgentSpec, ContextSpec
 
@@ -324,7 +323,7 @@ class Renderer:
         history = shown_history(conversation, policy, self._history)
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
-        running = _running(conversation, policy)
+        running = running_blocks(conversation, policy)
         messages = (*history.messages, *flatten(running))
         now = messages[len(history.messages) :]
         shown = history.shown_messages + sum(1 for message in now if message.seq)
@@ -389,14 +388,3 @@ def _room(budget: Budget, policy: AnyPolicy, limits: Limits, summary: str) -> in
     if budget.window_tokens <= 0:
         return None
     return budget.free_tokens - policy.estimates(limits).text(summary)
-
-
-def _running(conversation: Conversation, policy: AnyPolicy) -> tuple[Block, ...]:
-    """Return the blocks of the turn that runs."""
-    current = conversation.current
-    if current is None:
-        return ()
-    shown = shown_blocks(current, conversation.reductions, policy.gap)
-    if not current.broken:
-        return shown
-    return (*shown, UserMessage(text=f"[{BROKEN.format(current.broken[-1])}]"))

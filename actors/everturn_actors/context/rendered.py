@@ -19,7 +19,8 @@ from everturn_actors.context.estimation.estimates import (
 from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures
 from everturn_actors.context.policy import AnyPolicy, Limits, Preamble
 from everturn_actors.context.projection.projection import Projection, Stage, projection_units
-from everturn_actors.context.projection.reductions import event_of
+from everturn_actors.context.projection.reductions import event_of, shown_blocks
+from everturn_actors.context.projection.turns import Block
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
     DEFAULT_OPTIONS,
@@ -226,3 +227,14 @@ def hidden_by(
             bodies.append(event)
         projection = made
     return projection, tuple(bodies)
+
+
+def running_blocks(conversation: Conversation, policy: AnyPolicy) -> tuple[Block, ...]:
+    """Return the blocks of the turn that runs."""
+    current = conversation.current
+    if current is None:
+        return ()
+    shown = shown_blocks(current, conversation.reductions, policy.gap)
+    if not current.broken:
+        return shown
+    return (*shown, UserMessage(text=f"[{BROKEN.format(current.broken[-1])}]"))

@@ -37,7 +37,7 @@ Resolution: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired",
 
 Joins: TypeAlias = Literal["all", "own", "burst"]
 """Which turn answers a message: one with all that waits; one of its own; or that of the message
-before it from the same sender, because the two were written in one breath."""
+before it from the same sender, because the two were written within one debounce window."""
 
 
 Overflow: TypeAlias = Literal["drop_old", "drop_new", "reject"]

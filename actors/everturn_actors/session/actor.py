@@ -65,18 +65,16 @@ class SessionActor:
         passivate_at_once: bool = False,
         resumes: bool = True,
     ) -> None:
-        """Prepare an actor; `run` brings it to life.
+        """Prepare the actor of a session; `run` brings it to life.
 
         Args:
-            session_id: The session.
-            begin_with: How the session begins, where the store knows nothing of it; None = it
-                has to exist.
+            session_id: Which one.
+            begin_with: How it begins, where the store knows nothing of it; None = it has to exist.
             mailbox: Where its commands come from.
             feed: Where its followers read.
             runtime: What all actors share.
             passivate_at_once: Passivate as soon as there is nothing to do.
-            resumes: Let what is open go on at once. Without it nothing goes on before a command
-                asks for more than to look at the session or to end it.
+            resumes: Let what is open go on at once, before a command asks for more than a look.
         """
         self.session_id = session_id
         self.known: SessionState | None = None

@@ -71,8 +71,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     """Return the state after `event`.
 
     Raises:
-        CorruptJournalError: The event cannot follow this state: a hole in the numbers, or a log
-            that no version of Everturn could have written.
+        CorruptJournalError: It cannot follow this state; no version could have written such a log.
     """
     body = event.body
     if state is None:

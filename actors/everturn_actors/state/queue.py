@@ -153,7 +153,7 @@ def next_turn(waiting: Sequence[UserMessage]) -> tuple[UserMessage, ...]:
     """Return the messages that the next turn answers, oldest first; none = no turn begins.
 
     Messages that join others go together; one that wants a turn of its own gets it, with what was
-    written in the same breath. Ambient ones go with whatever turn begins next.
+    written in the same debounce window. Ambient ones go with whatever turn begins next.
     """
     taken: list[UserMessage] = []
     asked: UserMessage | None = None

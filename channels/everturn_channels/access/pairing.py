@@ -107,7 +107,7 @@ class Pairing:
         Raises:
             PairingError: The list cannot be read; the text names it.
         """
-        with _told():
+        with _translated():
             return await self._approved.read()
 
     async def pending(self) -> tuple[Request, ...]:
@@ -117,7 +117,7 @@ class Pairing:
             PairingError: A list cannot be read; the text names it.
         """
         known, now = await self.approved(), self._clock.now()
-        with _told():
+        with _translated():
             requests = await self._pending.read()
         return tuple(
             each
@@ -140,7 +140,7 @@ class Pairing:
             PairingError: A list cannot be read or written.
         """
         plain, now = plain_code(code), self._clock.now()
-        with _told():
+        with _translated():
             requests = await self._pending.read()
         found = next((each for each in requests if each.code == plain), None)
         if found is None:
@@ -164,7 +164,7 @@ class Pairing:
             is_known = any(_is(each, found.channel, found.sender_id) for each in people)
             return people if is_known else (*people, person)
 
-        with _told():
+        with _translated():
             await self._approved.change(let_in)
         return found
 
@@ -182,7 +182,7 @@ class Pairing:
             was_in = left != people
             return left
 
-        with _told():
+        with _translated():
             await self._approved.change(let_out)
         return was_in
 
@@ -264,8 +264,8 @@ def _is(person: Paired, channel: str, sender_id: str) -> bool:
 
 
 @contextmanager
-def _told() -> Generator[None]:
-    """Tell what cannot be read or written as an error of pairing."""
+def _translated() -> Generator[None]:
+    """Raise what cannot be read or written as an error of pairing."""
     try:
         yield
     except JournalError as error:

@@ -1,7 +1,7 @@
 """How far a channel has read.
 
 A cursor is a hint, not the truth: what was taken is in the journals, which know a message that
-comes a second time. So it is written seldom, and after a crash it may be a second old.
+comes a second time. So it is written rarely, and after a crash it may be a second old.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class AccessControl:
             chat: Where it is said.
             sender: By whom.
             is_addressed: Whether it is meant for the bot.
-            tell: Says why they are refused; only in a dm, and seldom. None = nobody is told.
+            tell: Says why they are refused; only in a dm, and rarely. None = nobody is told.
         """
         key = self.key_of(chat, sender)
         if key is None:

@@ -28,7 +28,7 @@ from everturn_gateway.errors import GatewayError
 from everturn_gateway.principals import is_principal_name
 
 _PAGE = 100  # sessions asked for at once
-_LOOK_BACK_EVENTS = 50  # per message that is wanted; a message seldom has more events around it
+_LOOK_BACK_EVENTS = 50  # per message that is wanted; a message rarely has more events around it
 
 
 def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:

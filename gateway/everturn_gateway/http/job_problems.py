@@ -18,7 +18,7 @@ _TAKEN: Final = "id"  # the one field of a checked body that others may have use
 
 
 @contextmanager
-def told(places: Places) -> Generator[None]:
+def answering_problems(places: Places) -> Generator[None]:
     """Answer with a problem where the scheduler refuses something or cannot write it.
 
     Raises:

@@ -52,7 +52,7 @@ class StoredTokens:
         Raises:
             TokenError: They cannot be read, or are damaged; the text says where.
         """
-        with _told():
+        with _translated():
             return await self._tokens.read()
 
     async def add(self, record: TokenRecord) -> None:
@@ -77,7 +77,7 @@ class StoredTokens:
                 raise TokenError(msg)
             return tuple(sorted((*others, record), key=lambda each: each.name))
 
-        with _told():
+        with _translated():
             await self._tokens.change(add)
 
     async def revoke(self, name: str, now: datetime) -> TokenRecord | None:
@@ -97,7 +97,7 @@ class StoredTokens:
             revoked = ended = replace(before, digest="", revoked_at=now)
             return tuple(ended if each is before else each for each in tokens)
 
-        with _told():
+        with _translated():
             await self._tokens.change(revoke)
         return revoked
 
@@ -125,8 +125,8 @@ def _find(tokens: _Tokens, name: str) -> TokenRecord | None:
 
 
 @contextmanager
-def _told() -> Generator[None]:
-    """Tell what cannot be read or written as an error of tokens."""
+def _translated() -> Generator[None]:
+    """Raise what cannot be read or written as an error of tokens."""
     try:
         yield
     except JournalError as error:

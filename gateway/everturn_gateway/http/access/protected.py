@@ -32,7 +32,7 @@ from everturn_gateway.http.access.visibility import (
     sees_state,
     visible_session,
 )
-from everturn_gateway.http.job_problems import told
+from everturn_gateway.http.job_problems import answering_problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.sse import WRITE_NOW
@@ -147,7 +147,7 @@ class Protected:
         if rule.agent:
             check_agent(principal, gateway.library, named[rule.agent])
         if rule.job:
-            with told(self._places):
+            with answering_problems(self._places):
                 await gateway.schedules.load()
                 check_job(principal, gateway.schedules, named[rule.job])
 

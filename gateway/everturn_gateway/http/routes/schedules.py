@@ -12,7 +12,7 @@ from starlette.responses import Response
 from everturn_gateway.http.access.auth import Access, scope_refusal
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, visible_jobs, visible_session
-from everturn_gateway.http.job_problems import cannot_run, told
+from everturn_gateway.http.job_problems import answering_problems, cannot_run
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
@@ -49,7 +49,7 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
     places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
 
     async def loaded() -> None:
-        with told(places):
+        with answering_problems(places):
             await gateway.schedules.load()
 
     router = APIRouter(prefix=SCHEDULES_PATH, tags=["schedules"], dependencies=[Depends(loaded)])
@@ -101,7 +101,7 @@ def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: P
         check_agent(caller, gateway.library, body.agent)
         if body.to is not None and body.to.session:
             await visible_session(gateway.service, caller, body.to.session)
-        with told(places):
+        with answering_problems(places):
             is_typed = request.headers.get("user-agent") == COMMAND_LINE
             made = Made(by="cli" if is_typed else "http", principal=caller.owns_as)
             view = await gateway.schedules.add(body.section(), made=made)
@@ -113,27 +113,27 @@ def _add_job(router: APIRouter, gateway: Gateway, places: Places) -> None:
     @router.get("/{schedule_id}", response_model=JobDetail, responses=problems(404))
     async def get_schedule(schedule_id: ScheduleId) -> Response:
         """Show a scheduled job and its newest runs."""
-        with told(places):
+        with answering_problems(places):
             return answer(JobDetail.whole(gateway.schedules.job(schedule_id), places))
 
     @router.delete("/{schedule_id}", status_code=204, responses=problems(404, 409, 507))
     async def cancel_schedule(schedule_id: ScheduleId) -> Response:
         """Call a scheduled job off; what runs of it is finished."""
-        with told(places):
+        with answering_problems(places):
             await gateway.schedules.cancel(schedule_id)
         return Response(status_code=204)
 
     @router.post("/{schedule_id}/pause", response_model=JobBody, responses=problems(404, 409, 507))
     async def pause_schedule(schedule_id: ScheduleId) -> Response:
         """Let nothing of a job run until it is resumed."""
-        with told(places):
+        with answering_problems(places):
             await gateway.schedules.pause(schedule_id)
             return answer(JobBody.of(gateway.schedules.job(schedule_id), places))
 
     @router.post("/{schedule_id}/resume", response_model=JobBody, responses=problems(404, 409, 507))
     async def resume_schedule(schedule_id: ScheduleId) -> Response:
         """Let a paused job go on with what comes due from now on."""
-        with told(places):
+        with answering_problems(places):
             await gateway.schedules.resume(schedule_id)
             return answer(JobBody.of(gateway.schedules.job(schedule_id), places))
 
@@ -150,7 +150,7 @@ def _add_runs(router: APIRouter, gateway: Gateway, places: Places) -> None:
 
         Answers when that is durable; the job's runs tell how it comes out.
         """
-        with told(places):
+        with answering_problems(places):
             try:
                 run = await gateway.schedules.run_now(schedule_id)
             except JobRefusedError as error:
@@ -163,7 +163,7 @@ def _add_runs(router: APIRouter, gateway: Gateway, places: Places) -> None:
         schedule_id: ScheduleId, limit: Annotated[int, Query(ge=1, le=RUNS_LIMIT)] = 50
     ) -> Response:
         """List a job's runs, newest first; older ones are forgotten."""
-        with told(places):
+        with answering_problems(places):
             job_state = gateway.schedules.job(schedule_id).job_state
         return answer(RunList.of(job_state, limit=limit))
 
@@ -177,6 +177,6 @@ def _add_runs(router: APIRouter, gateway: Gateway, places: Places) -> None:
             job = gateway.schedules.job(schedule_id).job
             return ComingList.of(job, gateway.schedules.coming(schedule_id, count=count))
 
-        with told(places):
+        with answering_problems(places):
             # A hundred leap days are centuries away: in a thread, which only looks.
             return answer(await run_sync(look))

@@ -56,7 +56,7 @@ class HttpSession:
         silence_s: float,
     ) -> AsyncGenerator[_Answer]:
         """Send a request; see `HttpClient.request`."""
-        with _told():
+        with _translated():
             response = await self._session.request(
                 method,
                 URL(self._address + path, encoded=True),
@@ -84,12 +84,12 @@ class _Answer:
         self._silence_s = silence_s
 
     async def read(self) -> bytes:
-        with _told():
+        with _translated():
             return await self._content.readany()
 
     async def hand_on(self, take: Callable[[bytes], float | None]) -> None:
         content, connection = self._content, self._response.connection
-        with _told(), _Pieces(take, silence_s=self._silence_s) as pieces:
+        with _translated(), _Pieces(take, silence_s=self._silence_s) as pieces:
             while piece := content.read_nowait():  # what came with the head
                 pieces.take(piece)
                 await checkpoint()  # to read lets more of what is packed be unpacked
@@ -215,7 +215,7 @@ class _PushedReader(aiohttp.StreamReader):
 
 
 @contextmanager
-def _told() -> Generator[None]:
+def _translated() -> Generator[None]:
     """Raise errors of aiohttp as those of `http_port`."""
     try:
         yield

@@ -181,7 +181,10 @@ class _Open(Struct, kw_only=True):
 
 
 class Draft:
-    """A standing that is being written. A log has hundreds of lines, and a gateway many logs."""
+    """A state of a job that is being written.
+
+    It is changed in place: a log has hundreds of lines, and a gateway many logs.
+    """
 
     __slots__ = (
         "_anchor",

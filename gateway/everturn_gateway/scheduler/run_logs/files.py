@@ -120,7 +120,7 @@ class RunLogs:
         Raises:
             RunLogError: They cannot be listed.
         """
-        with _told():
+        with _translated():
             keys = await self._store.list(self._folder)
         names = [key.removeprefix(self._folder) for key in keys if key.endswith(_SUFFIX)]
         job_ids = [name.removesuffix(_SUFFIX) for name in names if _is_log(name)]
@@ -184,7 +184,7 @@ class RunLogs:
             folded = fold_all(log.story.job_state, written)
             after = Story(job_state=folded.job_state, last_at=written[-1].at)
             # A write that has begun is waited for, also when cancelled.
-            with _told():
+            with _translated():
                 log.story = await self._write(log.key, log.story, after, lines)
             return Appended(job_state=folded.job_state, gone=folded.gone)
 
@@ -202,7 +202,7 @@ class RunLogs:
         async with turn:
             if log.fault is not None:
                 raise DamagedLogError(str(log.fault))
-            with _told():
+            with _translated():
                 for key in (log.key, self._torn(job_id)):
                     await self._store.delete(key)
             log.story = Story()
@@ -312,8 +312,8 @@ def _kept(story: Story) -> bytes:
 
 
 @contextmanager
-def _told() -> Generator[None]:
-    """Tell what cannot be read or written as an error of run logs."""
+def _translated() -> Generator[None]:
+    """Raise what cannot be read or written as an error of run logs."""
     try:
         yield
     except JournalError as error:

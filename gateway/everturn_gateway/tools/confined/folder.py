@@ -99,7 +99,7 @@ class Confined:
         """
         steps: list[int] = []
         names: list[str] = []
-        with _told(path):
+        with _translated(path):
             try:
                 steps.append(self._open_root(create=create))
                 closed = self.closed()
@@ -142,7 +142,7 @@ class Confined:
         """
         steps: list[int] = []
         names: list[str] = []
-        with _told(path):
+        with _translated(path):
             try:
                 steps.append(self._open_root(create=True))
                 name = self._walk(path, steps, names, self.closed())
@@ -300,7 +300,7 @@ def _joined(names: list[str], name: str) -> str:
 
 
 @contextmanager
-def _told(path: str) -> Generator[None]:
+def _translated(path: str) -> Generator[None]:
     try:
         yield
     except OSError as error:

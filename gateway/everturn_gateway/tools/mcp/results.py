@@ -29,7 +29,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     "Whether the tool says that it failed."
 
 
-def told(result: Mapping[str, object]) -> str:
+def result_text(result: Mapping[str, object]) -> str:
     """Return the texts of a result, and in words what else it holds.
 
     Nothing binary is passed on: no model reads it in a text, and it would stay in the log for good.

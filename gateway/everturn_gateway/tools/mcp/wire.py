@@ -61,7 +61,7 @@ from everturn_gateway.tools.mcp.listing import (
     shortened,
     sifted,
 )
-from everturn_gateway.tools.mcp.results import Answer, told
+from everturn_gateway.tools.mcp.results import Answer, result_text
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.stdio import NO_MESSAGE, UNUSABLE, open_stdio
 from everturn_gateway.tools.mcp.transports.streamable import EXPIRED, STATUS, open_streamable
@@ -121,7 +121,7 @@ class _Sifting(JSONRPCDispatcher):
             case "tools/list":
                 return {**result, "tools": await self._sift(result.get("tools"))}
             case "tools/call" if result.get("resultType") != "input_required":
-                made: dict[str, Any] = {"content": [{"type": "text", "text": told(result)}]}
+                made: dict[str, Any] = {"content": [{"type": "text", "text": result_text(result)}]}
                 kept = {name: result[name] for name in ("isError", "resultType") if name in result}
                 return made | kept
             case _:

@@ -85,13 +85,13 @@ async def run_process(
     """
     marker = secrets.token_hex(16)
     output = HeadAndTail(limit_bytes)
-    with _told(argv, cwd):
+    with _translated(argv, cwd):
         source = await to_thread.run_sync(_prepared, cwd, stdin)
         reading, writing = os.pipe()
     try:
         os.set_blocking(reading, False)
         try:
-            with _told(argv, cwd):
+            with _translated(argv, cwd):
                 process = await _started(argv, cwd, {**env, MARKER: marker}, source, writing)
         finally:
             os.close(writing)
@@ -225,8 +225,8 @@ _WHY: Final = {
 
 
 @contextmanager
-def _told(argv: Sequence[str], cwd: Path) -> Generator[None]:
-    """Put what keeps a process from starting into words for the model."""
+def _translated(argv: Sequence[str], cwd: Path) -> Generator[None]:
+    """Raise what keeps a process from starting as an error that the model reads."""
     program = shown(argv[0])
     try:
         yield
