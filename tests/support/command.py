@@ -7,21 +7,21 @@ import os
 import re
 import signal
 import subprocess
+import termios
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import anyio.abc
 import anyio.to_thread
 import pexpect
-from support.process import EVERTURN
+from pexpect.fdpexpect import fdspawn
 from support.warm_start import open_everturn
 
 DEADLINE_S = 40.0  # a machine that runs other things as well needs its time
+_HAND_S = 0.05  # before each key: who types at once may be faster than what is asked
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>()][0-9A-Z]?)")
 
 
@@ -122,15 +122,15 @@ async def start(
 class Terminal:
     """A person's terminal: a real pty with the command in it."""
 
-    def __init__(self, child: pexpect.spawn[str]) -> None:
-        self._child = child
+    def __init__(self, screen: fdspawn[str], process: anyio.abc.Process) -> None:
+        self._screen, self._process = screen, process
 
     async def expect(self, *texts: str) -> str:
         """Wait until these texts have appeared, one after the other; return what came with them."""
         seen = ""
         for text in texts:
             try:
-                await anyio.to_thread.run_sync(self._child.expect_exact, text, DEADLINE_S)
+                await anyio.to_thread.run_sync(self._screen.expect_exact, text, DEADLINE_S)
             except (pexpect.TIMEOUT, pexpect.EOF) as error:
                 msg = f"{text!r} did not appear after {seen!r}, but {plain(self._before())!r}"
                 raise AssertionError(msg) from error
@@ -139,7 +139,8 @@ class Terminal:
 
     async def type(self, text: str) -> None:
         r"""Press keys; `\r` is Enter, `\x1b\r` is Alt-Enter."""
-        await anyio.to_thread.run_sync(self._child.send, text)
+        await anyio.sleep(_HAND_S)
+        await anyio.to_thread.run_sync(self._screen.send, text)
 
     async def enter(self, text: str) -> None:
         """Type a line and Enter."""
@@ -147,28 +148,26 @@ class Terminal:
 
     async def press_control(self, letter: str) -> None:
         """Press Ctrl and a letter."""
-        await anyio.to_thread.run_sync(self._child.sendcontrol, letter)
+        await self.type(chr(ord(letter.upper()) - ord("@")))
 
     def hang_up(self) -> None:
         """Close the terminal, as its window does; the command lives on or not."""
-        process: Any = self._child  # the stubs leave out what is behind it
-        process.ptyproc.fileobj.close()
-        process.ptyproc.closed = process.closed = True
+        self._screen.close()
 
     def signal(self, number: int) -> None:
         """Send the command a signal."""
-        self._child.kill(number)
+        self._process.send_signal(signal.Signals(number))
 
     async def end(self, *, escapes: bool = False) -> tuple[int, str]:
         """Wait for the command's end; return its exit code and the rest of what it said.
 
         With `escapes`, what it said is as it was written.
         """
-        await anyio.to_thread.run_sync(self._child.expect, pexpect.EOF, DEADLINE_S)
-        await anyio.to_thread.run_sync(self._child.wait)
+        await anyio.to_thread.run_sync(self._screen.expect, pexpect.EOF, DEADLINE_S)
+        code = await self._process.wait()
         said = self._before() if escapes else plain(self._before())
         assert "Traceback" not in said
-        return int(self._child.exitstatus or 0), said
+        return max(code, 0), said
 
     async def press_until_end(self, letter: str) -> tuple[int, str]:
         """Press Ctrl and a letter, again and again until the command ends; return as `end` does.
@@ -177,17 +176,17 @@ class Terminal:
         next key, so a person presses again.
         """
 
-        def press() -> None:
-            for _ in range(int(DEADLINE_S)):
-                self._child.sendcontrol(letter)
-                if self._child.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=1) == 0:
-                    return
+        def is_over() -> bool:
+            return self._screen.expect([pexpect.EOF, pexpect.TIMEOUT], timeout=1) == 0
 
-        await anyio.to_thread.run_sync(press)
+        for _ in range(int(DEADLINE_S)):
+            await self.press_control(letter)
+            if await anyio.to_thread.run_sync(is_over):
+                break
         return await self.end()
 
     def _before(self) -> str:
-        before = self._child.before
+        before = self._screen.before
         return before if isinstance(before, str) else ""
 
 
@@ -196,37 +195,26 @@ async def terminal(
     *arguments: str, cwd: Path, env: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Terminal]:
     """Start `everturn` in a terminal of its own; it is gone when the block ends."""
-
-    def spawn() -> pexpect.spawn[str]:
-        return pexpect.spawn(
-            str(EVERTURN),
-            list(arguments),
-            cwd=str(cwd),
-            env=environment({"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})}),
-            encoding="utf-8",
-            dimensions=(40, 120),
-            timeout=DEADLINE_S,
-            # Tests that run in the background inherit an ignored Ctrl-C; a terminal's do not.
-            preexec_fn=_hear_interrupts,
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(ours, (40, 120))
+    screen = fdspawn(ours, timeout=DEADLINE_S, encoding="utf-8")
+    with os.fdopen(theirs, "r+b", buffering=0) as line:
+        process = await open_everturn(
+            arguments,
+            cwd=cwd,
+            environment=environment({"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})}),
+            stdin=line,
+            stdout=line,
+            stderr=line,
+            has_terminal=True,
         )
-
-    child = await anyio.to_thread.run_sync(spawn)
-    try:
-        yield Terminal(child)
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(partial(_end, child))
-
-
-def _end(child: pexpect.spawn[str]) -> None:
-    child.close(force=True)
-    if child.isalive():  # its terminal was closed before
-        child.kill(signal.SIGKILL)
-        child.wait()  # or it stays a child of whatever test comes next
-
-
-def _hear_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    async with process:
+        try:
+            yield Terminal(screen, process)
+        finally:
+            screen.close()
+            if process.returncode is None:
+                process.kill()
 
 
 def plain(text: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -23,6 +24,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -106,6 +108,10 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     if more := os.environ.get("PYTHONPATH"):  # Python reads it as it starts
         sys.path[:0] = more.split(os.pathsep)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if request["has_terminal"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # as on any terminal
     return [*request["arguments"]]
 
 
@@ -288,10 +294,11 @@ async def open_everturn(
     *,
     cwd: Path,
     environment: Mapping[str, str],
-    stdin: int = subprocess.DEVNULL,
+    stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
     imported: Sequence[str] = (),
+    has_terminal: bool = False,
 ) -> anyio.abc.Process:
     """Start `everturn`; streams are a pipe, nothing, or an open file.
 
@@ -303,6 +310,7 @@ async def open_everturn(
         stdout: Where it writes.
         stderr: Where it writes what is wrong.
         imported: Modules that it finds imported, besides those that every start needs.
+        has_terminal: Whether `stdin` is a terminal, which becomes its own.
     """
     ours: list[int | None] = []
     with contextlib.ExitStack() as theirs:
@@ -327,6 +335,7 @@ async def open_everturn(
             "arguments": [os.fsdecode(each) for each in arguments],
             "cwd": str(cwd),
             "environment": dict(environment),
+            "has_terminal": has_terminal,
         }
         socket.send_fds(_nursery(tuple(imported)), [json.dumps(request).encode()], [*ends, tells])
     source = _Source(told)
