@@ -162,6 +162,7 @@ async def resting_gateway(
 async def gets(gateway: Gateway, made: dict[str, str], media: str) -> list[str]:
     """Return a request for each GET of the document, and each session where it has one."""
     fill = {"name": "test", "model": "test", "schedule_id": "standup", "seq": "4"}
+    fill["response_id"] = f"resp_{NOBODY}"
     found: list[str] = []
     app = await anyio.to_thread.run_sync(create_app(gateway).api)
     document = await anyio.to_thread.run_sync(app.openapi)
