@@ -84,7 +84,10 @@ class StoredModelStatistics:
         learnt = self._known.get(_key(model))
         if learnt is None:
             return prior_statistics(model.name)
-        return statistics_at(learnt.statistics, self._clock.now())
+        known = learnt.statistics
+        if known.limit is None and known.no_tools is None:
+            return known  # of most models, and asked for several times in each turn
+        return statistics_at(known, self._clock.now())
 
     def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
         """Remember it; it is on disk a few seconds later. May be called in any thread."""

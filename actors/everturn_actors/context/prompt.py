@@ -6,6 +6,7 @@ Source: the seed design's prompt order: soul, system prompt, instructions, direc
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from everturn_actors.spec import PromptSpec
 
@@ -22,6 +23,12 @@ def system_prompt(prompt: PromptSpec, *, instructions: str = "", at: datetime | 
         at: When the turn started, not when the request is made, so that a restart gives the same
             bytes. None leaves the placeholders standing.
     """
+    texts = (prompt.soul, prompt.system_prompt, prompt.instructions, *prompt.directives)
+    return _joined(prompt, instructions, at if any("{{" in text for text in texts) else None)
+
+
+@lru_cache(maxsize=64)  # each request asks for it, and mostly it is what it was
+def _joined(prompt: PromptSpec, instructions: str, at: datetime | None) -> str:
     parts = [_dated(text, at) for text in (prompt.soul, prompt.system_prompt, prompt.instructions)]
     parts.append(instructions)
     lines = [_item(text) for text in prompt.directives if text.strip()]
