@@ -17,6 +17,7 @@ from everturn_actors.model import (
     SCHEDULE,
     AnyMessage,
     Disposition,
+    Notice,
     OpenTurn,
     Reply,
     Summary,
@@ -83,6 +84,13 @@ def one_source(words: str) -> str:
         return line
     tail = SOURCE_CHARACTERS // _HEAD_SHARE
     return f"{line[: SOURCE_CHARACTERS - tail - 1]}…{line[-tail:]}"
+
+
+def is_from_outside(message: AnyMessage) -> bool:
+    """Whether something of the outside may stand in a message, whatever became of it."""
+    if isinstance(message, Reply):
+        return bool(message.outside)
+    return not isinstance(message, Notice) and message.untrusted
 
 
 def outside_of(message: AnyMessage, disposition: Disposition = "kept") -> Outside:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from everturn_actors.context.estimation.estimates import message_units, turn_units
+from everturn_actors.context.estimation.estimates import total_units, turn_units
 from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.context.projection.reductions import shown_blocks
-from everturn_actors.context.projection.turns import Block, blocks, flatten
+from everturn_actors.context.projection.turns import Block, flatten
 from everturn_actors.model import (
     AnyMessage,
     Conversation,
@@ -18,7 +18,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
-from everturn_actors.outside import NOTHING, Outside, outside_of
+from everturn_actors.outside import NOTHING, Outside, is_from_outside, outside_of
 
 
 class History(Struct, kw_only=True):
@@ -42,22 +42,22 @@ class History(Struct, kw_only=True):
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""
         self.turns.append(turn)
-        shown = shown_blocks(turn, self.reductions, self.policy.gap)
+        held, reductions = turn.blocks, self.reductions
+        shown = shown_blocks(turn, reductions, self.policy.gap)
         self.blocks += shown
-        self.outside = shown_outside(flatten(shown), self.reductions) + self.outside
-        if shown == blocks(turn):
-            self.messages += turn.messages
-            self.shown_messages += turn.size_messages
+        if shown == held:
+            messages = turn.messages
+            self.shown_messages += len(messages)
             self.units += turn_units(turn)
-            for user in turn.heard if turn.steered else turn.users:
-                if user.attachments:
-                    self.with_files.append(user)
-            return
-        messages = tuple(flatten(shown))
+        else:
+            messages = tuple(flatten(shown))
+            self.shown_messages += sum(1 for message in messages if message.seq)
+            self.units += total_units(messages)
         self.messages += messages
-        self.shown_messages += sum(1 for message in messages if message.seq)
-        self.units += sum(map(message_units, messages))
         self.with_files += with_files(messages)
+        # Hardly any is: to ask each of a long history for its sources takes as long as the rest.
+        if outside := list(filter(is_from_outside, messages)):
+            self.outside = shown_outside(outside, reductions) + self.outside
 
     def missing(self, conversation: Conversation, policy: AnyPolicy) -> Sequence[Turn] | None:
         """Return the turns that came since, oldest first; None where this is of no use."""

@@ -9,7 +9,7 @@ conversation costs is what its messages cost, in whatever pieces they are counte
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from string import ascii_lowercase, ascii_uppercase, digits, whitespace
 from typing import Final, assert_never
@@ -76,9 +76,7 @@ def message_units(message: AnyMessage, media: int = 0) -> int:
     free. What takes long to count is kept with the message: calls and long texts. Any other is
     counted in a microsecond, and to keep that takes a third of the memory of its words.
     """
-    if len(message.text) <= _SHORT_CHARACTERS and not (
-        isinstance(message, Reply) and message.calls
-    ):
+    if _is_short(message):
         known = _count(message)
     else:
         known = remember(message, _FORM, lambda: _count(message))
@@ -86,26 +84,35 @@ def message_units(message: AnyMessage, media: int = 0) -> int:
 
 
 def turn_units(turn: Turn) -> int:
-    """Return what the messages of a finished turn cost, media left out.
+    """Return what the messages of a finished turn cost, media left out."""
+    return total_units(turn.messages)
 
-    All texts are counted in one go: what is counted are sums.
+
+def total_units(messages: Iterable[AnyMessage]) -> int:
+    """Return what messages cost together, media left out.
+
+    The short texts are counted in one go: what is counted are sums.
     """
     parts: list[str] = []
     units = 0
-    for message in turn.messages:
-        parts.append(message.text)
+    for message in messages:
+        if not _is_short(message):
+            units += message_units(message)
+            continue
         units += _MESSAGE_UNITS
+        parts.append(message.text)
         if isinstance(message, ToolResult):
             parts.append(message.name)
-        elif isinstance(message, Reply):
-            for call in message.calls:
-                parts += (call.name, call.arguments)
-                units += _CALL_UNITS
-        elif isinstance(message, UserMessage) and message.attachments:
-            for each in message.attachments:
-                parts += (each.file_name, each.media_type)
-                units += _ATTACHMENT_UNITS
     return units + text_units("".join(parts))
+
+
+def _is_short(message: AnyMessage) -> bool:
+    """Whether a message is little more than a short text."""
+    if len(message.text) > _SHORT_CHARACTERS:
+        return False
+    if isinstance(message, Reply):
+        return not message.calls
+    return not isinstance(message, UserMessage) or not message.attachments
 
 
 def tools_units(tools: Sequence[ToolDefinition]) -> int:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.estimation.estimates import Estimates, message_units
+from everturn_actors.context.estimation.estimates import Estimates, message_units, total_units
 from everturn_actors.context.projection.turns import Block, count_messages, flatten
 from everturn_actors.model import (
     AnyMessage,
@@ -154,7 +154,7 @@ def size_units(projection: Projection, messages: Iterable[AnyMessage]) -> int:
     """Return the units of the script-aware estimate of `messages` of this projection."""
     media = projection.media
     if not media:
-        return sum(map(message_units, messages))
+        return total_units(messages)
     return sum(message_units(message, media.get(message.seq, 0)) for message in messages)
 
 
