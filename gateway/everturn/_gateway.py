@@ -74,6 +74,15 @@ class Gateway:
     ) -> Submission:
         """Hand in a message; return when it is durable, whatever becomes of the program then.
 
+        >>> import anyio, everturn
+        >>> async def main():
+        ...     async with everturn.open_gateway(everturn.Agent(name="guide")) as gateway:
+        ...         first = await gateway.submit("guide", "hello", idempotency_key="mail-7")
+        ...         again = await gateway.submit("guide", "hello", idempotency_key="mail-7")
+        ...         print(first.seq == again.seq, (await again.result()).outcome)
+        >>> anyio.run(main)
+        True answered
+
         Args:
             agent: Who is asked.
             text: What; may be empty where files come with it.
@@ -144,6 +153,15 @@ class Gateway:
     ) -> AsyncGenerator[str]:
         """Ask an agent and yield its answer piece by piece; the arguments are those of `submit`.
 
+        >>> import anyio, everturn
+        >>> from contextlib import aclosing
+        >>> async def main():
+        ...     async with everturn.open_gateway(everturn.Agent(name="guide")) as gateway:
+        ...         async with aclosing(gateway.stream("guide", "hello")) as pieces:
+        ...             print("hello" in "".join([piece async for piece in pieces]))
+        >>> anyio.run(main)
+        True
+
         What it says before and between calls of tools is among the pieces. Who leaves early closes
         the generator (`contextlib.aclosing`); the agent's `on_disconnect` says what becomes of the
         turn then.
@@ -176,6 +194,18 @@ class Gateway:
     async def session(self, agent: str, conversation: str = "main") -> SessionState | None:
         """Return how a conversation stands: its turns, what waits; None where there is none.
 
+        >>> import anyio, everturn
+        >>> async def main():
+        ...     async with everturn.open_gateway(everturn.Agent(name="guide")) as gateway:
+        ...         await gateway.ask("guide", "hello", conversation="ann")
+        ...         state = await gateway.session("guide", "ann")
+        ...         print(state.turns)
+        ...         await gateway.reset("guide", "ann")
+        ...         print(await gateway.session("guide", "ann"))
+        >>> anyio.run(main)
+        1
+        None
+
         Raises:
             JournalError: It cannot be read.
         """
@@ -195,6 +225,26 @@ class Gateway:
 
     async def decide(self, approval: PendingApproval, decision: Decision, *, by: str = "") -> None:
         """Answer a call that waits; return when that is durable. The same answer again is none.
+
+        >>> import anyio, everturn
+        >>> from contextlib import aclosing
+        >>> @everturn.tool(needs_approval=True)
+        ... def pay(euros: int) -> str:
+        ...     "Pay a bill."
+        ...     return f"I paid {euros} euros."
+        >>> async def main():
+        ...     clerk = everturn.Agent(name="clerk", tools=[pay])
+        ...     async with everturn.open_gateway(clerk) as gateway:
+        ...         order = await gateway.submit("clerk", 'call pay {"euros": 12}')
+        ...         async with aclosing(order.updates()) as updates:
+        ...             async for _ in updates:
+        ...                 for call in await gateway.approvals():
+        ...                     print(call.tool, call.arguments)
+        ...                     await gateway.decide(call, "allow_once")
+        ...         print((await order.result()).text)
+        >>> anyio.run(main)
+        pay {"euros": 12}
+        pay: I paid 12 euros.
 
         Args:
             approval: One of `approvals`; the answer holds for what it shows and nothing else.
