@@ -42,6 +42,7 @@ async def test_a_reply_is_shown_as_it_comes_and_ends_in_the_same_message() -> No
         await settle(test, " and", " more")
         assert test.adapter.world.texts == [f"~{FIRST}"]
         test.clock.advance(1)
+        await idle()
         await settle(test, ".")
         await settle(test, Reply())
         await test.until_delivered(said.session_id)

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 import anyio
 from anyio.lowlevel import checkpoint
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 
@@ -83,15 +83,15 @@ async def _nothing(_after: int, _limit: int) -> tuple[Event, ...]:
 
 
 @examples(75)
-@given(moves, st.sampled_from([0.0, 60.0]))
-def test_each_follower_has_each_piece_once_and_in_its_place(
-    script: Sequence[Move], burst_s: float
-) -> None:
+@given(moves)
+@example(["let run", "next", ("say", "a")])
+@example([("say", "a"), "let run", "again", ("say", "b")])
+def test_each_follower_has_each_piece_once_and_in_its_place(script: Sequence[Move]) -> None:
     """Who takes pieces at once, who cannot for a while, who fails at it, and who only reads."""
     quick, faulty, reading = Reader(), Reader(fails=True), Reader()
 
     async def play() -> None:
-        feed, last_seq = Feed(burst_s=burst_s), 0
+        feed, last_seq = Feed(), 0
 
         def tell(body: Body) -> None:
             nonlocal last_seq

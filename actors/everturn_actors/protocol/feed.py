@@ -8,7 +8,6 @@ piece of the reply at once is handed it where it comes, so that no task wakes fo
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,7 +28,6 @@ from everturn_actors.events import (
 _ENDS_OF_CALLS = (ModelReplied, ReplyBroken, ModelCallFailed, TurnFinished)
 RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
 READ_EVENTS = 500  # read from the log at a time
-BURST_S = 0.001  # pieces that follow each other faster are joined
 
 
 class TextDelta(Struct, frozen=True, kw_only=True, gc=False):
@@ -74,9 +72,7 @@ class LiveReply(Struct):
 class Feed:
     """The public side of one session while somebody acts on it or follows it."""
 
-    def __init__(self, *, burst_s: float = BURST_S) -> None:
-        """Begin with nothing; pieces that follow each other faster than `burst_s` are joined."""
-        self._burst_s = burst_s
+    def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._waiting: dict[_Follower, None] = {}  # in the order in which they came
         self._live: LiveReply | None = None
@@ -116,7 +112,7 @@ class Feed:
         live = self._live
         if live is None:
             return
-        for follower in [each for each in self._waiting if not each.takes(live, self._burst_s)]:
+        for follower in [each for each in self._waiting if not each.takes(live)]:
             del self._waiting[follower]
             follower.changed.set()
 
@@ -268,25 +264,19 @@ class _Follower(Struct, eq=False):
     offset: int = 0
     turn: int = 0
     step: int = 0
-    taken_s: float = 0.0
-    "When it last took a piece."
 
-    def takes(self, live: LiveReply, burst_s: float) -> bool:
+    def takes(self, live: LiveReply) -> bool:
         """Whether a follower that waits need not wake for what the running reply gained."""
         if self.pieces == "none":
             return True
         if self.take is None:
             return False
-        now_s = time.monotonic()
-        if now_s - self.taken_s < burst_s:
-            return False  # while it wakes, the rest of the burst comes
         delta = self._gained(live)
         try:
             if delta is not None and not self.take(delta):
                 return False
         except Exception:  # noqa: BLE001 - of this follower alone: it meets it again in its own task
             return False
-        self.taken_s = now_s
         self._pass(live, delta)
         return True
 

@@ -5,6 +5,7 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html (read 202
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Final, TypeAlias
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from everturn_gateway.http.waiting import OpenWaits, disconnected
 
 KEEP_ALIVE_S = 15.0  # proxies commonly cut a connection that is silent for 60 s
+BURST_S = 0.001  # what is written at once within it is joined
 RETRY_MS = 1000  # how long a client waits before it connects again
 _COMMENT = b": keep-alive\n\n"
 
@@ -88,6 +90,7 @@ class EventStream(Response):
         self._keep_alive_s = keep_alive_s
         self._in_silence = in_silence
         self._sent = 0
+        self._written_s = 0.0
         self._left = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,8 +124,12 @@ class EventStream(Response):
         )
 
     def _write_now(self, chunk: bytes) -> bool:
-        if self._direct is None or not self._direct(chunk):
+        if self._direct is None:
             return False
+        now_s = time.monotonic()
+        if now_s - self._written_s < BURST_S or not self._direct(chunk):
+            return False  # while the source wakes, the rest of a burst comes
+        self._written_s = now_s
         self._sent += 1
         return True
 
