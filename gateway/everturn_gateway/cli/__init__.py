@@ -7,32 +7,34 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Final
 
 import typer
 from typer.exceptions import TyperException
 
-from everturn_gateway.cli.agents import agent_app, local_app, model_app
-from everturn_gateway.cli.people import channel_app, pair_app, token_app
 from everturn_gateway.cli.program import COMPLETE_VARIABLE, NAME, app
-from everturn_gateway.cli.schedules import schedule_app
-from everturn_gateway.cli.sessions import context_app, sessions_app
 from everturn_gateway.commands.shared.errors import EXIT_INTERRUPTED, explain, say
 
-app.add_typer(sessions_app, name="sessions")
-app.add_typer(agent_app, name="agent")
-app.add_typer(context_app, name="context")
-app.add_typer(channel_app, name="channel")
-app.add_typer(pair_app, name="pair")
-app.add_typer(token_app, name="token")
-app.add_typer(schedule_app, name="schedule")
-app.add_typer(model_app, name="model")
-app.add_typer(local_app, name="local")
+GROUPS: Final[Mapping[str, tuple[str, str]]] = {
+    "sessions": ("sessions", "sessions_app"),
+    "agent": ("agents", "agent_app"),
+    "context": ("sessions", "context_app"),
+    "channel": ("people", "channel_app"),
+    "pair": ("people", "pair_app"),
+    "token": ("people", "token_app"),
+    "schedule": ("schedules", "schedule_app"),
+    "model": ("agents", "model_app"),
+    "local": ("agents", "local_app"),
+}
+"""Groups of commands, in the order of the help: the module here and the name there."""
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code. Errors are told on stderr, without a traceback."""
     try:
+        _declare_groups(_needed(arguments))
         command = typer.main.get_command(app)
         code = command.main(
             list(arguments), prog_name=NAME, complete_var=COMPLETE_VARIABLE, standalone_mode=False
@@ -49,6 +51,25 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the outermost boundary: a person gets no traceback
         return explain(error)
     return code if isinstance(code, int) else 0
+
+
+def _needed(arguments: Sequence[str]) -> Iterable[str]:
+    """Return the groups to declare: all of them take as long as to load a small command."""
+    called = arguments[0] if arguments else ""
+    if called in GROUPS:
+        return (called,)
+    alone = {
+        each.name or getattr(each.callback, "__name__", "") for each in app.registered_commands
+    }
+    return () if called in alone else GROUPS  # help, completion, or a name that nobody knows
+
+
+def _declare_groups(names: Iterable[str]) -> None:
+    app.registered_groups.clear()
+    for name in names:
+        module, declared = GROUPS[name]
+        group: typer.Typer = getattr(import_module(f"{__name__}.{module}"), declared)
+        app.add_typer(group, name=name)
 
 
 def _usage(error: TyperException) -> int:
