@@ -16,7 +16,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 from support.answers import Answer
 from support.command import everturn
 from support.commands import make_site, run_tool, write_script
@@ -49,7 +49,7 @@ class World:
     def plain(self, **changes: object) -> Confinement:
         """Return how plain commands run here."""
         made = Confinement(sandbox="plain", run_as=str(OTHER), hidden=(self.config,))
-        return replace(made, **changes)  # fields of its own
+        return structs.replace(made, **changes)  # fields of its own
 
     def bash(self, **changes: object) -> BashTool:
         """Return the tool, with its commands as another user."""

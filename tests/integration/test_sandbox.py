@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 from support.commands import BWRAP, PLAIN, make_site, needs_sandbox, write_script
 
 from everturn_actors.errors import ToolFailedError
@@ -104,7 +104,7 @@ def test_state_secrets_and_other_agents_are_hidden(folder: Path) -> None:
     for file in (".env", "tls.key", "everturn.yaml", "agents/.env.local", "agents/helper/.env"):
         (folder / file).write_text("a secret")
     (folder / "named").write_text("a secret")
-    confinement = replace(BWRAP, hidden=(folder / "named",))
+    confinement = structs.replace(BWRAP, hidden=(folder / "named",))
     done = _run(
         environment,
         f"grep -rs secret {folder}; cat {folder}/.env; ls {environment.state}",
@@ -214,7 +214,7 @@ def test_the_network_is_there_if_it_is_allowed(folder: Path, *, network: bool) -
         done = _run(
             environment,
             f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in",
-            replace(BWRAP, network=network),
+            structs.replace(BWRAP, network=network),
         )
 
     assert (done.stdout == "in\n") is network

@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 from support.command import everturn, write_agent
 from support.commands import BWRAP, make_site, needs_sandbox, write_script
 
@@ -56,7 +56,7 @@ def test_what_is_listed_is_shown_and_no_more(folder: Path) -> None:
     for name in ("book/page", "book/.env", "out/old", "other/page"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"{name}\n")
-    confinement = replace(BWRAP, readable=(folder / "book",), writable=(folder / "out",))
+    confinement = structs.replace(BWRAP, readable=(folder / "book",), writable=(folder / "out",))
     done = _run(
         environment,
         f"cd {folder}; cat book/page other/page; echo x > out/new; echo x > book/n",
@@ -75,8 +75,8 @@ def test_secrets_in_a_folder_that_is_listed_stay_hidden(folder: Path) -> None:
     for name in (".ssh/id", ".codex/auth.json", ".claude/.credentials.json", ".env", "work/notes"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"of {name}\n")
-    shown = replace(BWRAP, readable=(folder,))
-    named = replace(BWRAP, readable=(folder, folder / ".codex"))
+    shown = structs.replace(BWRAP, readable=(folder,))
+    named = structs.replace(BWRAP, readable=(folder, folder / ".codex"))
     command = f"cd {folder}; cat .ssh/* .codex/* .claude/.c* .env work/notes gate/.everturn/*/*"
 
     assert _run(environment, command, shown).stdout == "of work/notes\n"
@@ -89,7 +89,7 @@ def test_a_path_that_leads_by_a_link_is_found_by_both_names(folder: Path) -> Non
     (folder / "real").mkdir()
     (folder / "real/page").write_text("page\n")
     (folder / "way").symlink_to("real")
-    confinement = replace(BWRAP, readable=(folder / "way", folder / "gone"))
+    confinement = structs.replace(BWRAP, readable=(folder / "way", folder / "gone"))
     done = _run(environment, f"cat {folder}/way/page {folder}/real/page", confinement)
 
     assert done.stdout == "page\npage\n"
@@ -156,7 +156,7 @@ def test_a_folder_of_the_path_that_leads_nowhere_hinders_nothing(folder: Path) -
     (folder / "closed").mkdir(mode=0)
     path = f"{folder}/closed/bin:{folder}/loop/bin:{folder}/gone/bin::bin:{os.environ['PATH']}"
     environment = dataclasses.replace(environment, environ={"PATH": path})
-    lists = replace(BWRAP, readable=(folder / "closed/x", folder / "gone"))
+    lists = structs.replace(BWRAP, readable=(folder / "closed/x", folder / "gone"))
 
     assert _run(environment, "echo runs", lists).stdout == "runs\n"
 
@@ -179,7 +179,7 @@ def test_a_command_cannot_choose_what_the_next_one_sees(folder: Path) -> None:
     (folder / "private/lib/page").write_text("private\n")
     (folder / "private/pyvenv.cfg").write_text("home = /usr/bin\n")
     (folder / "private/bin/python3").symlink_to("/usr/bin/env")
-    lists = replace(
+    lists = structs.replace(
         BWRAP,
         readable=(folder / "out/data", environment.files / "data/lib"),
         writable=(folder / "out", folder / "out/more", environment.files / "x"),

@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import anyio.abc
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 from support.model_api import ModelApi, open_model_api, overflow
 
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn, prior_statistics
@@ -217,7 +217,7 @@ async def test_an_agent_that_says_more_than_its_server_is_warned_about(
     model_statistics = Memory()
     async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {"/api/ps": {"models": [{"name": "m", "context_length": 4096}]}}
-        model = replace(spec(api, "ollama"), context_window=16_384)
+        model = structs.replace(spec(api, "ollama"), context_window=16_384)
         await providers.make(model, Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
             await model_statistics.learnt.wait()
@@ -252,7 +252,7 @@ async def test_what_was_learnt_meanwhile_stays() -> None:
         with anyio.fail_after(WAIT_S):
             await model_statistics.learnt.wait()
 
-    assert model_statistics.of(model) == replace(learnt, window_tokens=4096)
+    assert model_statistics.of(model) == structs.replace(learnt, window_tokens=4096)
 
 
 async def test_a_refused_first_call_also_asks() -> None:
@@ -287,7 +287,7 @@ async def test_a_server_is_asked_until_it_tells_and_three_times_at_most(
             await anyio.wait_all_tasks_blocked()
 
     assert source.asks == asks
-    assert model_statistics.of(MODEL) == replace(prior_statistics("m"), window_tokens=tells)
+    assert model_statistics.of(MODEL) == structs.replace(prior_statistics("m"), window_tokens=tells)
 
 
 async def test_calls_do_not_wait_for_the_answer() -> None:

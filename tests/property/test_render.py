@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import event, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
+from msgspec import structs
 from support.context_policies import POLICIES
 from support.examples import examples
 from support.live import LiveSession
@@ -90,8 +90,8 @@ def agent(policy: str, window: int, system: str = "You help.") -> AgentSpec:
 def asked_always(spec: AgentSpec) -> AgentSpec:
     """Return the agent with a policy that has to be asked whatever there is to do."""
     policy = dataclasses.replace(policy_of(spec.session.context), spare=lambda *_: 0.0)
-    context = replace(spec.session.context, policy=policy)
-    return replace(spec, session=replace(spec.session, context=context))
+    context = structs.replace(spec.session.context, policy=policy)
+    return structs.replace(spec, session=structs.replace(spec.session, context=context))
 
 
 specs = st.builds(

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 import anyio
 import yaml
 from anyio import to_thread
-from msgspec.structs import replace
+from msgspec import structs
 from support.commands import BWRAP
 from support.tool_configs import config_of
 
@@ -520,7 +520,7 @@ class _Agents:
         """Return an agent."""
         agent = self._library.get(name)
         assert agent.gate is not None, "agents with tools have one"
-        return replace(agent, gate=_Watched(agent.gate, self._after))
+        return structs.replace(agent, gate=_Watched(agent.gate, self._after))
 
 
 REPOSITORY: Final = Owner(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import anyio
-from msgspec.structs import replace
+from msgspec import structs
 
 from everturn_channels.adapter import Button, Capabilities, ChatType, InboundHandler, Outbound
 from everturn_channels.errors import RefusedError, SendError
@@ -124,7 +124,7 @@ class ScriptedAdapter:
         self, platform: Platform | None = None, *, able: Capabilities | None = None
     ) -> None:
         self.world = platform or Platform()
-        self.capabilities = replace(able or capabilities(), nonces=self.world.dedupes)
+        self.capabilities = structs.replace(able or capabilities(), nonces=self.world.dedupes)
         self.calls: list[str] = []
         "Each call that was begun, as its method and what it concerns."
         self.under_way = 0

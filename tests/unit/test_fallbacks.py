@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import anyio
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -209,7 +209,7 @@ async def test_after_the_first_word_nobody_else_is_asked(index: int) -> None:
         Choice(model=OWN, provider=case.models[0]),
         Choice(model=NEXT, provider=case.models[1]),
     ]
-    models[index] = replace(models[index], provider=Breaking("The answer is", error))
+    models[index] = structs.replace(models[index], provider=Breaking("The answer is", error))
     provider = Fallbacks(
         models[0], [models[1], Choice(model=LAST, provider=case.models[2])], cooling=case.cooling
     )
@@ -271,7 +271,7 @@ async def test_the_same_model_at_another_address_is_another_one() -> None:
     cooling.failed(OWN, cooling.begin(OWN), None)
 
     assert cooling.is_cooling(OWN)
-    assert not cooling.is_cooling(replace(OWN, base_url="https://x.openai.azure.com"))
+    assert not cooling.is_cooling(structs.replace(OWN, base_url="https://x.openai.azure.com"))
 
 
 async def test_each_failure_in_a_row_doubles_the_time_up_to_a_bound() -> None:
