@@ -19,6 +19,7 @@ from everturn_gateway.plugins import Registry, StoreSection
 from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.time_zones import check_zone
 from everturn_gateway.yaml_files import Document, Section
+from everturn_gateway.yaml_files.fields import FolderPath
 
 STOP_TIMEOUT_S: Final = 25.0
 PORTS: Final = 65_535
@@ -43,16 +44,6 @@ def check_host(value: str) -> str:
     """
     if not value.strip() or any(c.isspace() or c in "/?#@" for c in value):
         msg = "must be a host name or an address to listen on, like 127.0.0.1"
-        raise ValueError(msg)
-    return value
-
-
-def _folder(value: str) -> str:
-    if not value.strip():
-        msg = "must name a folder"
-        raise ValueError(msg)
-    if value.startswith("~"):
-        msg = "~ is not expanded here; write ${HOME}"
         raise ValueError(msg)
     return value
 
@@ -168,8 +159,8 @@ class SandboxSection(Section):
 class FileSection(Section):
     """The whole of `everturn.yaml`."""
 
-    workspace: Annotated[str, AfterValidator(_folder)] = ".everturn"
-    agents_dir: Annotated[str, AfterValidator(_folder)] | None = None
+    workspace: FolderPath = ".everturn"
+    agents_dir: FolderPath | None = None
     server: ServerSection = ServerSection()
     sessions: SessionsSection = SessionsSection()
     schedules: SchedulesSection = SchedulesSection()

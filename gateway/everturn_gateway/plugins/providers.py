@@ -9,25 +9,16 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from anyio.abc import TaskGroup
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from everturn_actors.ports import ModelProvider, ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.usage.prices import Price
 from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files.fields import FilePath
 
 T = TypeVar("T")
-
-
-def _file(value: str) -> str:
-    if not value.strip():
-        msg = "must name a file"
-        raise ValueError(msg)
-    if value.startswith("~"):
-        msg = "~ is not expanded here; write ${HOME}"
-        raise ValueError(msg)
-    return value
 
 
 class ProviderSection(Section):
@@ -40,7 +31,7 @@ class ProviderSection(Section):
 class KeyedSection(ProviderSection):
     """The same, for a provider that takes a key."""
 
-    api_key_file: Annotated[str, AfterValidator(_file)] | None = None
+    api_key_file: FilePath | None = None
     "Holds the key; by default the environment has it."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
@@ -26,6 +27,25 @@ def _some(value: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_some), Field(json_schema_extra={"minLength": 1})]
+
+
+def _path(value: str, *, what: str) -> str:
+    """Return the path of `what`, a file or a folder, as it may be written in a YAML file.
+
+    Raises:
+        ValueError: It is none, or begins with a `~`.
+    """
+    if not value.strip():
+        msg = f"must name {what}"
+        raise ValueError(msg)
+    if value.startswith("~"):
+        msg = "~ is not expanded here; write ${HOME}"
+        raise ValueError(msg)
+    return value
+
+
+FilePath = Annotated[str, AfterValidator(partial(_path, what="a file"))]
+FolderPath = Annotated[str, AfterValidator(partial(_path, what="a folder"))]
 
 
 def _address(value: str) -> str:
