@@ -64,6 +64,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.spec import AgentSpec, ContextSpec
 
+LONG_MESSAGES = 500  # of a history that is built for some milliseconds
+
 
 def render(
     conversation: Conversation,
@@ -102,6 +104,14 @@ class Renderer:
         if chosen is None or chosen[0] is not context or chosen[1] != recalls:
             chosen = self._chosen = (context, recalls, policy_of(context, recalls=recalls))
         return chosen[2]
+
+    def begin(
+        self, conversation: Conversation, spec: AgentSpec, tools: tuple[ToolDefinition, ...] = ()
+    ) -> bool:
+        """Build what later requests go on from, where that takes long; return whether it did."""
+        if is_long := self._history is None and conversation.held_messages >= LONG_MESSAGES:
+            self._prepared(conversation, spec, tools, None)
+        return is_long
 
     def reduce(
         self,

@@ -16,6 +16,7 @@ from math import inf
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -211,6 +212,8 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     """
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
+    if host.renderer.begin(host.state.conversation, agent.spec, tools):
+        await anyio.lowlevel.checkpoint()  # what comes next may take as long: others go in between
     conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
     if hidden:
