@@ -49,6 +49,7 @@ ALLOWED: Final = {
     # Elsewhere.
     "gateway/everturn_gateway/cli/__init__.py": "/dev/null",
     "gateway/everturn_gateway/commands/serving/reloads.py": "/dev/tty",
+    "gateway/everturn_gateway/acp/stdio.py": "standard input and output",
     "gateway/everturn/_opening.py": "a folder that is gone when the program's gateway closes",
     "gateway/everturn_gateway/plugins/registry.py": "metadata of installed packages",
 }
