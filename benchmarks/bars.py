@@ -3,8 +3,8 @@
 .venv/bin/python benchmarks/bars.py [--quick]
 
 Takes about five minutes on two cores, with `--quick` one. Each figure comes from the benchmark that
-shows it in full: turns, concurrency, streaming, startup, recovery,
-awake, loop, first.
+shows it in full: turns, concurrency, streaming, startup, recovery, awake,
+loop, first.
 """
 
 from __future__ import annotations
