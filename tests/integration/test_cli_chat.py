@@ -94,20 +94,24 @@ async def test_the_same_person_finds_the_same_conversation_again(tmp_path: Path)
 
 async def test_an_answer_that_was_interrupted_goes_on_in_the_next_chat(tmp_path: Path) -> None:
     """The terminal was closed in the middle of an answer: the answer must not be lost."""
+    seen = anyio.Event()
     async with model(tmp_path) as api:
         api.script(
             Answer(pieces=("never ", "finished"), hold={1: anyio.Event()}),
-            Answer(text="Here is your answer."),
+            Answer(pieces=("Here is ", "your answer."), hold={1: seen}),
         )
         async with start("chat", cwd=tmp_path, env=KEY) as person:
             await person.write("a question\n")
             await person.until("never")
             person.process.kill()
             await person.process.wait()
-        later = await everturn("chat", cwd=tmp_path, env=KEY, stdin=b"/status\n")
+        async with start("chat", cwd=tmp_path, env=KEY) as person:
+            await person.until("Here is")
+            seen.set()
+            later = await person.end(b"/status\n")
 
     assert later.code == 0
-    assert "Here is your answer." in later.out
+    assert "your answer." in later.out
     assert "turns     1" in later.out
 
 
