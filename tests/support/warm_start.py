@@ -156,6 +156,8 @@ def _nursery(more: tuple[str, ...]) -> socket.socket:
     with theirs:
         subprocess.run(
             [sys.executable, "-P", __file__, str(theirs.fileno()), *more],
+            # The packages that one test puts there are none of the next one's.
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
             check=True,
