@@ -158,9 +158,9 @@ async def test_the_digest_is_written_by_the_embedded_model(tmp_path: Path) -> No
     replies = [each for each in log_of(tmp_path, "digest") if each["type"] == "model_replied"]
 
     assert ran.code == 0, ran.err
-    assert [(bool(each["text"]), each["usage"]["output_tokens"]) for each in replies] == [
-        (True, 16)
-    ]
+    (reply,) = replies
+    assert reply["text"]
+    assert 0 < reply["usage"]["output_tokens"] <= 16  # it may have said all before
     assert outcomes(tmp_path, "digest.weekdays") == ["answered"]
 
 

@@ -6,7 +6,7 @@ import json
 import ssl
 import zlib
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,7 @@ from everturn_gateway.providers.transport.http_session import HttpSession
 
 PACKED_BYTES = 32 * 1024 * 1024
 KEY = "sk-test-0123456789"
+DEADLINE_S = 30.0  # of a silent server
 LOOK = ToolDefinition(
     name="look", description="Looks", parameters={"type": "object", "properties": {}}
 )
@@ -98,6 +99,14 @@ async def open_impatient(url: str, stall_timeout_s: float) -> AsyncGenerator[Mod
         yield OpenAICompatible(endpoint, clients=clients, mask=str)
     finally:
         await clients.aclose()
+
+
+def open_plain(url: str) -> AbstractAsyncContextManager[ModelProvider]:
+    """Open an adapter that asks its server for nothing but replies.
+
+    What is asked behind a reply may come late, and takes the fault of the next test.
+    """
+    return open_impatient(url, DEADLINE_S)
 
 
 async def test_a_turn_with_tools_is_sent_and_read() -> None:
@@ -490,7 +499,7 @@ async def test_llmock_finds_nothing_wrong_with_a_recovered_fault(
     """A judge that is not ours: it knows what clients get wrong."""
     fault(llmock)
     llmock.reply("The whole reply in one piece of work.", times=None)
-    async with open_adapter(llmock.base_url()) as adapter:
+    async with open_plain(llmock.base_url()) as adapter:
         reply = await answered(adapter, request())
 
     assert isinstance(reply, Reply)
@@ -506,7 +515,7 @@ async def test_llmock_sees_no_retry_of_what_cannot_succeed(
 ) -> None:
     """A refused key is not right the second time."""
     llmock.fail(status)
-    async with open_adapter(llmock.base_url()) as adapter:
+    async with open_plain(llmock.base_url()) as adapter:
         assert type(await answered(adapter, request())) is kind
 
     llmock.assert_resilient(strict=True)
@@ -515,7 +524,7 @@ async def test_llmock_sees_no_retry_of_what_cannot_succeed(
 async def test_llmock_overflow_is_an_overflow(llmock: LLMock) -> None:
     """Its wording is checked against the real provider's."""
     llmock.context_overflow()
-    async with open_adapter(llmock.base_url()) as adapter:
+    async with open_plain(llmock.base_url()) as adapter:
         assert type(await answered(adapter, request())) is ContextOverflowError
 
     llmock.assert_resilient(strict=True)
@@ -524,7 +533,7 @@ async def test_llmock_overflow_is_an_overflow(llmock: LLMock) -> None:
 async def test_llmock_tool_calls_make_a_whole_loop(llmock: LLMock) -> None:
     """Its calls are as the real provider streams them."""
     llmock.call_tool("look", {"at": "the cat"})
-    async with open_adapter(llmock.base_url()) as adapter:
+    async with open_plain(llmock.base_url()) as adapter:
         asked = UserMessage(text="look at the cat")
         first = await adapter.complete(request(asked, tools=(LOOK,)), ignore)
         results = tuple(
@@ -542,7 +551,7 @@ async def test_llmock_tool_calls_make_a_whole_loop(llmock: LLMock) -> None:
 async def test_llmock_broken_arguments_are_handed_on(llmock: LLMock) -> None:
     """The turn tells the model what was wrong with them; the adapter mends and hides nothing."""
     llmock.call_tool("look", {"at": "x"}).break_tool_call("malformed_arguments")
-    async with open_adapter(llmock.base_url()) as adapter:
+    async with open_plain(llmock.base_url()) as adapter:
         reply = await adapter.complete(request(tools=(LOOK,)), ignore)
 
     with pytest.raises(ValueError, match=r"\w"):
