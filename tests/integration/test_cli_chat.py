@@ -92,6 +92,23 @@ async def test_the_same_person_finds_the_same_conversation_again(tmp_path: Path)
     assert "turns     1" in new.out
 
 
+async def test_an_answer_that_ends_before_the_next_chat_is_open_is_shown(tmp_path: Path) -> None:
+    """The gateway that a chat opens may have answered before the chat has found its session."""
+    async with model(tmp_path) as api:
+        api.script(Answer(pieces=("never ", "finished"), hold={1: anyio.Event()}))
+        api.default = Answer(text="Here is your answer.")
+        async with start("chat", cwd=tmp_path, env=KEY) as person:
+            await person.write("a question\n")
+            await person.until("never")
+            person.process.kill()
+            await person.process.wait()
+        later = await everturn("chat", cwd=tmp_path, env=KEY, stdin=b"/status\n")
+        third = await everturn("chat", cwd=tmp_path, env=KEY, stdin=b"/status\n")
+
+    assert "Here is your answer." in later.out
+    assert "Here is your answer." not in third.out
+
+
 async def test_an_answer_that_was_interrupted_goes_on_in_the_next_chat(tmp_path: Path) -> None:
     """The terminal was closed in the middle of an answer: the answer must not be lost."""
     seen = anyio.Event()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import datetime
 from typing import Literal, TypeAlias, assert_never
 
 import anyio
@@ -26,7 +27,7 @@ from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.questions import Questions
-from everturn_channels.terminal.reply import ReplyReader
+from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import (
     DECISIONS,
@@ -47,8 +48,17 @@ _Next: TypeAlias = Literal["go on", "leave"]
 class Chat:
     """The loop of one chat."""
 
-    def __init__(self, conversation: Conversation, reader: Reader, screen: Screen) -> None:
+    def __init__(
+        self,
+        conversation: Conversation,
+        reader: Reader,
+        screen: Screen,
+        *,
+        began_at: datetime | None = None,
+    ) -> None:
+        """Prepare it; an answer that came since `began_at` is shown when it begins."""
         self._conversation = conversation
+        self._began_at = began_at
         self._reader = reader
         self._screen = screen
         self._basket = Basket()
@@ -90,6 +100,12 @@ class Chat:
         if status.busy:
             self._screen.note("(the answer to your last message goes on)")
             next_ = await self._watch(self._rest(status), interrupts)
+        elif self._began_at is not None and status.turns:
+            # A gateway that this chat opened may have ended the turn of the chat before it.
+            answer = await self._conversation.answered_since(self._began_at, status)
+            if answer:
+                self._screen.note("(your last message is answered)")
+                self._screen.show([Piece(style="reply", text=clean(answer), ends=True)])
         while next_ == "go on":
             try:
                 line = await self._reader.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from datetime import datetime
 from uuid import uuid4
 
 from msgspec import Struct
@@ -38,6 +39,7 @@ from everturn_channels.errors import ClientError
 from everturn_channels.terminal.client import Client, Status
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
+_EVENTS_OF_AN_END = 20  # in which the reply stands that ended a turn
 
 
 class Conversation:
@@ -165,6 +167,15 @@ class Conversation:
                     update.body, TurnFinished | SessionEnded
                 ):
                     return
+
+    async def answered_since(self, since: datetime, status: Status) -> str:
+        """Return the newest answer where it came after an instant; empty where none did."""
+        after = max(status.last_seq - _EVENTS_OF_AN_END, 0)
+        said = await self._client.history(self.session_id, after=after)
+        answers = (each for each in reversed(said) if each.role == "assistant")
+        newest = next(answers, None)
+        is_new = newest is not None and newest.at is not None and newest.at >= since
+        return newest.text if is_new and newest is not None else ""
 
     async def cancel(self) -> bool:
         """Cancel the running turn; return whether there was one."""

@@ -8,6 +8,7 @@ from everturn_channels.terminal.attach import Attach
 from everturn_channels.terminal.chat import Chat
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.screens import stdout_screen
@@ -30,7 +31,7 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
     if session_id and (new or agent):
         msg = "--session names a session that exists, with its agent: leave the others out"
         raise GatewayError(msg)
-    config = load(options)
+    config, began_at = load(options), SystemClock().now()
 
     async def main() -> int:
         async with open_client(config) as client:
@@ -39,7 +40,7 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
                 name = await pick_agent(agent, client, config)
                 conversation = Conversation(client, key=conversation_key(name))
             reader = await _reader(config)
-            return await Chat(conversation, reader, stdout_screen()).run(new=new)
+            return await Chat(conversation, reader, stdout_screen(), began_at=began_at).run(new=new)
 
     return run_async(main)
 
