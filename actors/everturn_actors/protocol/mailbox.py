@@ -25,7 +25,7 @@ class ReplySlot(Generic[T]):
     __slots__ = ("_done", "_error", "_value")
 
     def __init__(self) -> None:
-        # Of asyncio: each turn waits for four of them, and anyio.s cost thrice as much.
+        # Of asyncio: each turn waits for four of them, and anyio's cost thrice as much.
         self._done = asyncio.Event()
         self._value: T | None = None
         self._error: Exception | None = None
