@@ -445,7 +445,7 @@ async def test_where_the_system_cannot_tell_of_changes_the_folder_is_read_again_
     def no_watches_left(*_paths: Path, **_options: object) -> NoReturn:
         raise OSError(errno.ENOSPC, "no watches left")
 
-    monkeypatch.setattr(watching, "awatch", no_watches_left)
+    monkeypatch.setattr(watching, "watch", no_watches_left)
     write_version(tmp_path, "a", "1")
     library = await load(tmp_path)
 

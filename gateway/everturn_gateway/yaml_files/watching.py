@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import Final, NoReturn, TypeAlias
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskStatus
-from msgspec import Struct
-from watchfiles import (
-    Change,
-    awatch,  # pyright: ignore[reportUnknownVariableType] - it names trio, which is not installed
-)
+from watchfiles import Change, watch
 
 from everturn_gateway.yaml_files.paths import resolved
 
 logger = logging.getLogger(__name__)
 
-POLL_MS = 500  # a folder that is missing, or made anew, is noticed after this
-_DEBOUNCE_MS = 200  # editors write a file in several steps
+POLL_MS: Final = 750  # how soon a change is noticed
+_STEP_MS: Final = 50  # editors write a file in several steps: none within this, and it is whole
+_DEBOUNCE_MS: Final = 200  # but nobody waits for longer than this
+_AT_ONCE_MS: Final = 1
 
 Wanted: TypeAlias = Callable[[Change, str], bool]
 "Whether a change of a path is to be told."
-_Identity: TypeAlias = tuple[int, int]
 
 
 async def watch_folder(
@@ -48,107 +44,98 @@ async def watch_folder(
         on_change: Reads it; what it raises ends the watch.
         wanted: Makes, for the folder with its links resolved, what chooses the changes to tell.
         recursive: Whether folders in it are watched too.
-        poll_ms: How often to look whether the folder is there and still the same; and to call
-            `on_change`, where the system cannot tell of changes.
+        poll_ms: How often to look whether something changed; and to call `on_change`, where the
+            system cannot tell of changes.
         task_status: Of `TaskGroup.start`; started when no later change can be missed.
     """
-    watch = _Watch(folder, on_change, _Once(task_status.started))
-    can_watch, before = True, None
-    is_first = True
-    while True:
-        found = await _identity(folder)
-        if found is not None and can_watch:
-            try:
-                await watch.until_replaced(
-                    found, wanted=wanted, recursive=recursive, poll_ms=poll_ms
-                )
-            except _NoWatchError as error:
-                can_watch = await _identity(folder) is None
-                logger.warning(
-                    "a folder cannot be watched, it is read again and again instead",
-                    extra={"folder": str(folder), "reason": str(error)},
-                )
-        else:
-            # Of a folder that is not there, there is news only once.
-            if is_first or found is not None or before is not None:
+    changes = _Changes(folder, wanted, recursive=recursive)
+    is_started = False
+    try:
+        while True:
+            # The system collects what changes meanwhile. To wait for it in a thread would keep
+            # that thread for good, and wake it twenty times a second.
+            if await to_thread.run_sync(changes.has_news):
                 await on_change()
-            watch.ready()
+            if not is_started:
+                task_status.started()
+                is_started = True
             await anyio.sleep(poll_ms / 1000)
-        before, is_first = found, False
+    finally:
+        changes.close()
 
 
-class _Watch(Struct, frozen=True):
-    folder: Path
-    on_change: Callable[[], Awaitable[object]]
-    ready: Callable[[], None]
+class _Changes:
+    """What the system tells of a folder, and of another one that takes its place."""
 
-    async def until_replaced(
-        self, folder: _Identity, *, wanted: Callable[[Path], Wanted], recursive: bool, poll_ms: int
-    ) -> None:
-        """Tell of changes until the folder is gone, or another one is in its place."""
-        # As the watch names what changed.
+    def __init__(self, folder: Path, wanted: Callable[[Path], Wanted], *, recursive: bool) -> None:
+        self._folder = folder
+        self._wanted = wanted
+        self._recursive = recursive
+        self._identity: tuple[int, int] | None = None
+        self._is_first = True
+        self._can_watch = True
+        self._rounds: Generator[set[tuple[Change, str]]] | None = None
+
+    def has_news(self) -> bool:
+        """Return whether the folder may be another than at the last call. Not for the loop.
+
+        The first time it always is.
+        """
+        identity, before = self._identify(), self._identity
+        if self._is_first or identity != before:
+            self._is_first, self._identity = False, identity
+            self._begin()  # what changes from here on is told; what did before is read now
+            return True
+        if identity is None:
+            return False
+        if self._rounds is None:
+            return True  # nobody tells: whoever asks has to read it
         try:
-            root = await to_thread.run_sync(resolved, self.folder)
-        except OSError as error:
-            raise _NoWatchError(str(error)) from error
-        fresh = True
-        async with aclosing(
-            _rounds(root, wanted(root), recursive=recursive, poll_ms=poll_ms)
-        ) as rounds:
-            async for is_changed in rounds:
-                # The first round says that the watch stands: what changed before it is read now.
-                if is_changed or fresh:
-                    await self.on_change()
-                fresh = False
-                self.ready()
-                if await _identity(self.folder) != folder:
-                    return
+            return bool(next(self._rounds))
+        except (OSError, RuntimeError) as error:
+            self._give_up(error)
+            return True
 
+    def close(self) -> None:
+        """Let the system forget the folder."""
+        if self._rounds is not None:
+            self._rounds.close()
+            self._rounds = None
 
-async def _rounds(
-    root: Path, wanted: Wanted, *, recursive: bool, poll_ms: int
-) -> AsyncGenerator[bool]:
-    """Yield whether something changed, every now and then.
+    def _identify(self) -> tuple[int, int] | None:
+        """Return which folder it is: one made anew has to be watched anew; None = there is none."""
+        try:
+            found = self._folder.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
-    Raises:
-        _NoWatchError: The system cannot tell.
-    """
-    try:
-        rounds = awatch(
-            root,
-            watch_filter=wanted,
-            debounce=_DEBOUNCE_MS,
-            rust_timeout=poll_ms,
-            yield_on_timeout=True,
-            recursive=recursive,
+    def _begin(self) -> None:
+        self.close()
+        if self._identity is None or not self._can_watch:
+            return
+        try:
+            root = resolved(self._folder)  # as the system names what changed
+            self._rounds = watch(
+                root,
+                watch_filter=self._wanted(root),
+                debounce=_DEBOUNCE_MS,
+                step=_STEP_MS,
+                rust_timeout=_AT_ONCE_MS,
+                yield_on_timeout=True,
+                recursive=self._recursive,
+            )
+            next(self._rounds)  # from here on the system collects
+        except (OSError, RuntimeError) as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        self.close()
+        if self._identify() is None:  # it went meanwhile, which the next look sees
+            self._identity = None
+            return
+        self._can_watch = False
+        logger.warning(
+            "a folder cannot be watched, it is read again and again instead",
+            extra={"folder": str(self._folder), "reason": str(error)},
         )
-        async with aclosing(rounds):
-            async for changes in rounds:
-                yield bool(changes)
-    except (OSError, RuntimeError, ExceptionGroup) as error:
-        raise _NoWatchError(str(error)) from error
-
-
-class _NoWatchError(Exception):
-    """The system cannot tell of changes in this folder."""
-
-
-class _Once:
-    """Calls something the first time it is called."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
-
-    def __call__(self) -> None:
-        call, self._call = self._call, None
-        if call:
-            call()
-
-
-async def _identity(folder: Path) -> _Identity | None:
-    """Return which folder it is: one made anew has to be watched anew; None = there is none."""
-    try:
-        found = await anyio.Path(folder).stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
