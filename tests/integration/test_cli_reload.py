@@ -23,7 +23,12 @@ from everturn_channels.settings import Route
 from everturn_gateway.app import open_gateway
 from everturn_gateway.config.changes import LIVE, changes, take_over
 from everturn_gateway.config.channels import ChannelConfig
-from everturn_gateway.config.settings import Config, LoggingConfig, SchedulesConfig
+from everturn_gateway.config.settings import (
+    Config,
+    LoggingConfig,
+    OpenAIApiConfig,
+    SchedulesConfig,
+)
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Price, Rates
 
@@ -94,6 +99,7 @@ def test_every_live_setting_is_taken_over_and_no_other(tmp_path: Path) -> None:
         ),
         schedules=SchedulesConfig(timezone="Europe/Berlin", allow_private=("hooks.lan",)),
         logging=LoggingConfig(form="json"),
+        openai_api=OpenAIApiConfig(side_requests=False),
         prices={"openai/my": PRICE},
         routes=(Route(agent="helper"),),
         channels=tuple[ChannelConfig, ...](),

@@ -44,6 +44,8 @@ class CallOptions(Value, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     "Of one reply; never more than the agent allows."
     reasoning_effort: Effort | None = None
+    is_bare: bool = False
+    "Whether the model is asked without the agent's prompt, tools and skills."
 
 
 DEFAULT_OPTIONS = CallOptions()

@@ -7,12 +7,13 @@ from datetime import datetime
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.model import OpenTurn, ToolDefinition
 from everturn_actors.ports.models import ModelProvider, Summariser
 from everturn_actors.ports.tools import Gate, Tool
-from everturn_actors.spec import AgentSpec
+from everturn_actors.spec import AgentSpec, PromptSpec
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -44,6 +45,11 @@ class Agent(Struct, frozen=True, kw_only=True):
             return ()
         own = tuple(tool.definition for tool in self.tools.values())
         return own if turn is None else turn.tools_beside(own)
+
+    def bare(self) -> Agent:
+        """Return the agent without its prompt, tools and skills: its model alone."""
+        spec = replace(self.spec, prompt=PromptSpec())
+        return replace(self, spec=spec, tools={}, prepare=None)
 
 
 class Agents(Protocol):

@@ -45,6 +45,9 @@ async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> Non
         ActorStoppedError: The service or the actor stops; the turn goes on at the next start.
         JournalWriteError: What belongs to the turn could not be written down.
     """
+    opened = _open_turn(host, number)
+    if opened is not None and opened.options.is_bare:
+        agent = agent.bare()
     timeout_s = agent.spec.session.turn_timeout_s
     error = ""
     with anyio.move_on_after(timeout_s) as deadline:

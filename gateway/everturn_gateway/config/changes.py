@@ -11,6 +11,7 @@ from everturn_gateway.config.settings import Config
 LIVE: Final = frozenset(
     (
         "logging.format",
+        "openai_api.side_requests",
         "owners",
         "prices",
         "routes",
@@ -54,6 +55,7 @@ def take_over(old: Config, new: Config) -> Config:
     return replace(
         old,
         logging=new.logging,
+        openai_api=new.openai_api,
         owners=new.owners,
         prices=new.prices,
         routes=new.routes,

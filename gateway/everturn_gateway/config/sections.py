@@ -138,6 +138,12 @@ class TelemetrySection(Section):
     otlp_endpoint: Annotated[str, AfterValidator(_http_address)] = ""
 
 
+class OpenAIApiSection(Section):
+    """`openai_api`: what clients of OpenAI's API get beside the agents."""
+
+    side_requests: bool = True
+
+
 class PathSection(Section):
     """A section with a path in it."""
 
@@ -166,6 +172,7 @@ class FileSection(Section):
     schedules: SchedulesSection = SchedulesSection()
     logging: LoggingSection = LoggingSection()
     telemetry: TelemetrySection = TelemetrySection()
+    openai_api: OpenAIApiSection = OpenAIApiSection()
     providers: ProvidersSection = ProvidersSection()
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()

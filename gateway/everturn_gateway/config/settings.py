@@ -119,6 +119,14 @@ class TelemetryConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIApiConfig:
+    """What clients of OpenAI's API get beside the agents."""
+
+    side_requests: bool = True
+    "Whether what chat pages ask for themselves, such as titles, is answered apart."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole configuration of one gateway."""
 
@@ -133,6 +141,7 @@ class Config:
     schedules: SchedulesConfig = field(default_factory=SchedulesConfig)
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
+    openai_api: OpenAIApiConfig = field(default_factory=OpenAIApiConfig)
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict[str, ProviderConfig])
     "By name; those that are used as by default are left out."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
@@ -221,6 +230,7 @@ def load_config(
         ),
         logging=LoggingConfig(form=values.logging.format),
         telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
+        openai_api=OpenAIApiConfig(side_requests=values.openai_api.side_requests),
         providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(installed(), base),

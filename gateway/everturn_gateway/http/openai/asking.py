@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 from anyio.to_thread import run_sync
+from fastapi import Header
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -18,8 +19,9 @@ from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, Inbo
 from everturn_actors.service import Submission, TurnService
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.state.session_state import SessionState
-from everturn_gateway.http.access.visibility import own_key, visible_session
+from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.call_ids import open_calls, session_of
+from everturn_gateway.http.openai.parameters import ignored, options_of
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.request import (
     Asked,
@@ -28,7 +30,9 @@ from everturn_gateway.http.openai.request import (
     newest,
     results,
     stateless,
+    unread,
 )
+from everturn_gateway.http.openai.side_requests import is_side_request
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.principals import Principal
 
@@ -36,6 +40,16 @@ T = TypeVar("T")
 
 CHANNEL: Final = "openai"
 SESSION_HEADER: Final = "X-Everturn-Session"
+
+Task = Annotated[
+    str,
+    Header(
+        alias="X-Everturn-Task",
+        max_length=256,
+        description="A chat page asks for something of its own, such as a title: the model is asked"
+        " alone, and nothing is kept.",
+    ),
+]
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -47,6 +61,10 @@ class Asking(Struct, frozen=True, kw_only=True):
     options: CallOptions | None
     key: str
     "Makes the same request the same message; empty = a new one."
+    is_side: bool = False
+    "Whether a chat page asks for itself: for the model alone, and in no conversation."
+    without_effect: tuple[str, ...] = ()
+    "The names of what the client sent for nothing."
 
     async def answered(self, name: str) -> Submission | None:
         """Let a turn go on that waits for what the client's tools gave; None where none does.
@@ -147,6 +165,42 @@ class Asking(Struct, frozen=True, kw_only=True):
         return await service.submit(
             inbound, asked.history, agent=self.body.model, principal=principal
         )
+
+
+def read_request(
+    gateway: Gateway, caller: Principal, body: ChatRequest, *, key: str | None, task: str
+) -> Asking:
+    """Return what a request asks for.
+
+    Args:
+        gateway: Where it is answered.
+        caller: Who asks.
+        body: The request.
+        key: See `Asking.key`.
+        task: What a chat page says that it asks for itself; empty = nothing.
+
+    Raises:
+        UnknownAgentError: The caller knows no such agent.
+        ProblemError: It cannot be had (400).
+    """
+    library, model = gateway.library, body.model
+    check_agent(caller, library, model)
+    told_apart = gateway.config.openai_api.side_requests
+    is_side = told_apart and (bool(task) or is_side_request(body))
+    overrides = is_side or library.file(model).spec.session.client_overrides
+    own_tools = () if is_side else library.tool_names(model)
+    options = options_of(body, own_tools=own_tools, overrides=overrides)
+    if is_side:
+        options = replace(options or CallOptions(), is_bare=True)
+    return Asking(
+        gateway=gateway,
+        caller=caller,
+        body=body,
+        options=options,
+        key=key or "",
+        is_side=is_side,
+        without_effect=(*ignored(body, overrides=overrides), *unread(body)),
+    )
 
 
 def _key_of(given: Iterable[str]) -> str:

@@ -16,17 +16,10 @@ from starlette.responses import Response
 from everturn_actors.service import Submission
 from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
-from everturn_gateway.http.access.visibility import (
-    check_agent,
-    visible_agents,
-)
+from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
-from everturn_gateway.http.openai.asking import SESSION_HEADER, Asking
-from everturn_gateway.http.openai.parameters import ignored, options_of
-from everturn_gateway.http.openai.request import (
-    ChatRequest,
-    unread,
-)
+from everturn_gateway.http.openai.asking import SESSION_HEADER, Task, read_request
+from everturn_gateway.http.openai.request import ChatRequest
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, with_headers
@@ -94,7 +87,7 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
-    service, library = gateway.service, gateway.library
+    service = gateway.service
 
     @router.post(
         "/chat/completions",
@@ -127,16 +120,13 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
         ] = None,
         key: IdempotencyKey = None,
         retry_for_s: RetryFor = None,
+        task: Task = "",
     ) -> Response:
         """Answer the last message; stateful with a conversation, else from the given messages."""
-        check_agent(caller, library, body.model)
-        agent = library.file(body.model)
-        overrides = agent.spec.session.client_overrides
-        without_effect = (*ignored(body, overrides=overrides), *unread(body))
-        options = options_of(body, own_tools=library.tool_names(body.model), overrides=overrides)
-        asking = Asking(gateway=gateway, caller=caller, body=body, options=options, key=key or "")
+        asking = read_request(gateway, caller, body, key=key, task=task)
+        without_effect, options = asking.without_effect, asking.options
         headers: dict[str, str] = {}
-        name = conversation or body.user or ""
+        name = "" if asking.is_side else conversation or body.user or ""
         submission = await asking.answered(name)
         if submission is None and name:
             inbound = replace(await asking.inbound(name), retry_for_s=retry_for_s)

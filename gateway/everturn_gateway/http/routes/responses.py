@@ -20,10 +20,9 @@ from everturn_actors.service import Submission
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
-from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
+from everturn_gateway.http.access.visibility import own_key, visible_session
 from everturn_gateway.http.openai.answer import created_at
-from everturn_gateway.http.openai.asking import CHANNEL, Asking
-from everturn_gateway.http.openai.parameters import ignored, options_of
+from everturn_gateway.http.openai.asking import CHANNEL, Asking, Task, read_request
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.responses_answer import (
     About,
@@ -56,8 +55,6 @@ def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
-    library = gateway.library
-
     @router.post(
         "",
         response_class=Response,
@@ -73,16 +70,15 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         },
     )
     async def create_response(
-        request: Request, body: ResponsesRequest, caller: CallerOf, key: IdempotencyKey = None
+        request: Request,
+        body: ResponsesRequest,
+        caller: CallerOf,
+        key: IdempotencyKey = None,
+        task: Task = "",
     ) -> Response:
         """Answer an input, as a turn of its session."""
-        check_agent(caller, library, body.model)
-        overrides = library.file(body.model).spec.session.client_overrides
-        chat = body.as_chat()
-        without_effect = ignored(chat, overrides=overrides)
-        names = library.tool_names(body.model)
-        options = options_of(chat, own_tools=names, overrides=overrides)
-        asking = Asking(gateway=gateway, caller=caller, body=chat, options=options, key=key or "")
+        asking = read_request(gateway, caller, body.as_chat(), key=key, task=task)
+        without_effect, options = asking.without_effect, asking.options
         creating = _Creating(asking=asking, body=body)
         submission, is_stored = await creating.submitted()
         request.scope[SESSION] = submission.session_id
@@ -169,6 +165,8 @@ class _Creating(Struct, frozen=True, kw_only=True):
         goes_on = await asking.answered("")
         if goes_on is not None:
             return goes_on, True
+        if asking.is_side:
+            return await asking.once(0), False
         asked = await asking.read()
         history = asked.history
         if body.store is False or history.turns:
