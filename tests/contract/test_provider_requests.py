@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from base64 import b64encode
 from typing import Any
@@ -332,3 +333,63 @@ async def test_ollama_thinks_as_its_model_can(refusals: list[str], thinks: objec
         sent = [received.json().get("think") for received in api.requests]
     assert sent[-2:] == [thinks, thinks]
     assert len(sent) == len(refusals) + 2
+
+
+def _with_results(*names: str) -> ModelRequest:
+    """Return a request whose last step has one result with an image for each name."""
+    calls = tuple(ToolCall(call_id=f"toolu_{n}", name="look") for n, _ in enumerate(names))
+    results = (
+        ToolResult(
+            call_id=each.call_id,
+            name="look",
+            text=f"result {name}",
+            attachments=(Attachment(name=name, media_type="image/png", size_bytes=2048),),
+        )
+        for each, name in zip(calls, names, strict=True)
+    )
+    return request(
+        UserMessage(text="look"),
+        Reply(calls=calls),
+        *results,
+        tools=(LOOK,),
+        media=dict.fromkeys(names, PNG),
+    )
+
+
+def _images_of_results(sent: Any) -> list[str]:
+    blocks = [
+        block
+        for message in sent["messages"]
+        if isinstance(message["content"], list)
+        for block in message["content"]
+    ]
+    held = [each["content"] for each in blocks if each["type"] == "tool_result"]
+    inside = [block for content in held if isinstance(content, list) for block in content]
+    return seen(sent) + [each["source"]["data"] for each in inside if each["type"] == "image"]
+
+
+@each_kind
+async def test_an_image_of_a_result_is_shown(kind: Kind) -> None:
+    """A model that looks at a chart must see it; nothing may stand between the results."""
+    async with open_model_api() as api, open_kind(kind, api) as adapter:
+        await adapter.complete(_with_results("a.png", "b.png"), ignore)
+        sent = api.requests[0].json()
+
+    assert _images_of_results(sent) == [b64encode(PNG).decode()] * 2
+    text = json.dumps(sent)
+    assert "not shown" not in text
+    roles = [each["role"] for each in sent["messages"]]
+    if kind.name != "anthropic":  # its results hold the images themselves
+        assert roles[-3:] == ["tool", "tool", "user"]
+
+
+@each_kind
+async def test_an_image_of_a_result_that_is_not_there_is_told_in_words(kind: Kind) -> None:
+    """A model without eyes, or one that was shown it long ago, has to know that it sees nothing."""
+    asked = dataclasses.replace(_with_results("a.png"), media={})
+    async with open_model_api() as api, open_kind(kind, api) as adapter:
+        await adapter.complete(asked, ignore)
+        sent = api.requests[0].json()
+
+    assert _images_of_results(sent) == []
+    assert "result a.png\\n[attached, but not shown: a.png, image/png, 2 KB]" in json.dumps(sent)

@@ -18,7 +18,11 @@ from support.escaping import PROCESSES, SHELL, Call, Escape, Put, bash, call, ch
 pytestmark = needs_sandbox
 
 ALL = ("code:*", "bash:*", "builtin:*")
-SENDS = (*SHELL, {"type": "builtin", "name": "send_file"})
+SENDS = (
+    *SHELL,
+    {"type": "builtin", "name": "send_file"},
+    {"type": "builtin", "name": "view_image"},
+)
 
 
 def command(name: str, line: str, *, first: tuple[Put, ...] = ()) -> Escape:
@@ -73,6 +77,8 @@ READS = (
     tool("search_files: links inside", "search_files", first=(link("%root%/secret.txt", "sub/out"),), query="c4n4ry", path="."),
     tool("send_file: above", "send_file", path="../../../secret.txt"),
     tool("send_file: a link", "send_file", first=(link("%root%/secret.txt"),), path="out"),
+    tool("view_image: above", "view_image", path="../../../secret.txt"),
+    tool("view_image: a link", "view_image", first=(link("%root%/secret.txt"),), path="out"),
     tool("edit_file: a link", "edit_file", first=(link("%root%/secret.txt"),), path="out", old_text="c", new_text="c"),
 )  # fmt: skip
 WRITES = (

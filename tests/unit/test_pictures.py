@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from everturn_actors.context.estimation.estimates import MEDIA_UNITS
+from msgspec import structs
+
+from everturn_actors.context.estimation.estimates import MEDIA_UNITS, Estimates
 from everturn_actors.context.estimation.pictures import SHOWN_BYTES, SHOWN_MAX, choose
-from everturn_actors.model import Attachment, UserMessage
+from everturn_actors.context.projection.projection import Projection, edit, projection_units
+from everturn_actors.context.projection.reductions import event_of, stands_for
+from everturn_actors.model import (
+    Attachment,
+    Disposition,
+    Reply,
+    Step,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
 
 
 def message(seq: int, *names: str, size_bytes: int = 10, kind: str = "image/png") -> UserMessage:
@@ -74,3 +86,42 @@ def test_an_image_that_comes_again_is_shown_in_both_places() -> None:
     found = choose(messages, room_tokens=None)
 
     assert found.counts[1] == found.counts[99] == 1
+
+
+def looked(seq: int, name: str) -> Step:
+    """Return a step whose call gave an image."""
+    attached = Attachment(name=name, media_type="image/png", size_bytes=10)
+    result = ToolResult(
+        seq=seq + 1, call_id="c", name="view_image", text="a chart", attachments=(attached,)
+    )
+    return Step(reply=Reply(seq=seq, calls=(ToolCall(call_id="c", name="v"),)), results=(result,))
+
+
+def test_an_image_of_a_result_costs_what_any_other_does() -> None:
+    """A budget that forgot them would send requests that no model takes."""
+    step = looked(2, "a.png")
+    found = choose([message(1, "b.png"), *step.results], room_tokens=None)
+
+    assert [*found.shown] == ["b.png", "a.png"]
+    assert found.counts == {1: 1, 3: 1}
+
+
+def test_an_image_leaves_with_its_result_and_stays_with_a_shortened_one() -> None:
+    """A result that is cleared to make room must give back what its image took, for good."""
+    step = looked(2, "a.png")
+    before = Projection(blocks=(step,), current=1, media={3: 1})
+    dispositions: tuple[Disposition, ...] = ("cleared", "masked", "shortened")
+    for disposition in dispositions:
+        changed = structs.replace(step.results[0], text="[gone]")
+        made, done = edit(
+            before, {(0, 1): changed}, disposition=disposition, stage="s", estimator=Estimates()
+        )
+        event = event_of(before, made, done, ())
+        assert event is not None
+        [after] = [stands_for(step.results[0], each) for each in event.replaced]
+        assert isinstance(after, ToolResult)
+
+        assert (after,) == made.messages[1:]
+        is_gone = disposition != "shortened"
+        assert (after.attachments == ()) == is_gone
+        assert (projection_units(made) < MEDIA_UNITS) == is_gone

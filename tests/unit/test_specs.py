@@ -452,7 +452,8 @@ spec:
         (
             "agent.yaml:21: spec.tools[0].name: must be one of background_process, bash,"
             " cancel_schedule, delegate, files, list_schedules, reload_tools, schedule,"
-            " schedule_task, send_file, session, web, web_fetch, web_search, not 'bsh'"
+            " schedule_task, send_file, session, view_image, web, web_fetch, web_search,"
+            " not 'bsh'"
         ),
         "agent.yaml:22: spec.tools[1]: needs either a command or a url",
         "agent.yaml:23: spec.memory.backend: must be filesystem, not 'redis'",

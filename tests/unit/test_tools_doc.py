@@ -37,6 +37,7 @@ EVERYTHING = """\
     - {type: builtin, name: delegate}
     - {type: builtin, name: reload_tools}
     - {type: builtin, name: send_file}
+    - {type: builtin, name: view_image}
 """
 SKILL = "---\nname: daily-note\ndescription: Keeps notes.\n---\nKeep them.\n"
 

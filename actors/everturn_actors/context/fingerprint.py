@@ -80,8 +80,8 @@ def _bytes(message: AnyMessage) -> bytes:
     """Return all of a message that goes to the model."""
     text = message.text
     match message:
-        case ToolResult(call_id=call_id):
-            text = f"{call_id}\0{text}"
+        case ToolResult(call_id=call_id, attachments=attached):
+            text = "\0".join((call_id, text, *(each.name for each in attached)))
         case UserMessage(attachments=attached) if attached:
             text = "\0".join((text, *(each.name for each in attached)))
         case Reply(calls=calls) if calls:

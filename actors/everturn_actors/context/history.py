@@ -15,6 +15,7 @@ from everturn_actors.model import (
     Conversation,
     Disposition,
     Reductions,
+    ToolResult,
     Turn,
     UserMessage,
 )
@@ -34,7 +35,9 @@ class History(Struct, kw_only=True):
     shown_messages: int = 0
     units: int = 0
     "Of their texts; images are priced by who decides which are shown."
-    with_files: list[UserMessage] = field(default_factory=list[UserMessage])
+    with_files: list[UserMessage | ToolResult] = field(
+        default_factory=list[UserMessage | ToolResult]
+    )
     "Those of the messages that came with something."
     outside: Outside = NOTHING
     "The text from outside that stands in them."
@@ -94,9 +97,11 @@ def outside_in(messages: Iterable[AnyMessage], dispositions: Mapping[int, Dispos
     return found
 
 
-def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage]:
+def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage | ToolResult]:
     """Return the messages that came with something, in their order."""
-    return [each for each in messages if isinstance(each, UserMessage) and each.attachments]
+    return [
+        each for each in messages if isinstance(each, UserMessage | ToolResult) and each.attachments
+    ]
 
 
 def shown_history(conversation: Conversation, policy: AnyPolicy, known: History | None) -> History:

@@ -71,3 +71,5 @@ class CallFinished(EventBody, frozen=True, kw_only=True):
     "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
     attachments: tuple[Attachment, ...] = ()
     "Files that the call sends to the people of the conversation; their bytes were kept before."
+    images: tuple[Attachment, ...] = ()
+    "Images that the model is shown with the result; their bytes were kept before."

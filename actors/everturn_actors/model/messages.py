@@ -43,7 +43,7 @@ class PendingAmbient(Value, frozen=True, kw_only=True):
 
 
 class Attachment(Value, frozen=True, kw_only=True):
-    """A file that came with a message; its bytes are kept with the session."""
+    """A file that came with a message or a result; its bytes are kept with the session."""
 
     name: str
     "Under the session's media: the SHA-256 of the bytes in hex, and an ending."
@@ -130,6 +130,8 @@ class ToolResult(Message, frozen=True, kw_only=True, tag="tool"):
     "untrusted: what that text is, in words: `the page https://...`; empty = not told."
     is_refused: bool = False
     "Whether the call did not run: the policy refuses it, or nobody allowed it in time."
+    attachments: tuple[Attachment, ...] = ()
+    "Images that the model is shown with it."
 
 
 class Notice(Message, frozen=True, kw_only=True, tag="notice"):

@@ -41,6 +41,8 @@ class ToolOutput(Struct, frozen=True, kw_only=True):
     "untrusted: what that text is, in a few words for people: `the page https://...`."
     files: tuple[Upload, ...] = ()
     "What the people of the conversation are sent."
+    images: tuple[Upload, ...] = ()
+    "What the model is shown with the text, where it sees: images of `model.IMAGE_TYPES`."
 
 
 ToolKind: TypeAlias = Literal["builtin", "bash", "cli", "mcp"]

@@ -177,6 +177,20 @@ def check_uploads(uploads: Sequence[Upload]) -> None:
             raise InvalidInputError(msg)
 
 
+def check_images(images: Sequence[Upload]) -> None:
+    """Refuse what no model can be shown with a result.
+
+    Raises:
+        InvalidInputError: Names the file and the reason.
+    """
+    check_uploads(images)
+    for number, each in enumerate(images, 1):
+        if sniffed(each.data) not in IMAGE_TYPES:
+            which = f"image {number}{f' ({each.file_name!r})' if each.file_name else ''}"
+            msg = f"{which} is none of {', '.join(sorted(IMAGE_TYPES))}"
+            raise InvalidInputError(msg)
+
+
 def attachment_of(upload: Upload) -> Attachment:
     """Return what a message keeps of a file that was checked. Hashes all of its bytes.
 
@@ -286,7 +300,13 @@ def replay(history: Sequence[Turn], *, is_open: bool = False) -> list[Body]:
             bodies.append(StepStarted(turn=number, step=index, model=""))
             bodies.append(ModelReplied(text=reply.text, calls=reply.calls))
             bodies += [
-                CallFinished(call_id=r.call_id, text=r.text, untrusted=r.untrusted, source=r.source)
+                CallFinished(
+                    call_id=r.call_id,
+                    text=r.text,
+                    untrusted=r.untrusted,
+                    source=r.source,
+                    images=r.attachments,
+                )
                 for r in step.results
             ]
         if not goes_on:

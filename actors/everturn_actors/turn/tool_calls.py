@@ -34,7 +34,7 @@ from everturn_actors.outside import one_source
 from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn
-from everturn_actors.state.validation import attachment_of, check_uploads
+from everturn_actors.state.validation import attachment_of, check_images, check_uploads
 from everturn_actors.turn.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
 from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
 
@@ -295,11 +295,12 @@ async def _run(each: Cleared, host: TurnHost, agent: Agent) -> ToolOutput:
 
 
 def _checked(output: ToolOutput) -> ToolOutput:
-    """Return an output with files that can be sent; else the reason why they cannot."""
+    """Return an output with files that can be sent and shown; else the reason why they cannot."""
     try:
         check_uploads(output.files)
+        check_images(output.images)
     except InvalidInputError as error:
-        return replace(output, text=str(error), is_error=True, files=())
+        return replace(output, text=str(error), is_error=True, files=(), images=())
     return output
 
 
@@ -344,11 +345,12 @@ async def _taken_in(
         untrusted=output.untrusted,
         source=one_source(output.source),
         attachments=await _kept(output.files, host.tool_context),
+        images=await _kept(output.images, host.tool_context),
     )
 
 
 async def _kept(files: Sequence[Upload], context: ToolContext) -> tuple[Attachment, ...]:
-    """Keep the files that a call sends, before the event that names them is written."""
+    """Keep the files of a result before the event that names them is written."""
     if not files:
         return ()
     named = await to_thread.run_sync(lambda: tuple(map(attachment_of, files)))

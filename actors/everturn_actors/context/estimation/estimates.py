@@ -112,7 +112,7 @@ def _is_short(message: AnyMessage) -> bool:
         return False
     if isinstance(message, Reply):
         return not message.calls
-    return not isinstance(message, UserMessage) or not message.attachments
+    return isinstance(message, Notice) or not message.attachments
 
 
 def tools_units(tools: Sequence[ToolDefinition]) -> int:
@@ -149,8 +149,9 @@ def _count(message: AnyMessage) -> int:
             return _MESSAGE_UNITS + text_units(text) + sum(map(_count_attachment, attached))
         case Notice(text=text):
             return _MESSAGE_UNITS + text_units(text)
-        case ToolResult(text=text, name=name):
-            return _MESSAGE_UNITS + text_units(name) + text_units(text)
+        case ToolResult(text=text, name=name, attachments=attached):
+            told = sum(map(_count_attachment, attached))
+            return _MESSAGE_UNITS + text_units(name) + text_units(text) + told
         case Reply(text=text, calls=calls):
             return _MESSAGE_UNITS + text_units(text) + sum(map(_count_call, calls))
         case _:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from everturn_actors.context.estimation.estimates import MEDIA_UNITS, UNITS_PER_TOKEN
-from everturn_actors.model import IMAGE_TYPES, Attachment, UserMessage
+from everturn_actors.model import IMAGE_TYPES, Attachment, ToolResult, UserMessage
 
 SHOWN_MAX = 20  # images of one request; some providers refuse more, or scale all of them down
 # In base64 a third is added, and a request may have 32 MB at Anthropic, 20 MB of files at Google.
@@ -38,7 +38,7 @@ NO_PICTURES = Pictures()
 
 
 def choose(
-    messages: Sequence[UserMessage], *, room_tokens: int | None, scale: float = 1.0
+    messages: Sequence[UserMessage | ToolResult], *, room_tokens: int | None, scale: float = 1.0
 ) -> Pictures:
     """Return which images are shown.
 

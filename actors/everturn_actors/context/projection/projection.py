@@ -26,6 +26,7 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
+from everturn_actors.outside import GONE
 
 Place: TypeAlias = tuple[int, int]
 "A block's position, and a message's position in it: 0 for a reply or a lone message."
@@ -90,7 +91,10 @@ class Projection(Remembering, frozen=True, kw_only=True):
     current: int
     "The block at which the running turn begins; the number of blocks where none runs."
     media: Mapping[int, int] = {}
-    "Images and files of a message, by its seq; they stay with it whatever its text becomes."
+    """Images and files of a message, by its seq.
+
+    They stay with it whatever its text becomes; those of a result go where nothing of it is left.
+    """
     changes: Mapping[int, Change] = {}
     "By seq; a message that is not in it is kept."
     omitted_messages: int = 0
@@ -195,8 +199,13 @@ def edit(
     """Return the projection with other messages in these places; no change gives no reduction."""
     if not changes:
         return projection, ()
-    blocks = list(projection.blocks)
+    blocks, media = list(projection.blocks), projection.media
     old: list[AnyMessage] = []
+    if media and disposition in GONE:
+        changes = {place: without_images(message) for place, message in changes.items()}
+        gone = {m.seq for m in changes.values() if isinstance(m, ToolResult)}
+        media = {seq: count for seq, count in media.items() if seq not in gone}
+    made = replace(projection, media=media)
     for (index, number), message in changes.items():
         block = blocks[index]
         old.append(block.messages[number] if isinstance(block, Step) else block)
@@ -207,11 +216,9 @@ def edit(
         seqs=_seqs(old),
         call_ids=_call_ids(old),
         tokens_before=size_tokens(projection, old, estimator),
-        tokens_after=size_tokens(projection, changes.values(), estimator),
+        tokens_after=size_tokens(made, changes.values(), estimator),
     )
-    return replace(projection, blocks=tuple(blocks), changes=_became(projection, reduction)), (
-        reduction,
-    )
+    return replace(made, blocks=tuple(blocks), changes=_became(projection, reduction)), (reduction,)
 
 
 def remove(
@@ -241,6 +248,13 @@ def remove(
     return replace(projection, blocks=kept, current=projection.current - before, changes=changes), (
         reduction,
     )
+
+
+def without_images(message: AnyMessage) -> AnyMessage:
+    """Return a result as it is when nothing of it is left; any other message as it stands."""
+    if isinstance(message, ToolResult) and message.attachments:
+        return replace(message, attachments=())
+    return message
 
 
 def _changed(block: Block, number: int, message: AnyMessage) -> Block:

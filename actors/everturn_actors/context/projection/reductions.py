@@ -12,7 +12,12 @@ from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
-from everturn_actors.context.projection.projection import Change, Projection, Reduction
+from everturn_actors.context.projection.projection import (
+    Change,
+    Projection,
+    Reduction,
+    without_images,
+)
 from everturn_actors.context.projection.turns import Block, blocks, count_messages
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
@@ -27,6 +32,7 @@ from everturn_actors.model import (
     Turn,
     UserMessage,
 )
+from everturn_actors.outside import GONE
 
 Gap = Callable[[int], str]
 "From a number of messages of one turn to the text that stands in their place; empty for none."
@@ -40,7 +46,8 @@ def stands_for(message: AnyMessage, replaced: Replaced) -> AnyMessage:
             for call, arguments in zip(message.calls, replaced.arguments, strict=True)
         )
         return replace(message, text=replaced.text, calls=calls)
-    return replace(message, text=replaced.text)
+    shown = replace(message, text=replaced.text)
+    return without_images(shown) if replaced.disposition in GONE else shown
 
 
 def shown_blocks(turn: Turn | OpenTurn, reductions: Reductions, gap: Gap) -> tuple[Block, ...]:

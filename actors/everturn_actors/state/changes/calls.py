@@ -123,6 +123,7 @@ def apply_call_finished(state: SessionState, event: Event, body: CallFinished) -
         untrusted=body.untrusted,
         source=body.source,
         is_refused=body.is_refused,
+        attachments=body.images,
     )
     results = {**step.results, body.call_id: result}
     if len(results) == len(reply.calls):

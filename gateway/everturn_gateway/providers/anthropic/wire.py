@@ -149,7 +149,7 @@ class BodyWriter:
                     return _with_pictures(message, shown, request.media)
                 return _text(told(message))
             case ToolResult():
-                return _result(message)
+                return _result(message, request.media)
             case Reply(text=text, calls=(), opaque=""):
                 return _text(text)
             case Reply(opaque=opaque):
@@ -250,7 +250,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _with_pictures(
-    message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
+    message: UserMessage | ToolResult, shown: Collection[Attachment], media: Mapping[str, bytes]
 ) -> bytes:
     blocks = [
         b'{"type":"image","source":{"type":"base64","media_type":"%b","data":"%b"}}'
@@ -261,11 +261,17 @@ def _with_pictures(
     return b",".join([*blocks, dumps(text)] if text else blocks)
 
 
-def _result(result: ToolResult) -> dict[str, Any]:
+def _result(result: ToolResult, media: Mapping[str, bytes]) -> dict[str, Any]:
+    content: object = result.text
+    if result.attachments:
+        shown = pictures(result, media)
+        content = told(result, shown)
+        if shown:
+            content = orjson.Fragment(b"[%b]" % _with_pictures(result, shown, media))
     return {
         "type": "tool_result",
         "tool_use_id": _id(result.call_id),
-        **({"content": result.text} if result.text.strip() else {}),
+        **({"content": content} if not isinstance(content, str) or content.strip() else {}),
         **({"is_error": True} if result.is_error else {}),
     }
 

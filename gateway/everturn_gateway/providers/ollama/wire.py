@@ -24,7 +24,7 @@ from everturn_actors.model import (
     remember,
 )
 from everturn_gateway.providers.transport.asked import ollama_format, ollama_options
-from everturn_gateway.providers.transport.attached import base64, pictures, told
+from everturn_gateway.providers.transport.attached import base64, images_apart, pictures, told
 from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.wire import KeptBytes
 
@@ -67,7 +67,9 @@ class BodyWriter:
             head["keep_alive"] = self._keep_alive
         if request.reasoning_effort is not None and thinking != "unasked":
             head["think"] = request.reasoning_effort if thinking == "level" else True
-        messages: list[object] = [_message(each, request.media) for each in request.messages]
+        messages: list[object] = [
+            _message(each, request.media) for each in images_apart(request, _IMAGE_TYPES)
+        ]
         if request.system:
             messages.insert(0, orjson.Fragment(self._kept.system(request.system)))
         # It has no field for what may be called: one that must call none is offered none.
@@ -81,6 +83,9 @@ def _message(message: AnyMessage, media: Mapping[str, bytes]) -> object:
         shown = pictures(message, media, _IMAGE_TYPES)
         if shown:
             return orjson.Fragment(_with_pictures(message, shown, media))
+    if isinstance(message, ToolResult) and message.attachments:
+        text = told(message, pictures(message, media, _IMAGE_TYPES))
+        return {**_plain(message), "content": text}
     if isinstance(message, Reply) and message.calls:
         return orjson.Fragment(remember(message, _FORM, lambda: compact(_plain(message))))
     return _plain(message)

@@ -1,17 +1,26 @@
-"""Files that came with a message: which a model is shown, and the words for the others. Pure."""
+"""Files of messages and results: which a model is shown, and words for the others. Pure."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from everturn_actors.model import IMAGE_TYPES, Attachment, ModelRequest, UserMessage
+from everturn_actors.model import (
+    IMAGE_TYPES,
+    AnyMessage,
+    Attachment,
+    ModelRequest,
+    ToolResult,
+    UserMessage,
+)
 
 LARGE_BYTES = 4 * 1024 * 1024  # of images in one request; more are encoded beside the event loop
 
 
 def pictures(
-    message: UserMessage, media: Mapping[str, bytes], types: Collection[str] = IMAGE_TYPES
+    message: UserMessage | ToolResult,
+    media: Mapping[str, bytes],
+    types: Collection[str] = IMAGE_TYPES,
 ) -> tuple[Attachment, ...]:
     """Return the attachments that the model is shown: images of these types whose bytes are there.
 
@@ -22,11 +31,38 @@ def pictures(
     return tuple(a for a in message.attachments if a.media_type in types and a.name in media)
 
 
-def told(message: UserMessage, shown: Collection[Attachment] = ()) -> str:
+def told(message: UserMessage | ToolResult, shown: Collection[Attachment] = ()) -> str:
     """Return the text of a message with a line for each attachment that is not among `shown`."""
     lines = [message.text] if message.text.strip() else []
     lines += [_words(each) for each in message.attachments if each not in shown]
     return "\n".join(lines)
+
+
+def images_apart(
+    request: ModelRequest, types: Collection[str] = IMAGE_TYPES
+) -> Sequence[AnyMessage]:
+    """Return the messages for an API whose results of tools hold no images.
+
+    Those of a step's results stand in a message of their own behind them: nothing may stand between
+    the results.
+    """
+    if not request.media:
+        return request.messages
+    messages: list[AnyMessage] = []
+    waiting: list[Attachment] = []
+    for message in request.messages:
+        if waiting and not isinstance(message, ToolResult):
+            messages.append(_of_results(waiting))
+            waiting = []
+        if isinstance(message, ToolResult) and message.attachments:
+            waiting += pictures(message, request.media, types)
+        messages.append(message)
+    return (*messages, _of_results(waiting)) if waiting else messages
+
+
+def _of_results(images: Sequence[Attachment]) -> UserMessage:
+    names = ", ".join(each.file_name or each.name for each in images)
+    return UserMessage(text=f"[Images of the results above: {names}]", attachments=tuple(images))
 
 
 def size_bytes(request: ModelRequest) -> int:

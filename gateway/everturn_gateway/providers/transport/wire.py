@@ -35,7 +35,7 @@ from everturn_gateway.providers.transport.asked import (
     openai_options,
     openai_tool_choice,
 )
-from everturn_gateway.providers.transport.attached import base64, pictures, told
+from everturn_gateway.providers.transport.attached import base64, images_apart, pictures, told
 from everturn_gateway.providers.transport.encoding import compact, dumps
 from everturn_gateway.providers.transport.endpoints import MaxTokensField, Vendor
 from everturn_gateway.providers.transport.opaque import unpack
@@ -112,7 +112,7 @@ class BodyWriter:
         messages: list[object] = []
         if request.system:
             messages.append(orjson.Fragment(self._kept.system(request.system)))
-        for message in request.messages:
+        for message in images_apart(request):
             # Most are of these two kinds: a call for each would take twice as long as all the rest.
             if isinstance(message, UserMessage) and not message.attachments:
                 messages.append({"role": "user", "content": message.text})
@@ -139,6 +139,8 @@ class BodyWriter:
             case Notice(text=text):
                 return {"role": "system", "content": text}
             case ToolResult(call_id=call_id, text=text):
+                if message.attachments:
+                    text = told(message, pictures(message, request.media))
                 return {"role": "tool", "tool_call_id": call_id, "content": text}
             case Reply():
                 form = "openai echo" if echoes else self._form
