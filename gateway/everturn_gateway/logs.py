@@ -70,9 +70,18 @@ class SecretRegistry:
         """
         if len(value) < _SHORTEST_SECRET or value in self._values:
             return
-        self._values |= {value, quote(value, safe="")}
-        longest_first = sorted(self._values, key=lambda known: (-len(known), known))
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._compile(self._values | {value, quote(value, safe="")})
+
+    def discard(self, value: str) -> None:
+        """Mask `value` no more: it opens nothing now, and what is masked has to stay bounded."""
+        if value in self._values:
+            self._compile(self._values - {value, quote(value, safe="")})
+
+    def _compile(self, values: frozenset[str]) -> None:
+        self._values = values
+        longest_first = sorted(values, key=lambda known: (-len(known), known))
+        text = "|".join(map(re.escape, longest_first))
+        self._pattern = re.compile(text) if text else None
 
     def mask(self, text: str) -> str:
         """Return `text` with every secret replaced by `***`."""

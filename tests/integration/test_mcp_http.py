@@ -109,7 +109,7 @@ async def test_a_session_that_expires_over_and_over_is_an_error(tmp_path: Path) 
 
 
 UNUSABLE: list[tuple[tuple[int, dict[str, str], bytes], str]] = [
-    ((401, {}, b""), "it answers with HTTP 401: it does not accept the credentials in its headers"),
+    ((401, {}, b""), "it answers with HTTP 401: it wants a login: `everturn mcp login web`"),
     ((403, JSON, b'{"error": {"code": 1, "message": "x"}}'), "it answers with HTTP 403: it does"),
     ((500, {"content-type": "text/html"}, b"<h1>Oh no</h1>"), "it answers with HTTP 500"),
     ((503, {}, b"x" * 100_000), "it answers with HTTP 503: it is overloaded or down"),
@@ -181,7 +181,7 @@ async def test_a_server_that_restarts_is_used_when_it_is_back(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        ((401, {}, b""), "it answers with HTTP 401: it does not accept the credentials"),
+        ((401, {}, b""), "it answers with HTTP 401: it wants a login: `everturn mcp login web`"),
         ((404, {}, b""), "it answers with HTTP 404: nothing is there"),
         ((500, {}, b""), "it answers with HTTP 500"),
         (

@@ -25,9 +25,10 @@ from support.mcp_world import (
 )
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ToolCall
 from everturn_actors.testing import ManualClock
-from everturn_gateway.tools.mcp import McpLimits, McpTool, open_mcp
+from everturn_gateway.tools.mcp import McpLimits, McpLogins, McpTool, open_mcp
 from everturn_gateway.tools.mcp.errors import McpDownError
 from everturn_gateway.tools.mcp.listing import RemoteDefinition
 from everturn_gateway.tools.mcp.results import RESULT_CHARACTERS
@@ -299,8 +300,10 @@ async def test_a_server_that_keeps_dying_is_left_alone_for_a_while(tmp_path: Pat
 
 async def test_nothing_is_started_before_the_first_turn(tmp_path: Path) -> None:
     """Twenty agents with servers that nobody talks to cost nothing."""
-    async with open_mcp(clock=ManualClock()) as servers:
-        box = servers.toolbox(make_site(tmp_path), (raw(),))
+    site, clock = make_site(tmp_path), ManualClock()
+    logins = McpLogins(MemoryKeyedStore(), clock, site.secrets)
+    async with open_mcp(clock=clock, logins=logins) as servers:
+        box = servers.toolbox(site, (raw(),))
         await anyio.wait_all_tasks_blocked()
 
         assert psutil.Process().children() == []

@@ -52,6 +52,15 @@ async def everturn(
         return await running.end(stdin)
 
 
+async def _until(text: str, stream: anyio.abc.ByteReceiveStream | None) -> str:
+    assert stream is not None
+    said = b""
+    with anyio.fail_after(DEADLINE_S):
+        while text.encode() not in said:
+            said += await stream.receive()
+    return said.decode()
+
+
 @dataclass(slots=True, kw_only=True)
 class Running:
     """A command that runs."""
@@ -60,12 +69,11 @@ class Running:
 
     async def until(self, text: str) -> str:
         """Read stdout until `text` has come; return all of it."""
-        assert self.process.stdout is not None
-        said = b""
-        with anyio.fail_after(DEADLINE_S):
-            while text.encode() not in said:
-                said += await self.process.stdout.receive()
-        return said.decode()
+        return await _until(text, self.process.stdout)
+
+    async def until_error(self, text: str) -> str:
+        """Read stderr until `text` has come; return all of it."""
+        return await _until(text, self.process.stderr)
 
     async def write(self, text: str) -> None:
         """Write to its stdin."""

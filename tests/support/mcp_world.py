@@ -16,15 +16,17 @@ import psutil
 import pytest
 
 from everturn_actors.errors import ToolFailedError
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.memory import open_memory_store
 from everturn_actors.model import ConversationKey, ToolCall
-from everturn_actors.ports import Clock, Tool, ToolContext, ToolOutput
+from everturn_actors.ports import Clock, KeyedStore, Tool, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.mcp import (
     McpLimits,
+    McpLogins,
     McpServers,
     McpServerSettings,
     McpToolbox,
@@ -149,16 +151,18 @@ async def open_world(
     limits: McpLimits | None = None,
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    keyed: KeyedStore | None = None,
 ) -> AsyncGenerator[McpWorld]:
     """Open servers for one agent and prepare its first turn."""
     manual = ManualClock()
     environment = make_site(folder, environ=environ)
+    logins = McpLogins(keyed or MemoryKeyedStore(), clock or manual, environment.secrets)
     # Nothing here may depend on how fast this machine is.
     patient = limits or McpLimits(turn_wait_s=DEADLINE_S, call_wait_s=DEADLINE_S)
     with _no_failures():
         async with (
             open_memory_store() as store,
-            open_mcp(clock=clock or manual, limits=patient) as servers,
+            open_mcp(clock=clock or manual, logins=logins, limits=patient) as servers,
         ):
             key = ConversationKey(channel="test", chat="chat", agent="helper")
             world = McpWorld(

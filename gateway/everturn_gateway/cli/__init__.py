@@ -24,6 +24,7 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "channel": ("people", "channel_app"),
     "pair": ("people", "pair_app"),
     "token": ("people", "token_app"),
+    "mcp": ("servers", "mcp_app"),
     "schedule": ("schedules", "schedule_app"),
     "model": ("agents", "model_app"),
     "local": ("agents", "local_app"),

@@ -31,6 +31,7 @@ ModelName: TypeAlias = Annotated[
 ]
 
 _OPTIONS: Final = "options"
+_CONTEXT: Final = "context"
 _PLACES: Final = {
     "config": typer.Option(
         "--config", "-c", help="The configuration.", show_default="./everturn.yaml"
@@ -65,7 +66,9 @@ def _named(text: str) -> str:
 CommandT = TypeVar("CommandT", bound=Callable[..., int])
 
 
-def command(group: typer.Typer, name: str | None = None) -> Callable[[CommandT], CommandT]:
+def command(
+    group: typer.Typer, name: str | None = None, *, is_default: bool = False
+) -> Callable[[CommandT], CommandT]:
     """Declare a command by a function that does it and returns the exit code.
 
     A function whose first parameter is called `options` is told there where its configuration is:
@@ -80,6 +83,7 @@ def command(group: typer.Typer, name: str | None = None) -> Callable[[CommandT],
     Args:
         group: What it stands under.
         name: As it is typed; by default the function's.
+        is_default: It is the group itself, and runs where none of its commands is named.
     """
 
     def declare(function: CommandT) -> CommandT:
@@ -88,6 +92,8 @@ def command(group: typer.Typer, name: str | None = None) -> Callable[[CommandT],
         is_placed = bool(own) and own[0].name == _OPTIONS
 
         def run(**given: Any) -> None:  # noqa: ANN401 - what typer has checked by the signature
+            if is_default and given.pop(_CONTEXT).invoked_subcommand is not None:
+                return
             if is_placed:
                 given[_OPTIONS] = Options(**{each: given.pop(each) for each in _PLACES})
             code = function(**given)
@@ -96,20 +102,25 @@ def command(group: typer.Typer, name: str | None = None) -> Callable[[CommandT],
 
         if is_placed:
             own = [*own[1:], *map(_place, _PLACES)]
+        if is_default:
+            own.append(_parameter(_CONTEXT, typer.Context, inspect.Parameter.empty))
         run.__name__, run.__doc__ = function.__name__, function.__doc__
         # What typer reads: it makes the options of a command from its signature.
         vars(run)["__signature__"] = signature.replace(parameters=own, return_annotation=None)
         run.__annotations__ = {each.name: each.annotation for each in own}
-        group.command(name, cls=_Command)(run)
+        if is_default:
+            group.callback(invoke_without_command=True)(run)
+        else:
+            group.command(name, cls=_Command)(run)
         return function
 
     return declare
 
 
 def _place(name: str) -> inspect.Parameter:
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[Path | None, _PLACES[name]],
-    )
+    return _parameter(name, Annotated[Path | None, _PLACES[name]], None)
+
+
+def _parameter(name: str, kind: object, default: object) -> inspect.Parameter:
+    only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, only, default=default, annotation=kind)

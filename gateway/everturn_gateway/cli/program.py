@@ -153,12 +153,6 @@ def attach(
     return commands.talk.attach(options, session, read_only=read_only, last=last)
 
 
-@command(app, "mcp")
-def serve_mcp(options: Options) -> int:
-    """Offer the agents to an MCP client that starts this command."""
-    return commands.peers.mcp(options)
-
-
 @command(app, "acp")
 def serve_acp(options: Options, agent: AgentName = "") -> int:
     """Let an editor that starts this command drive an agent (Agent Client Protocol)."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     from everturn_gateway.commands.context import context as transcripts
     from everturn_gateway.commands.context import live as live_context
     from everturn_gateway.commands.jobs import schedule
+    from everturn_gateway.commands.servers import logins
     from everturn_gateway.commands.serving import serve
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "doctor",
     "live_context",
     "local",
+    "logins",
     "model",
     "own_gateway",
     "pair",
@@ -57,6 +59,7 @@ _ELSEWHERE: Final = {
     "transcripts": "context.context",
     "live_context": "context.live",
     "schedule": "jobs.schedule",
+    "logins": "servers.logins",
     "serve": "serving.serve",
 }
 

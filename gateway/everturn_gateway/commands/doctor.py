@@ -29,6 +29,7 @@ from everturn_gateway.commands.jobs.health import ask_jobs, read_jobs
 from everturn_gateway.commands.jobs.texts import fault_text
 from everturn_gateway.commands.plugin_health import plugin_findings
 from everturn_gateway.commands.sandbox_health import sandbox_notes
+from everturn_gateway.commands.servers.logins import login_notes
 from everturn_gateway.commands.shared.crash import LOG_NAME
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running, is_alive
@@ -103,6 +104,8 @@ async def _examine(options: Options, *, repair: bool) -> AsyncGenerator[Finding]
     for finding in findings:
         yield finding
     for finding in await _tokens(config):
+        yield finding
+    for finding in await anyio.to_thread.run_sync(_logins, config, agents):
         yield finding
     for finding in await anyio.to_thread.run_sync(_permissions, config, repair):
         yield finding
@@ -206,6 +209,15 @@ async def _tokens(config: Config) -> list[Finding]:
     except (CoreError, GatewayError) as error:
         return [Finding(verdict="problem", subject="token", text=str(error))]
     return [Finding(verdict="note", subject="token", text=text) for text in notes]
+
+
+def _logins(config: Config, agents: Sequence[AgentFile]) -> list[Finding]:
+    """Say which logins at MCP servers are over."""
+    try:
+        notes = login_notes(config, agents)
+    except (CoreError, GatewayError) as error:
+        return [Finding(verdict="problem", subject="mcp", text=str(error))]
+    return [Finding(verdict="note", subject="mcp", text=text) for text in notes]
 
 
 def _agents(

@@ -26,7 +26,7 @@ from everturn_gateway.specs.sections.hooks import BeforeToolSection, HooksSectio
 from everturn_gateway.specs.sections.tools import CliToolSection, McpToolSection
 from everturn_gateway.tools.cli import CliToolError, declared, discover
 from everturn_gateway.tools.config import CliConfig, Hooks, ToolConfig, ToolUse
-from everturn_gateway.tools.mcp import McpServerSettings
+from everturn_gateway.tools.mcp import McpOAuthSettings, McpServerSettings
 from everturn_gateway.tools.policy import (
     AfterTool,
     DependsOn,
@@ -314,6 +314,12 @@ class _Owners:
                 include=section.include,
                 trusted=section.trusted,
                 timeout_s=section.timeout_seconds,
+                oauth=McpOAuthSettings(
+                    client_id=section.oauth.client_id or "",
+                    client_secret=section.oauth.client_secret or "",
+                    client_metadata_url=section.oauth.client_metadata_url or "",
+                    redirect_port=section.oauth.redirect_port,
+                ),
             )
         )
 

@@ -21,7 +21,7 @@ from everturn_gateway.tools.cli import CliProgram, CliTool, discover
 from everturn_gateway.tools.config import ToolConfig, ToolUse, confinements
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
-from everturn_gateway.tools.mcp import McpServers, open_mcp
+from everturn_gateway.tools.mcp import McpLogins, McpServers, open_mcp
 from everturn_gateway.tools.policy import (
     AllowedWords,
     CallWatch,
@@ -341,7 +341,7 @@ async def open_tool_factory(
             marks=marks,
             supervisor=supervisor,
         ) as processes,
-        open_mcp(clock=clock) as servers,
+        open_mcp(clock=clock, logins=McpLogins(keyed, clock, secrets)) as servers,
         open_notifier(clock, secrets, supervisor=supervisor) as notifier,
     ):
         shared = SharedTools(

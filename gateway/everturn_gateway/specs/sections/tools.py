@@ -59,6 +59,18 @@ class CliToolSection(ConfinedSection):
     "Set for the program; nothing else of the gateway's environment reaches it."
 
 
+class McpOAuthSection(Section):
+    """As whom the gateway logs in at a server behind an address (`everturn mcp login`)."""
+
+    client_id: Text | None = None
+    "As the server's operator registered it; by default the gateway registers itself."
+    client_secret: Text | None = None
+    client_metadata_url: Address | None = None
+    "Of the client's metadata document, for servers that take its address as the client's id."
+    redirect_port: int = Field(default=0, ge=0, le=65535)
+    "Port of this machine where the browser ends; 0: a free one."
+
+
 class McpToolSection(Section):
     """A Model Context Protocol server: started by command, or reached by url."""
 
@@ -75,11 +87,15 @@ class McpToolSection(Section):
     "Whether what its tools return counts as said by the owner, not by the outside."
     timeout_seconds: Seconds = 60
     "Deadline of one call."
+    oauth: McpOAuthSection = Field(default_factory=McpOAuthSection)
 
     @model_validator(mode="after")
     def _one_way(self) -> McpToolSection:
         if (self.command is None) == (self.url is None):
             msg = "needs either a command or a url"
+            raise ValueError(msg)
+        if "oauth" in self.model_fields_set and self.url is None:
+            msg = "oauth is for a server with a url"
             raise ValueError(msg)
         return self
 

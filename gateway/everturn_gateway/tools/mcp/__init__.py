@@ -6,12 +6,15 @@ Source: https://modelcontextprotocol.io/specification, revisions up to 2026-07-2
 from __future__ import annotations
 
 from everturn_gateway.tools.mcp.connection import McpLimits
+from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.servers import McpServers, McpToolbox, open_mcp
-from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.mcp.settings import McpOAuthSettings, McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
 __all__ = [
     "McpLimits",
+    "McpLogins",
+    "McpOAuthSettings",
     "McpServerSettings",
     "McpServers",
     "McpTool",

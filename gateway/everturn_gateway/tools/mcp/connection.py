@@ -12,6 +12,7 @@ import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
+from http import HTTPStatus
 from typing import Final, cast
 
 import anyio
@@ -26,9 +27,11 @@ from everturn_gateway.tools.mcp.errors import (
     McpError,
     McpExpiredError,
     McpGoneError,
+    McpHttpError,
     McpTimeoutError,
 )
 from everturn_gateway.tools.mcp.listing import Listing
+from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.session import Session, protocol
 from everturn_gateway.tools.mcp.settings import McpServerSettings
@@ -36,6 +39,7 @@ from everturn_gateway.tools.mcp.settings import McpServerSettings
 BACK_OFF_S: Final = (0, 1, 5, 15, 60, 300)
 "After so many failures in a row, until the server may be started again."
 STEADY_S: Final = 60.0  # a server that was up for so long, or has answered a call, did not fail
+LOGIN_S: Final = 5  # until a server is asked again that wants a login: a person may be at it
 LIST_S: Final = 30.0  # to list its tools anew
 
 logger = logging.getLogger(__name__)
@@ -78,6 +82,7 @@ class _Life:
         "What the server said at its end."
         self.is_clean = False
         "Whether its end says nothing against the server."
+        self.wants_login = False
         self.changed = anyio.Event()
         self.settled = anyio.Event()
         "It is up, or over."
@@ -125,8 +130,10 @@ class Connection:
         tasks: anyio.abc.TaskGroup,
         clock: Clock,
         limits: McpLimits,
+        logins: McpLogins,
     ) -> None:
         self.settings, self.environment, self.limits = settings, environment, limits
+        self._logins = logins
         self.known: Listing | None = None
         "The tools as they were last listed, whether the server is up or not; None = never."
         self.fault = ""
@@ -237,11 +244,14 @@ class Connection:
             with pending.scope:
                 pending.answer = await life.session.call(name, arguments)
                 life.has_answered = True
+                self.fault = ""
         except McpExpiredError as error:
             pending.error = error
             life.end(str(error), is_clean=True)
         except McpError as error:
             pending.error = error
+            if _wants_login(error):
+                self.fault = str(error)
         finally:
             if pending.answer is None and pending.error is None:
                 pending.error = McpGoneError(life.why or "the connection was closed")
@@ -290,6 +300,7 @@ class Connection:
             life.why = life.why or str(first) or type(first).__name__
             if isinstance(first, McpError):
                 life.words = life.words or first.words
+            life.wants_login = _wants_login(first)
         finally:
             self._bury(life)
 
@@ -297,7 +308,11 @@ class Connection:
         with anyio.move_on_after(self.limits.start_s) as starting:
             open_session = await protocol()
             async with open_session(
-                self.settings, self.environment, on_change=life.change, on_end=life.over.set
+                self.settings,
+                self.environment,
+                self._logins,
+                on_change=life.change,
+                on_end=life.over.set,
             ) as session:
                 try:
                     listing = await session.listing()
@@ -388,6 +403,8 @@ class Connection:
         else:
             self._failures = max(self._failures, 0 if life.up_at is not None else 1) + 1
         wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S)) - 1]
+        if life.wants_login:
+            wait_s = min(wait_s, LOGIN_S)
         self._not_before = now + timedelta(seconds=wait_s)
         mask = self.environment.secrets.mask
         self._why = mask(life.why)
@@ -396,6 +413,10 @@ class Connection:
 
     def _fields(self, **fields: object) -> dict[str, object]:
         return {"agent": self.environment.agent, "server": self.settings.name, **fields}
+
+
+def _wants_login(error: BaseException) -> bool:
+    return isinstance(error, McpHttpError) and error.status == HTTPStatus.UNAUTHORIZED
 
 
 def _first(error: BaseException) -> BaseException:

@@ -15,6 +15,7 @@ from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.connection import Connection, McpLimits
 from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
+from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
@@ -107,8 +108,10 @@ class McpToolbox:
 class McpServers:
     """Every connection of the gateway to an MCP server; one for each agent and server."""
 
-    def __init__(self, tasks: anyio.abc.TaskGroup, clock: Clock, limits: McpLimits) -> None:
-        self._tasks, self._clock, self._limits = tasks, clock, limits
+    def __init__(
+        self, tasks: anyio.abc.TaskGroup, clock: Clock, limits: McpLimits, logins: McpLogins
+    ) -> None:
+        self._tasks, self._clock, self._limits, self._logins = tasks, clock, limits, logins
         self._connections: dict[tuple[str, str], Connection] = {}
 
     def toolbox(
@@ -158,7 +161,12 @@ class McpServers:
         for secret in settings.secrets():
             environment.secrets.add(secret)
         made = Connection(
-            settings, environment, tasks=self._tasks, clock=self._clock, limits=self._limits
+            settings,
+            environment,
+            tasks=self._tasks,
+            clock=self._clock,
+            limits=self._limits,
+            logins=self._logins,
         )
         self._connections[key] = made
         return made
@@ -175,13 +183,15 @@ def _is_same(one: ToolEnvironment, other: ToolEnvironment) -> bool:
 
 
 @asynccontextmanager
-async def open_mcp(*, clock: Clock, limits: McpLimits | None = None) -> AsyncGenerator[McpServers]:
+async def open_mcp(
+    *, clock: Clock, logins: McpLogins, limits: McpLimits | None = None
+) -> AsyncGenerator[McpServers]:
     """Yield what holds the gateway's MCP servers; when the block ends, none of them runs.
 
     Nothing is started or imported until an agent that has a server begins a turn.
     """
     async with anyio.create_task_group() as tasks:
-        servers = McpServers(tasks, clock, limits or McpLimits())
+        servers = McpServers(tasks, clock, limits or McpLimits(), logins)
         try:
             yield servers
         finally:

@@ -12,6 +12,7 @@ import anyio.to_thread
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.listing import Listing
+from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 
@@ -77,6 +78,7 @@ class OpenSession(Protocol):
         self,
         settings: McpServerSettings,
         environment: ToolEnvironment,
+        logins: McpLogins,
         *,
         on_change: Callable[[], None],
         on_end: Callable[[], None],

@@ -16,6 +16,19 @@ _SCHEME: Final = re.compile(r"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class McpOAuthSettings:
+    """As whom the gateway logs in, where a server does not take whoever comes."""
+
+    client_id: str = ""
+    "As the server's operator registered it; empty = the gateway registers itself."
+    client_secret: str = field(default="", repr=False)
+    client_metadata_url: str = ""
+    "Of a document that says who the client is, which servers read that take one as its id."
+    redirect_port: int = 0
+    "Of this machine, where a browser ends, as it was registered; 0 = a free one."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class McpServerSettings:
     """One server: a program that is started, or an address that is reached."""
 
@@ -37,11 +50,18 @@ class McpServerSettings:
     "Whether what it says counts as said by the agent's owner, and its hints are believed."
     timeout_s: float = 60
     "Deadline of one call."
+    oauth: McpOAuthSettings = field(default_factory=McpOAuthSettings)
+    "For a login at `url`; nobody logs in where the headers say who asks."
 
     def __post_init__(self) -> None:
         if bool(self.command) == bool(self.url):
             msg = f"the MCP server {self.name!r} needs either a command or a url"
             raise ValueError(msg)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the headers say who asks, so that no login does."""
+        return any(name.lower() == "authorization" for name in self.headers)
 
     def offers(self, tool: str) -> bool:
         """Return whether the agent is offered this tool of the server."""
@@ -64,6 +84,5 @@ class McpServerSettings:
         named += parse_qsl(parts.query)
         found = [value for name, value in named if _SECRET_NAME.search(name)]
         found += [_SCHEME.sub("", value, count=1) for value in found]
-        if parts.password:
-            found.append(parts.password)
+        found += [parts.password or "", self.oauth.client_secret]
         return tuple(dict.fromkeys(value for value in found if value))

@@ -61,6 +61,8 @@ from everturn_gateway.tools.mcp.listing import (
     shortened,
     sifted,
 )
+from everturn_gateway.tools.mcp.oauth import McpLogins
+from everturn_gateway.tools.mcp.oauth.renewal import LoginAuth
 from everturn_gateway.tools.mcp.results import Answer, result_text
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.stdio import NO_MESSAGE, UNUSABLE, open_stdio
@@ -301,6 +303,7 @@ def _definition(tool: WireTool) -> RemoteDefinition:
 async def open_session(
     settings: McpServerSettings,
     environment: ToolEnvironment,
+    logins: McpLogins,
     *,
     on_change: Callable[[], None],
     on_end: Callable[[], None],
@@ -310,6 +313,7 @@ async def open_session(
     Args:
         settings: The server.
         environment: Where the agent works.
+        logins: At servers that ask for one.
         on_change: Called when the server says that its tools changed.
         on_end: Called when the connection has ended by itself; `why` then says why.
 
@@ -324,8 +328,11 @@ async def open_session(
         await anyio.lowlevel.checkpoint()
 
     async with AsyncExitStack() as stack:
+        auth = None if settings.is_signed else LoginAuth(settings.url, logins)
         transport = open_stdio(settings, environment, traffic) if settings.command else None
-        incoming, outgoing = await stack.enter_async_context(transport or open_streamable(settings))
+        incoming, outgoing = await stack.enter_async_context(
+            transport or open_streamable(settings, auth)
+        )
         sending = Outgoing(outgoing, traffic)
         dispatcher = _Sifting(Incoming(incoming, traffic), sending)
         client = ClientSession(

@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Any, Final, cast
 
 import anyio
@@ -27,10 +26,10 @@ from mcp_types import INTERNAL_ERROR
 from everturn_actors.json_values import is_object
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.settings import McpServerSettings
-from everturn_gateway.tools.mcp.transports.lines import VALUES_MOST, text_marks
+from everturn_gateway.tools.mcp.transports.bounded import MESSAGE_BYTES, Bounded, told
+from everturn_gateway.tools.mcp.transports.guarded import is_loopback
 from everturn_gateway.tools.mcp.transports.streams import Receiving, Sending
 
-MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of one answer or event
 ERROR_BYTES: Final = 64 * 1024  # of the body of an HTTP error that is read
 CONNECT_S: Final = 10.0
 MARGIN_S: Final = 15.0  # beyond a call's deadline: who waits for the answer leaves first
@@ -53,15 +52,19 @@ _WORDS: Final = {
 
 @asynccontextmanager
 async def open_streamable(
-    settings: McpServerSettings,
+    settings: McpServerSettings, auth: httpx2.Auth | None
 ) -> AsyncGenerator[tuple[Receiving, Sending]]:
     """Yield the streams to a server; nothing is sent before the first message.
+
+    Args:
+        settings: The server.
+        auth: Says who asks, where the owner's headers do not.
 
     Raises:
         McpStartError: Its address or headers cannot be used.
     """
     try:
-        client = await anyio.to_thread.run_sync(_client, settings)
+        client = await anyio.to_thread.run_sync(_client, settings, auth)
     except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
         msg = f"its url, headers, proxy or certificates cannot be used: {error}"
         raise McpStartError(msg) from error
@@ -75,26 +78,23 @@ async def open_streamable(
             await client.aclose()
 
 
-def _client(settings: McpServerSettings) -> _Client:
+def _client(settings: McpServerSettings, auth: httpx2.Auth | None) -> _Client:
     """Return the client for one server. Certificates are read from disk: not for the event loop."""
     url = httpx2.URL(settings.url)
     for name, value in settings.headers.items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
             msg = f"the header {name!r} is not one line of ASCII"
             raise ValueError(msg)
-    return _Client(
+    made = _Client(
+        auth=auth,
         headers={**settings.headers, "accept-encoding": "identity", "user-agent": "everturn"},
         timeout=httpx2.Timeout(CONNECT_S, read=settings.timeout_s + MARGIN_S),
         verify=True if url.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        trust_env=not _is_loopback(url.host),  # no proxy reaches this machine's own addresses
+        trust_env=not is_loopback(url.host),  # no proxy reaches this machine's own addresses
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+    if auth is not None:
+        made.refused = f"it wants a login: `everturn mcp login {settings.name}`"
+    return made
 
 
 class _Client(httpx2.AsyncClient):
@@ -103,6 +103,9 @@ class _Client(httpx2.AsyncClient):
     That client fails as a whole where a request fails, and knows no more of an HTTP error than
     that there was one. So both become answers: an error of the protocol, with the status in it.
     """
+
+    refused = _WORDS[401]
+    "What is said of a request that the server does not know the sender of."
 
     async def send(
         self,
@@ -122,27 +125,19 @@ class _Client(httpx2.AsyncClient):
                 await response.aclose()
                 return _stand_in(request, 0, "its answer is compressed, which was not asked for")
             if response.status_code >= HTTPStatus.BAD_REQUEST and request.method == "POST":
-                return await _refusal(request, response)
+                return await _refusal(request, response, self.refused)
         except httpx2.TransportError as error:
-            return _stand_in(request, 0, _told(error))
+            return _stand_in(request, 0, told(error))
         if stream:
             kind = response.headers.get("content-type", "")
             inner = cast("httpx2.AsyncByteStream", response.stream)
-            response.stream = _Bounded(inner, has_events=kind.startswith("text/event-stream"))
+            response.stream = Bounded(inner, has_events=kind.startswith("text/event-stream"))
         return response
 
 
-def _told(error: httpx2.TransportError) -> str:
-    match error:
-        case httpx2.ConnectTimeout() | httpx2.ConnectError():
-            return f"it cannot be reached: {str(error) or 'no connection within 10 s'}"
-        case httpx2.TimeoutException():
-            return "it does not answer"
-        case _:
-            return f"the connection broke: {str(error) or type(error).__name__}"
-
-
-async def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
+async def _refusal(
+    request: httpx2.Request, response: httpx2.Response, refused: str
+) -> httpx2.Response:
     """Return what stands for an HTTP error: where there are some, the server's own words."""
     body = b""
     async for chunk in response.aiter_raw():
@@ -156,8 +151,9 @@ async def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2
     if status not in {401, 403} and _is_error(body):
         json_type = {"content-type": "application/json"}
         return httpx2.Response(status, headers=json_type, content=body, request=request)
-    words = f": {_WORDS[status]}" if status in _WORDS else ""
-    return _stand_in(request, status, f"it answers with HTTP {status}{words}")
+    words = {**_WORDS, HTTPStatus.UNAUTHORIZED: refused}.get(status)
+    why = f"it answers with HTTP {status}"
+    return _stand_in(request, status, f"{why}: {words}" if words else why)
 
 
 def _is_error(body: bytes) -> bool:
@@ -179,51 +175,3 @@ def _stand_in(
         json={"jsonrpc": "2.0", "id": None, "error": error},
         request=request,
     )
-
-
-class _AnswerError(httpx2.SSEError, httpx2.StreamError):
-    """What the protocol's client takes for the end of one answer, however that came."""
-
-    def __init__(self, message: str) -> None:
-        httpx2.SSEError.__init__(self, message)
-
-
-class _Bounded(httpx2.AsyncByteStream):
-    """The body of an answer, of which no more is held than a message may have.
-
-    A stream of events has no end; each event is a message.
-    """
-
-    def __init__(self, inner: httpx2.AsyncByteStream, *, has_events: bool) -> None:
-        self._inner, self._has_events = inner, has_events
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = marks = 0
-        try:
-            async for chunk in self._inner:
-                if self._has_events and (b"\n\n" in chunk or b"\r\n\r\n" in chunk):
-                    size = marks = 0
-                size += len(chunk)
-                marks += text_marks(chunk)
-                _check(size, marks)
-                yield chunk
-        except httpx2.TransportError as error:
-            why = (
-                str(error)
-                if isinstance(error, _AnswerError)
-                else f"its answer broke off: {_told(error)}"
-            )
-            raise _AnswerError(why) from error
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-def _check(size: int, marks: int) -> None:
-    why = ""
-    if size > MESSAGE_BYTES:
-        why = f"its answer has more than {MESSAGE_BYTES // 1024**2} MiB; ask for less"
-    elif marks > 2 * VALUES_MOST:
-        why = f"its answer holds more than {VALUES_MOST:,} values; ask for less"
-    if why:
-        raise _AnswerError(why)
