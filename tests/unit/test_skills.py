@@ -120,41 +120,21 @@ def test_a_title_and_blank_lines_may_stand_before(tmp_path: Path) -> None:
     write(tmp_path, "b", f"\n# A title\n\n{skill_text('c')}")
     skills, faults = load_skills(tmp_path)
 
-    assert [skill.name for skill in skills] == ["a"]
+    assert [skill.name for skill in skills] == ["a", "c"]
     assert faults[0].line == 5
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("no front matter", "bad/SKILL.md:1: has no front matter"),
-        ("", "bad/SKILL.md:1: has no front matter"),
+        ("", "bad/SKILL.md:1: description: is required; the skill is left out"),
         ("---\nname: bad\n", "bad/SKILL.md:1: the front matter has no end"),
-        ("---\ndescription: d\n---\n", "bad/SKILL.md:1: name: is required"),
-        ("---\nname: bad\n---\n", "bad/SKILL.md:1: description: is required"),
-        ("---\nname: bad\ndescription:\n---\n", "SKILL.md:3: description: must not be empty"),
-        (skill_text("other"), "bad/SKILL.md:2: name: is 'other', and the folder is 'bad'"),
-        (skill_text("Bad"), "bad/SKILL.md:2: name: must be lower-case"),
-        (skill_text("bad_one"), "bad/SKILL.md:2: name: must be lower-case"),
-        (skill_text("bad--one"), "bad/SKILL.md:2: name: must not begin or end"),
-        (skill_text("x" * 65), "bad/SKILL.md:2: name: has 65 characters, and 64 are the most"),
-        (skill_text("bad", "x" * 1025), "bad/SKILL.md:3: description: has 1025 characters"),
-        (
-            skill_text("bad", more=f"compatibility: {'x' * 501}\n"),
-            "bad/SKILL.md:4: compatibility: has 501 characters",
-        ),
-        (skill_text("bad", more="metadata: text\n"), "SKILL.md:4: metadata: must be a section"),
-        (skill_text("bad", more="license: [a]\n"), "SKILL.md:4: license: must be a text"),
+        ("---\nname: bad\n---\n# Only a title\n", "bad/SKILL.md:1: description: is required"),
+        ("---\nname: bad\ndescription:\n---\n", "bad/SKILL.md:3: description: is required"),
         (
             skill_text("bad", more="name: bad\n"),
             "SKILL.md:4: name: is given twice, first in line 2",
         ),
-        (skill_text("bad", more="allowed-tools: {a: b}\n"), "SKILL.md:4: allowed-tools: must be"),
-        (
-            skill_text("bad", more="allowed-tools: Bash(git:*\n"),
-            "allowed-tools: cannot read 'Bash(git:*'",
-        ),
-        (skill_text("bad", "use it: always"), "bad/SKILL.md:3: is not valid YAML"),
         ("---\n- a\n---\n", "bad/SKILL.md:2: must be fields"),
         ("---\ntext\n---\n", "bad/SKILL.md:2: must be fields"),
         ("---\n? [a]\n: b\n---\n", "bad/SKILL.md:2: the name of a field"),
@@ -167,11 +147,92 @@ def test_what_is_wrong_is_named_and_the_others_load(tmp_path: Path, text: str, f
     write(tmp_path, "bad", text)
     write(tmp_path, "good", skill_text("good"))
     skills, _ = load_skills(tmp_path)
-    faults = faults_of(tmp_path)
 
     assert [skill.name for skill in skills] == ["good"]
-    assert len(faults) == 1, faults
-    assert fault in faults[0]
+    assert fault in faults_of(tmp_path)[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "description", "warning"),
+    [
+        (skill_text("other"), "other", "does it", "2: name: is 'other', and the folder is 'bad'"),
+        (skill_text("Bad One!"), "bad-one", "does it", "2: name: must be lower-case"),
+        (skill_text("bad_one"), "bad-one", "does it", "2: name: must be lower-case"),
+        (skill_text("x" * 65), "x" * 64, "does it", "2: name: must be lower-case"),
+        (skill_text("bad", "x" * 1025), "bad", f"{'x' * 1023}…", "3: description: has 1025"),
+        ("---\ndescription: d\n---\n", "bad", "d", "1: name: is required; the folder's is taken"),
+        (
+            "---\nname: bad\n---\n# A title\n\nSorts\nletters.\n\nMore.\n",
+            "bad",
+            "Sorts letters.",
+            "1: description: is required; the first paragraph is taken",
+        ),
+        ("# A title\n\nSorts letters.\n", "bad", "Sorts letters.", "1: has no front matter"),
+        (skill_text("bad", "use it: always"), "bad", "use it: always", "3: is not valid YAML"),
+        (
+            "---\nname: 'bad'\ndescription: **sorts**\n- letters\n- stamps\n---\n",
+            "bad",
+            "**sorts** - letters - stamps",
+            "3: is not valid YAML",
+        ),
+        (
+            skill_text("bad", more='metadata: {"emoji": "\\ud83c\\udfdb"}\n'),
+            "bad",
+            "does it",
+            "4: is not valid YAML",
+        ),
+        (
+            skill_text("bad", more=f"compatibility: {'x' * 501}\n"),
+            "bad",
+            "does it",
+            "4: compatibility: has 501 characters",
+        ),
+        (skill_text("bad", more="metadata: text\n"), "bad", "does it", "4: metadata: must be a"),
+        (skill_text("bad", more="license: [a]\n"), "bad", "does it", "4: license: must be a text"),
+    ],
+)
+def test_what_harms_nobody_is_put_right_and_told(
+    tmp_path: Path, text: str, name: str, description: str, warning: str
+) -> None:
+    """Public collections are full of it, and whoever takes a skill from there cannot mend it."""
+    write(tmp_path, "bad", text)
+    skills, _ = load_skills(tmp_path)
+    (told,) = faults_of(tmp_path)
+
+    assert [(each.name, each.description) for each in skills] == [(name, description)]
+    assert told.startswith(f"bad/SKILL.md:{warning}")
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (skill_text("a", more="allowed-tools: {a: b}\n"), "allowed-tools: must be a text"),
+        (skill_text("a", more="allowed-tools: Bash(git:*\n"), "cannot read 'Bash(git:*'"),
+        (skill_text("a", "use it: always", "allowed-tools: Bash\n"), "allows no tools"),
+    ],
+)
+def test_what_is_not_understood_allows_nothing(tmp_path: Path, text: str, warning: str) -> None:
+    """A guess could let a command run that nobody allowed."""
+    write(tmp_path, "a", text)
+    (skill,), _ = load_skills(tmp_path)
+
+    assert skill.grants == ()
+    assert warning in faults_of(tmp_path)[0]
+
+
+def test_skills_are_found_in_folders_of_folders(tmp_path: Path) -> None:
+    """Collections are sorted; what stands below a skill is part of it, and a tool's is not one."""
+    write(tmp_path, "office/letters/stamps", skill_text("stamps"))
+    write(tmp_path, "stamps/examples/inner", skill_text("inner"))
+    write(tmp_path, "stamps", skill_text("stamps"))
+    write(tmp_path, ".git/hidden", skill_text("hidden"))
+    write(tmp_path, "node_modules/hidden", skill_text("hidden"))
+    (tmp_path / "office" / "circle").symlink_to(tmp_path)
+    skills, _ = load_skills(tmp_path)
+
+    assert [each.folder for each in skills] == [tmp_path / "office" / "letters" / "stamps"]
+    (told,) = faults_of(tmp_path)
+    assert told.startswith("stamps/SKILL.md: name: 'stamps' is also the skill in 'office/letters")
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -197,7 +258,8 @@ def test_a_skill_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
     assert faults_of(tmp_path / "skills") == [
         "a/SKILL.md: leads out of the skills folder",
-        "c/SKILL.md:2: name: is 'b', and the folder is 'c'; they have to be the same",
+        "c/SKILL.md:2: name: is 'b', and the folder is 'c'",
+        "c/SKILL.md: name: 'b' is also the skill in 'b'; this one is left out",
     ]
 
 

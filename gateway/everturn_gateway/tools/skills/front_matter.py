@@ -2,6 +2,10 @@
 
 Values are the texts that stand in the file; nothing in them is expanded, no alias followed, and no
 object made. What is nested deeper than a field of a section is left out.
+
+Many public skills hold no valid YAML, since other clients read them line by line: a colon in a
+text without quotes, a list in the middle of a description. Such a front matter is read in that
+way, too, and the reason is kept for a warning.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ Value: TypeAlias = str | tuple[str, ...] | dict[str, str] | None
 
 _BEFORE = re.compile(r"\s*(?:#|$)")  # blank lines and a title, as some skills have them
 _MARK = re.compile(r"---\s*")
+_FIELD_LINE = re.compile(r"(?P<name>[A-Za-z][\w-]*):(?:[ \t]+(?P<value>.*))?")
+_QUOTED = re.compile(r"""(?P<quote>["'])(?P<text>.*)(?P=quote)""")
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 _DEPTH_MAX = 64  # of what is left out; the time that libyaml takes grows with the square of it
 
@@ -36,6 +42,8 @@ class FrontMatter(Struct, frozen=True, kw_only=True):
     fields: dict[str, Field]
     body: str
     "What follows, without blank lines around it."
+    irregular: FrontMatterError | None = None
+    "Why it was read line by line, or is not there; None where all is well."
 
 
 class FrontMatterError(Exception):
@@ -51,17 +59,18 @@ class FrontMatterError(Exception):
         super().__init__(message)
 
 
-def split(text: str) -> tuple[int, str, str]:
+def split(text: str) -> tuple[int, str, str] | None:
     """Return how many lines stand before the front matter's text, the text, and the body.
 
+    None where there is no front matter.
+
     Raises:
-        FrontMatterError: There is none.
+        FrontMatterError: It has no end.
     """
     lines = text.split("\n")
     first = next((n for n, line in enumerate(lines) if not _BEFORE.match(line)), len(lines))
     if first == len(lines) or not _MARK.fullmatch(lines[first]):
-        msg = "has no front matter: it has to begin with a line ---, then name and description"
-        raise FrontMatterError(msg, line=1)
+        return None
     rest = enumerate(lines[first + 1 :], first + 1)
     last = next((n for n, line in rest if _MARK.fullmatch(line)), None)
     if last is None:
@@ -75,22 +84,48 @@ def read_front_matter(text: str) -> FrontMatter:
     """Read the front matter of a SKILL.md.
 
     Raises:
-        FrontMatterError: There is none, or it is no YAML mapping of fields.
+        FrontMatterError: It has no end, or is neither YAML fields nor lines of fields.
     """
-    before, front, body = split(text)
+    parts = split(text)
+    if parts is None:
+        msg = "has no front matter: it has to begin with a line ---, then name and description"
+        return FrontMatter(fields={}, body=text.strip(), irregular=FrontMatterError(msg, line=1))
+    before, front, body = parts
     try:
-        fields = _Reader(front, before).fields()
+        return FrontMatter(fields=_Reader(front, before).fields(), body=body)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = before + (mark.line if mark else 0) + 1
         why = error.problem or error.context or "it cannot be read"
         hint = "; quote a text that holds ': '" if "mapping values" in why else ""
-        msg = f"is not valid YAML: {why}{hint}"
-        raise FrontMatterError(msg, line=line) from None
+        irregular = FrontMatterError(f"is not valid YAML: {why}{hint}", line=line)
     except yaml.YAMLError:
         msg = "holds a control character"
         raise FrontMatterError(msg, line=before + 1) from None
-    return FrontMatter(fields=fields, body=body)
+    fields = _lines_of_fields(front, before)
+    if not fields:
+        raise irregular
+    return FrontMatter(fields=fields, body=body, irregular=irregular)
+
+
+def _lines_of_fields(front: str, before: int) -> dict[str, Field]:
+    """Read `name: value` line by line; other lines go on with the text of the field above."""
+    found: dict[str, Field] = {}
+    name = ""
+    for number, line in enumerate(front.split("\n"), before + 1):
+        if start := _FIELD_LINE.fullmatch(line.rstrip()):
+            name = start["name"]
+            found.setdefault(name, Field(value=_unquoted(start["value"] or ""), line=number))
+        elif name and (more := line.strip()):
+            above = found[name]
+            found[name] = Field(value=f"{above.value} {more}".strip(), line=above.line)
+    return found
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    quoted = _QUOTED.fullmatch(text)
+    return quoted["text"] if quoted else "" if text in {"|", ">", "|-", ">-"} else text
 
 
 class _Reader:
