@@ -12,6 +12,7 @@ from support.tables import table
 
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import load_agent
+from everturn_gateway.tools.memory.tools import memory_directive
 
 
 @pytest.mark.parametrize(
@@ -27,9 +28,12 @@ from everturn_gateway.specs import load_agent
         ),
         ("{type: builtin, name: bash, timeout_seconds: 0}", "must be more than 0, not '0'"),
         ("{type: builtin, name: web, search: {}}", "spec.tools[0].search.provider: is required"),
-        ("{type: builtin, name: memory}", "spec.tools[0].name: memory is given by spec.memory"),
+        ("{type: builtin, name: memory, backend: redis}", "backend: must be filesystem"),
         ("{type: plugin, name: bash}", "'bash' is not installed; there are: none"),
-        ("{type: builtin, name: bash}, {type: builtin, name: bash}", "builtin bash is there twice"),
+        (
+            "{type: builtin, name: bash}, {type: builtin, name: bash, timeout_seconds: 5}",
+            "builtin bash is there twice, with other settings",
+        ),
     ],
 )
 def test_what_a_tool_cannot_read_is_a_fault_with_its_place(
@@ -42,6 +46,49 @@ def test_what_a_tool_cannot_read_is_a_fault_with_its_place(
         load_agent(folder, environ={})
 
     assert fault in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("entries", "warning"),
+    [
+        ("{type: builtin, name: bsh}", "spec.tools[0].name: must be one of background_process"),
+        (
+            "{type: builtin, name: bash}, {type: builtin, name: bash}",
+            "spec.tools[1]: builtin bash is there twice",
+        ),
+        ("{type: cli, name: gone, command: ./gone.sh}", "spec.tools[0]: command: there is no file"),
+    ],
+)
+def test_a_tool_that_duragent_would_leave_out_is_left_out_with_a_warning(
+    tmp_path: Path, entries: str, warning: str
+) -> None:
+    """Its folders load unchanged, and the other tools of the agent work."""
+    file = load_agent(
+        write_agent(tmp_path, "a", f"  tools: [{entries}, {{type: builtin, name: files}}]\n"),
+        environ={},
+    )
+    (told,) = map(str, file.warnings)
+
+    assert warning in told
+    assert file.tool_config.uses[-1].plugin.name == "files"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "  memory: {backend: filesystem}\n",
+        "  memory: {}\n",
+        "  tools: [{type: builtin, name: memory}]\n",
+        "  memory: {backend: filesystem}\n  tools: [{type: builtin, name: memory}]\n",
+    ],
+)
+def test_memory_is_given_by_its_field_and_by_its_name(tmp_path: Path, spec: str) -> None:
+    """Agents of Duragent's say it in either way, or in both; its tools are there once."""
+    file = load_agent(write_agent(tmp_path, "a", spec), environ={})
+
+    assert [use.plugin.name for use in file.tool_config.uses].count("memory") == 1
+    assert file.spec.prompt.directives == (memory_directive(),)
+    assert file.warnings == ()
 
 
 def test_faults_of_tools_and_numbers_stand_beside_all_others(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def _add_tools(definitions: _Schema) -> None:
     own: list[str] = []
     for plugin in tools.all():
         made = _settings(plugin, definitions)
-        if plugin.given_by == "spec.memory":
+        if plugin.name == "memory":  # spec.memory gives it, too
             definitions[SpecSection.__name__]["properties"]["memory"] = made
         if plugin.given_by:
             continue

@@ -82,9 +82,9 @@ def read_uses(document: Document, place: AgentPlace) -> Planned:
         kind, name = entry.get("type"), entry.get("name")
         # What else stands there is told by whoever checks the whole file, or read by `read_plan`.
         if kind in {"builtin", "plugin"} and isinstance(name, str):
-            plugin = reader.find(name, at, is_own=kind == "builtin")
+            settings = {each: entry[each] for each in entry if each not in {"type", "name"}}
+            plugin = reader.find(name, settings, at, is_own=kind == "builtin")
             if plugin is not None:
-                settings = {each: entry[each] for each in entry if each not in {"type", "name"}}
                 reader.enter(plugin, name, settings, at)
     return reader.planned()
 
@@ -156,20 +156,35 @@ class _Reader:
         self._document, self._place = document, place
         self._entries: dict[str, list[ToolEntry]] = {}
         self._first: dict[str, tuple[ToolPlugin, FieldPath]] = {}
-        self._named: set[tuple[bool, str]] = set()
+        self._named: dict[tuple[bool, str], Mapping[str, object]] = {}
         self._faults: list[Fault] = []
+        self._warnings: list[Fault] = []
 
-    def find(self, name: str, at: FieldPath, *, is_own: bool) -> ToolPlugin | None:
-        """Return the plug-in that an entry names; None where it is none, which is a fault then."""
+    def find(
+        self, name: str, settings: Mapping[str, object], at: FieldPath, *, is_own: bool
+    ) -> ToolPlugin | None:
+        """Return the plug-in that an entry names; None where there is nothing to enter.
+
+        A built-in tool that there is not is left out with a warning, as Duragent does: its agents
+        name tools that came later, or are gone. A package that is missing is a fault.
+        """
         tools = installed().tools
-        if (is_own, name) in self._named:
-            self._complain(at, f"{'builtin' if is_own else 'plugin'} {name} is there twice")
+        kind = "builtin" if is_own else "plugin"
+        if (first := self._named.get((is_own, name))) is not None:
+            if first == settings:
+                self._warnings.append(self._fault(at, f"{kind} {name} is there twice"))
+            else:
+                self._complain(at, f"{kind} {name} is there twice, with other settings")
             return None
-        self._named.add((is_own, name))
+        self._named[is_own, name] = settings
         plugin = tools.get(name) if tools.is_own(name) is is_own else None
         if plugin is not None and not plugin.given_by:
             return plugin
-        self._complain((*at, "name"), _why_not(name, plugin, is_own=is_own))
+        why = _why_not(name, plugin, is_own=is_own)
+        if is_own and plugin is None:
+            self._warnings.append(self._fault((*at, "name"), f"{why}; it is left out"))
+        else:
+            self._complain((*at, "name"), why)
         return None
 
     def remember(self) -> None:
@@ -196,7 +211,7 @@ class _Reader:
     def planned(self) -> Planned:
         """Return what all entries give together."""
         uses: list[ToolUse] = []
-        warnings: list[Fault] = []
+        warnings = [*self._warnings]
         inactive: list[str] = []
         for name, (plugin, at) in self._first.items():
             entries = tuple(self._entries[name])
@@ -292,7 +307,7 @@ class _Owners:
                 readme=section.readme,
             )
         except CliToolError as error:
-            self.faults.append(self._document.fault(at, str(error)))
+            self.warnings.append(self._document.fault(at, f"{error}; it is left out"))
             return
         read = read_confinement(section, folder=place.folder, state=place.state, is_owners=True)
         self.faults += [self._document.fault((*at, *path), text) for path, text in read.faults]

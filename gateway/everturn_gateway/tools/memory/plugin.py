@@ -21,7 +21,6 @@ MEMORY: Final = ToolPlugin(
     summary="notes that outlast a conversation",
     docs="docs/builtin-tools.md",
     settings=MemorySection,
-    given_by="spec.memory",
     directive=memory_directive,
     plan=lambda request: ToolPlan(settings=request.entries[-1].settings, reaches_out=False),
     make=lambda setup: memory_tools(setup.part(ToolEnvironment), clock=setup.clock),
