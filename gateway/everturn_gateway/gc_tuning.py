@@ -31,9 +31,8 @@ def spare_the_collector() -> None:
     """Keep what is held for good out of the collector's rounds; blocks for a moment at most.
 
     Modules and agents never become garbage, but a full round walks all of them, and stops every
-    conversation for it: `benchmarks/loop.py` shows it. Called again when a platform's library was
-    loaded, which is more than all the rest. The little that is garbage by then is kept too: to find
-    it would take a tenth of a second of the start.
+    conversation for it: `benchmarks/loop.py` shows it. The little that is garbage by then is kept
+    too: to find it would take a tenth of a second of the start.
 
     Source: https://docs.python.org/3/library/gc.html#gc.freeze (read 2026-11-22).
     """
@@ -63,6 +62,24 @@ def short_rounds() -> Generator[None]:
 def _set_aside(phase: str, info: Mapping[str, Any]) -> None:
     if phase == "stop" and info["generation"] == 2:
         gc.freeze()
+
+
+@contextmanager
+def no_rounds() -> Generator[None]:
+    """For a block that loads modules, look for no garbage: most of it stays for good.
+
+    In a process that serves, what was loaded is set aside, too: else the next round walks it.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        if _set_aside in gc.callbacks:
+            gc.freeze()
+        gc.enable()
 
 
 async def look_through_when_idle(

@@ -1,11 +1,13 @@
 """The collector stops nobody for what has long been there, and finds circles all the same."""
 
 import gc
+import sys
 import weakref
 
 import pytest
 
 from everturn_gateway.gc_tuning import look_through_when_idle, short_rounds
+from everturn_gateway.late_loading import loading_late
 
 MANY = 1_000
 
@@ -54,3 +56,28 @@ async def test_a_circle_among_old_objects_is_found_when_nobody_talks() -> None:
 async def test_nobody_who_talks_waits_for_a_look_at_all_objects() -> None:
     """It stops every conversation, the longer the more of them there are."""
     assert not await _look(is_idle=False)
+
+
+def test_a_library_that_is_loaded_late_stops_nobody() -> None:
+    """The next round would walk all of it, and the loop waits for the thread that loads it."""
+    usual_s = sys.getswitchinterval()
+    with short_rounds():
+        before = gc.get_freeze_count()
+        with loading_late():
+            while_loading = (gc.isenabled(), sys.getswitchinterval() < usual_s)
+            library: list[list[int]] = [[] for _ in range(MANY)]
+        set_aside = gc.get_freeze_count() - before
+
+    assert while_loading == (False, True)
+    assert set_aside >= len(library)
+    assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
+
+
+def test_a_library_that_is_missing_leaves_everything_as_it_was() -> None:
+    """Extras are not installed everywhere; the gateway goes on without them for months."""
+    usual_s = sys.getswitchinterval()
+
+    with pytest.raises(ModuleNotFoundError), loading_late(), loading_late():
+        raise ModuleNotFoundError
+
+    assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from everturn_actors.model import ConversationKey
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_gateway.config.channels import WEBHOOK_PATH
+from everturn_gateway.late_loading import loading_late
 from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup, secret_fields
 from everturn_gateway.plugins.channels import ChannelName
 from everturn_gateway.yaml_files import FieldPath, Section
@@ -121,9 +122,10 @@ def webhook_url(settings: TelegramSection, channel: str) -> str:
 
 
 def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
-    from everturn_channels.telegram import (  # noqa: PLC0415 - aiogram takes seconds
-        TelegramAdapter,
-    )
+    with loading_late():
+        from everturn_channels.telegram import (  # noqa: PLC0415 - aiogram takes seconds
+            TelegramAdapter,
+        )
 
     settings = setup.settings
     return TelegramAdapter(
@@ -208,9 +210,10 @@ class DiscordSection(BotSection):
 
 
 def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
-    from everturn_channels.discord import (  # noqa: PLC0415 - discord.py takes one
-        DiscordAdapter,
-    )
+    with loading_late():
+        from everturn_channels.discord import (  # noqa: PLC0415 - discord.py takes one
+            DiscordAdapter,
+        )
 
     settings, common = setup.settings, setup.settings.common()
     return DiscordAdapter(

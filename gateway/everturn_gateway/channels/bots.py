@@ -28,7 +28,6 @@ from everturn_channels.runner import SETUP_RETRY_S, run_channel
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.gc_tuning import spare_the_collector
 from everturn_gateway.logs import SecretRegistry
 
 logger = logging.getLogger(__name__)
@@ -166,7 +165,6 @@ class BotChannel:
         config, clock, chat_types = self._config, self._clock, ChatTypes()
         inner = await make_adapter(config, clock)
         adapter = MovingAdapter(inner, aliases)
-        spare_the_collector()  # of what was loaded with it
         health = Health(
             config.name,
             config.platform,

@@ -27,6 +27,7 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.probes import Probes
 from everturn_gateway.http.problems import INTERNAL, problem_response
 from everturn_gateway.http.waiting import OpenWaits
+from everturn_gateway.late_loading import loading_late
 from everturn_gateway.telemetry.requests import MeasuredRequests
 
 if TYPE_CHECKING:  # see the module's docstring
@@ -73,16 +74,8 @@ class LazyApi:
     def load(self) -> Api:
         """Return the API. Not for the event loop."""
         if self._api is None:
-            # FastAPI makes validators for the whole of OpenAPI when it is imported, which takes
-            # 50 ms. Only who asks for the document needs them; they are made then.
-            BaseModel.model_config["defer_build"] = True
-            try:
-                import_module("fastapi")
-            finally:
-                del BaseModel.model_config["defer_build"]
-            from everturn_gateway.http.application import make_api  # noqa: PLC0415 - see above
-
-            self._api = make_api(*self._arguments)
+            with loading_late():
+                self._api = _make(*self._arguments)
         return self._api
 
 
@@ -110,6 +103,19 @@ def create_app(
         gateway.telemetry.requests.followers = waits.followers
         app = _limited(app, gateway, access, wrong_tokens)
     return Application(ServerErrorMiddleware(app, handler=_failed), api)
+
+
+def _make(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: WrongTokens) -> Api:
+    # FastAPI makes validators for the whole of OpenAPI when it is imported, which takes 50 ms.
+    # Only who asks for the document needs them; they are made then.
+    BaseModel.model_config["defer_build"] = True
+    try:
+        import_module("fastapi")
+    finally:
+        del BaseModel.model_config["defer_build"]
+    from everturn_gateway.http.application import make_api  # noqa: PLC0415 - see above
+
+    return make_api(gateway, waits, access, wrong_tokens)
 
 
 def _limited(

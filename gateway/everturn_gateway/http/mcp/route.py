@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.waiting import OpenWaits
+from everturn_gateway.late_loading import loading_late
 from everturn_gateway.tools.mcp.session import INSTALL
 
 if TYPE_CHECKING:  # the package `mcp` is an extra, and heavy
@@ -87,9 +88,10 @@ class _LoadedLate:
 
     def _load(self) -> McpSessions:
         try:
-            from everturn_gateway.http.mcp.sessions import (  # noqa: PLC0415 - an extra, and heavy
-                McpSessions,
-            )
+            with loading_late():
+                from everturn_gateway.http.mcp.sessions import (  # noqa: PLC0415 - an extra, and heavy
+                    McpSessions,
+                )
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
                 raise

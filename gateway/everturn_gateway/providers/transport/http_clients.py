@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from everturn_actors.errors import ModelRefusedError
+from everturn_gateway.late_loading import loading_late
 from everturn_gateway.providers.transport.endpoints import is_loopback
 from everturn_gateway.providers.transport.http_port import HttpClient
 
@@ -75,9 +76,10 @@ async def _opened(address: str) -> HttpClient:
 
 
 def _prepared(address: str) -> Callable[[], HttpClient]:
-    from everturn_gateway.providers.transport.http_session import (  # noqa: PLC0415 - heavy; nobody needs it before the first call
-        HttpSession,
-    )
+    with loading_late():
+        from everturn_gateway.providers.transport.http_session import (  # noqa: PLC0415 - heavy; nobody needs it before the first call
+            HttpSession,
+        )
 
     proxy = proxy_for(address)
     # Plain HTTP needs no certificates; reading them takes 20 ms.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 import anyio.to_thread
 
+from everturn_gateway.late_loading import loading_late
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.listing import Listing
@@ -17,7 +17,6 @@ from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 
 INSTALL: Final = "run `pip install 'everturn[mcp]'`"
-_IMPORTING: Final = threading.Lock()
 
 
 class Session(Protocol):
@@ -101,8 +100,7 @@ async def protocol() -> OpenSession:
 
 
 def _imported() -> OpenSession:
-    # One thread at a time: modules that import each other are half made while that goes on.
-    with _IMPORTING:
+    with loading_late():
         try:
             from everturn_gateway.tools.mcp.wire import (  # noqa: PLC0415 - an extra, and heavy
                 open_session,
