@@ -145,6 +145,10 @@ class NothingToRetryError(CoreError):
     """There is no turn that failed and could be asked again."""
 
 
+class CannotBranchError(CoreError):
+    """A session cannot begin with this part of another one."""
+
+
 class BusyError(CoreError):
     """A turn runs, and the conversation takes no message meanwhile."""
 

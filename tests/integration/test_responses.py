@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import anyio
 import openai
@@ -16,6 +17,7 @@ from support.openai_client import client_of
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Reply, ToolCall, ToolResult, Usage
 from everturn_actors.testing import ScriptedProvider
+from everturn_gateway.config.settings import ServerConfig
 
 WORDS = "one two three"
 WEATHER: FunctionToolParam = {
@@ -191,6 +193,50 @@ async def test_conversations_by_name_and_nothing_kept(tmp_path: Path) -> None:
     assert once.to_dict()["store"] is False
 
 
+async def test_a_response_is_followed_more_than_once(tmp_path: Path) -> None:
+    """Each way goes on by itself, through a restart; one request sent twice is one way."""
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        one = await client.responses.create(model="test", input="a")
+        two = await client.responses.create(model="test", input="b", previous_response_id=one.id)
+        branch: Any = {"extra_headers": {"Idempotency-Key": "k"}, "previous_response_id": one.id}
+        other = await client.responses.create(model="test", input="other b", **branch)
+        again = await client.responses.create(model="test", input="other b", **branch)
+        requests = [[m.text for m in r.messages] for r in gateway.provider.requests]
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        await client.responses.create(model="test", input="c", previous_response_id=two.id)
+        await client.responses.create(model="test", input="d", previous_response_id=other.id)
+        requests += [[m.text for m in r.messages] for r in gateway.provider.requests]
+
+    assert other == again
+    assert requests[1:] == [
+        ["a", "reply 1", "b"],
+        ["a", "reply 1", "other b"],
+        ["a", "reply 1", "b", "reply 2", "c"],
+        ["a", "reply 1", "other b", "reply 3", "d"],
+    ]
+
+
+async def test_a_branch_of_a_shared_session_is_its_own(tmp_path: Path) -> None:
+    """Who was given a session goes on in a branch that nobody else was given."""
+    server = ServerConfig(require_token=True)
+    async with open_http_gateway(tmp_path, server=server) as gateway:
+        ann, ben, cem = [await gateway.token(name, "talk") for name in ("ann", "ben", "cem")]
+        async with client_of(gateway, key=ann) as client:
+            one = await client.responses.create(model="test", input="a")
+            await client.responses.create(model="test", input="b", previous_response_id=one.id)
+        (session,) = await gateway.service.reader.sessions(after="", limit=2)
+        for name in ("ben", "cem"):
+            await gateway.service.share(session.session_id, name)
+        async with client_of(gateway, key=ben) as client:
+            branch = await client.responses.create(
+                model="test", input="other b", previous_response_id=one.id
+            )
+        async with client_of(gateway, key=cem) as client:
+            await client.responses.retrieve(one.id)
+            with pytest.raises(openai.NotFoundError):
+                await client.responses.retrieve(branch.id)
+
+
 async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     """Each refusal names the field; a failed turn is an error and no answer."""
     provider = ScriptedProvider("one", "two", ModelAuthError("the key was refused"))
@@ -201,7 +247,6 @@ async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
         one = await client.responses.create(model="test", input="hi")
         await client.responses.create(model="test", input="more", previous_response_id=one.id)
         for body, param in (
-            ({"input": "x", "previous_response_id": one.id}, "previous_response_id"),
             ({"input": "x", "tools": [{"type": "web_search"}]}, "tools.0.type"),
             ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
             ({"input": [{"role": "user", "content": [{"type": "x"}]}]}, "input.0.content.0"),

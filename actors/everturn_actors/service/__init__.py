@@ -2,6 +2,7 @@
 
 from everturn_actors.protocol.commands import Compacted
 from everturn_actors.protocol.feed import TakeDelta, TextDelta, Update
+from everturn_actors.service.branches import Copied
 from everturn_actors.service.opening import ServicePorts, ServiceSettings, open_service
 from everturn_actors.service.stateless import History
 from everturn_actors.service.turn_service import TurnService
@@ -11,6 +12,7 @@ from everturn_actors.session.submission import AnnouncementReceipt, Submission, 
 __all__ = [
     "AnnouncementReceipt",
     "Compacted",
+    "Copied",
     "History",
     "RuntimeStats",
     "ServicePorts",

@@ -45,6 +45,7 @@ from everturn_actors.protocol.commands import (
 )
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.service.activity import Activity
+from everturn_actors.service.branches import Branches
 from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
 from everturn_actors.service.reader import SessionReader
@@ -99,6 +100,8 @@ class TurnService:
             store=store, runtime=runtime, registry=registry, bindings=bindings, reader=self.reader
         )
         "Which session a conversation goes on in."
+        self.branches = Branches(store=store, runtime=runtime, bindings=bindings)
+        "Sessions that begin with what was said before."
         self.stateless = Stateless(store=scratch, runtime=runtime, registry=scratch_registry)
         "Turns of which nothing is kept."
         self._on_delete = on_delete

@@ -272,17 +272,21 @@ def check_focus(focus: str) -> None:
         raise InvalidInputError(msg) from error
 
 
-def replay(history: Sequence[Turn], *, is_open: bool = False) -> list[Body]:
+def replay(
+    history: Sequence[Turn], *, is_open: bool = False, after: int = 1, turns: int = 0
+) -> list[Body]:
     """Return the events of a conversation that took place elsewhere.
 
     Args:
         history: Its turns, oldest first.
         is_open: Whether the last of them goes on: the model is called next.
+        after: The event that they follow; by default the one that begins a session.
+        turns: How many turns came before them.
     """
     bodies: list[Body] = []
-    for number, turn in enumerate(history, 1):
-        goes_on = is_open and number == len(history)
-        first = len(bodies) + 2  # after session_started
+    for number, turn in enumerate(history, turns + 1):
+        goes_on = is_open and number == turns + len(history)
+        first = after + len(bodies) + 1
         bodies += [
             Received(
                 text=user.text,

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
 from anyio.to_thread import run_sync
-from fastapi import Header
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_actors.errors import CallNotOpenError, UnknownSessionError
+from everturn_actors.errors import CallNotOpenError, CannotBranchError, UnknownSessionError
 from everturn_actors.ids import is_session_id
 from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, Inbound
 from everturn_actors.service import Submission, TurnService
@@ -21,6 +20,8 @@ from everturn_actors.service.stateless import Stateless
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.call_ids import open_calls, session_of
+from everturn_gateway.http.openai.client_headers import ClientHeaders
+from everturn_gateway.http.openai.pages import Place, place_of_page
 from everturn_gateway.http.openai.parameters import ignored, options_of
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.request import (
@@ -39,17 +40,6 @@ from everturn_gateway.principals import Principal
 T = TypeVar("T")
 
 CHANNEL: Final = "openai"
-SESSION_HEADER: Final = "X-Everturn-Session"
-
-Task = Annotated[
-    str,
-    Header(
-        alias="X-Everturn-Task",
-        max_length=256,
-        description="A chat page asks for something of its own, such as a title: the model is asked"
-        " alone, and nothing is kept.",
-    ),
-]
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -132,6 +122,51 @@ class Asking(Struct, frozen=True, kw_only=True):
         if agent != model:
             refuse("model", f"the session {name!r} talks to the agent {agent!r}")
         return replace(inbound, session_id=name)
+
+    async def in_conversation(self, given: ClientHeaders) -> Inbound:
+        """Return the message for the conversation that the headers name.
+
+        Raises:
+            UnknownSessionError, ProblemError: See `inbound`, `in_page`.
+        """
+        if given.session:
+            return await self.inbound(given.session)
+        return await self.in_page(given.chat)
+
+    async def in_page(self, chat: str) -> Inbound:
+        """Return the message for the chat of a page, which says what was said before it.
+
+        Where that is not what the session of the chat holds, the chat goes on in a new session,
+        which holds it, and the one before is ended.
+
+        Raises:
+            ProblemError: The messages make no conversation that can go on (400).
+        """
+        asked, service, caller = await self.read(), self.gateway.service, self.caller
+        history = asked.history
+        key = own_key(caller, ConversationKey(channel=CHANNEL, chat=chat, agent=self.body.model))
+        options = self.options
+        if history.instructions:
+            options = replace(options or CallOptions(), instructions=history.instructions)
+        inbound = replace(self.message(asked), key=key, principal=caller.owns_as, options=options)
+        session_id = await service.conversations.current(key)
+        state = await service.view(session_id) if session_id else None
+        if state is None and not history.turns:
+            return inbound
+        if state is not None and self.key and self.key in state.seen:
+            return inbound
+        place = Place(told=history.turns) if state is None else place_of_page(state, history.turns)
+        if place.goes_on:
+            return inbound
+        begin = partial(service.branches.begin, key, principal=caller.owns_as)
+        told = replace(history, turns=place.told)
+        try:
+            await begin(copied=place.copied, told=told)
+        except CannotBranchError:  # the words are better than nothing
+            await begin(told=history)
+        if session_id:
+            await service.reset(session_id, by=caller.owns_as)
+        return inbound
 
     async def read(self) -> Asked:
         """Return the conversation that the messages make, and what is asked now.

@@ -8,6 +8,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, cast
 
@@ -36,6 +37,23 @@ from everturn_gateway.http.uploads import from_base64
 
 CARRY_ON: Final = "Go on exactly where your last message ends; repeat nothing of it."
 "What is asked where the words of the assistant stand at the end."
+
+
+CONVERSATION_ID: Final = "conversation_id"
+"The field of `metadata` that names a conversation."
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
+
+
+def named_by(metadata: Mapping[str, Any] | None) -> str:
+    """Return the conversation that metadata name; empty where they name none.
+
+    Raises:
+        ProblemError: It cannot be a name (400).
+    """
+    name = (metadata or {}).get(CONVERSATION_ID) or ""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        refuse(f"metadata.{CONVERSATION_ID}", "a name has up to 256 characters, on one line")
+    return name
 
 
 class FunctionBody(Lenient):
@@ -87,6 +105,19 @@ class ChatRequest(Parameters):
         pattern=r"^[^\x00-\x1f\x7f]*$",
         description="Makes the call stateful: the conversation.",
     )
+    metadata: dict[str, Any] | None = Field(
+        default=None,
+        description=f"With {CONVERSATION_ID!r} it names the conversation, and wins over `user`.",
+    )
+
+    @property
+    def conversation_name(self) -> str:
+        """The name of the conversation; empty where there is none.
+
+        Raises:
+            ProblemError: It cannot be a name (400).
+        """
+        return named_by(self.metadata) or self.user or ""
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -103,16 +134,15 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 def unread(request: ChatRequest) -> tuple[str, ...]:
     """Return the fields of messages that have no effect, sorted."""
-    return tuple(
-        sorted(
-            {
-                f"messages.{name}"
-                for message in request.messages
-                for name, value in (message.model_extra or {}).items()
-                if value
-            }
-        )
-    )
+    names = {
+        f"messages.{name}"
+        for message in request.messages
+        for name, value in (message.model_extra or {}).items()
+        if value
+    }
+    if request.metadata and not named_by(request.metadata):
+        names.add("metadata")
+    return tuple(sorted(names))
 
 
 def results(request: ChatRequest) -> dict[str, str]:
@@ -207,18 +237,24 @@ def _turns(blocks: Iterable[Block]) -> tuple[list[Turn], list[UserMessage], list
 
 
 def _history(turns: Sequence[Turn], instructions: str, uploads: Mapping[str, Upload]) -> History:
+    turns = tuple(map(_from_outside, turns))
     shown = {
         each.name: uploads[each.name]
         for turn in turns
         for user in turn.heard
         for each in user.attachments
     }
-    return History(turns=tuple(turns), instructions=instructions, uploads=tuple(shown.values()))
+    return History(turns=turns, instructions=instructions, uploads=tuple(shown.values()))
 
 
 def _with_options(turn: Turn, options: CallOptions | None) -> Turn:
-    """Return a turn that goes on: with what its caller asks for, and results from outside."""
+    """Return a turn that goes on, with what its caller asks for."""
     *earlier, newest = turn.users
+    return replace(turn, users=(*earlier, replace(newest, options=options)))
+
+
+def _from_outside(turn: Turn) -> Turn:
+    """Return a turn whose results are known for what they are: a client brought them."""
     steps = tuple(
         replace(
             step,
@@ -229,7 +265,7 @@ def _with_options(turn: Turn, options: CallOptions | None) -> Turn:
         )
         for step in turn.steps
     )
-    return replace(turn, users=(*earlier, replace(newest, options=options)), steps=steps)
+    return replace(turn, steps=steps)
 
 
 def _add(grouping: Grouping, message: ChatMessage, index: int, uploads: dict[str, Upload]) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from everturn_gateway.http.openai.parameters import Lenient
 from everturn_gateway.http.openai.refusals import refuse
-from everturn_gateway.http.openai.request import ChatRequest
+from everturn_gateway.http.openai.request import ChatRequest, named_by
 
 _PARTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 # What is said of the answer, in the words of chat completions.
@@ -56,7 +56,12 @@ class ResponsesRequest(Lenient):
         name = given.get("id") if isinstance(given, dict) else given
         if given and not isinstance(name, str):
             refuse("conversation", "it is a name, or an object with an 'id'")
-        return str(name or "")
+        return str(name or "") or named_by(self.metadata)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether it says which session it goes on in."""
+        return bool(self.previous_response_id or self.conversation_name)
 
     def as_chat(self) -> ChatRequest:
         """Return the chat completion that asks for the same.

@@ -18,7 +18,8 @@ from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
-from everturn_gateway.http.openai.asking import SESSION_HEADER, Task, read_request
+from everturn_gateway.http.openai.asking import read_request
+from everturn_gateway.http.openai.client_headers import SESSION_HEADER, ClientHeadersOf
 from everturn_gateway.http.openai.request import ChatRequest
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
@@ -107,29 +108,19 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
         request: Request,
         body: ChatRequest,
         caller: CallerOf,
-        conversation: Annotated[
-            str | None,
-            Header(
-                alias=SESSION_HEADER,
-                min_length=1,
-                max_length=256,
-                pattern=r"^[\x20-\x7e]+$",
-                description="Makes the call stateful: your own name of the conversation, or the"
-                " id of a session. Only the last user message is then taken.",
-            ),
-        ] = None,
+        given: ClientHeadersOf,
         key: IdempotencyKey = None,
         retry_for_s: RetryFor = None,
-        task: Task = "",
     ) -> Response:
         """Answer the last message; stateful with a conversation, else from the given messages."""
-        asking = read_request(gateway, caller, body, key=key, task=task)
+        asking = read_request(gateway, caller, body, key=key, task=given.task)
         without_effect, options = asking.without_effect, asking.options
         headers: dict[str, str] = {}
-        name = "" if asking.is_side else conversation or body.user or ""
+        name = "" if asking.is_side else given.name or body.conversation_name
         submission = await asking.answered(name)
         if submission is None and name:
-            inbound = replace(await asking.inbound(name), retry_for_s=retry_for_s)
+            named = asking.in_conversation(given) if given.name else asking.inbound(name)
+            inbound = replace(await named, retry_for_s=retry_for_s)
             submission = await service.submit(inbound)
             await refuse_other_content(service, submission, inbound.text)
         elif submission is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any
 
 import orjson
@@ -13,16 +14,17 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from everturn_actors.errors import UnknownSessionError
+from everturn_actors.errors import CannotBranchError, UnknownSessionError
 from everturn_actors.events import CallsAnswered, Received
 from everturn_actors.model import CallOptions, ConversationKey
-from everturn_actors.service import Submission
+from everturn_actors.service import Copied, Submission
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
-from everturn_gateway.http.access.visibility import own_key, visible_session
+from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.answer import created_at
-from everturn_gateway.http.openai.asking import CHANNEL, Asking, Task, read_request
+from everturn_gateway.http.openai.asking import CHANNEL, Asking, read_request
+from everturn_gateway.http.openai.client_headers import ClientHeaders, ClientHeadersOf
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.responses_answer import (
     About,
@@ -73,13 +75,15 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         request: Request,
         body: ResponsesRequest,
         caller: CallerOf,
+        given: ClientHeadersOf,
         key: IdempotencyKey = None,
-        task: Task = "",
     ) -> Response:
         """Answer an input, as a turn of its session."""
-        asking = read_request(gateway, caller, body.as_chat(), key=key, task=task)
+        check_agent(caller, gateway.library, body.model)
+        gateway.library.file(body.model)  # whether it is there goes before what is wrong else
+        asking = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
         without_effect, options = asking.without_effect, asking.options
-        creating = _Creating(asking=asking, body=body)
+        creating = _Creating(asking=asking, body=body, given=given)
         submission, is_stored = await creating.submitted()
         request.scope[SESSION] = submission.session_id
         headers = replay_headers(submission)
@@ -152,6 +156,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
 
     asking: Asking
     body: ResponsesRequest
+    given: ClientHeaders
 
     async def submitted(self) -> tuple[Submission, bool]:
         """Hand the request in; return the way to its answer, and whether that is kept.
@@ -167,6 +172,10 @@ class _Creating(Struct, frozen=True, kw_only=True):
             return goes_on, True
         if asking.is_side:
             return await asking.once(0), False
+        name = "" if body.is_named or body.store is False else self.given.name
+        if name:
+            inbound = await asking.in_conversation(self.given)
+            return await asking.gateway.service.submit(inbound), True
         asked = await asking.read()
         history = asked.history
         if body.store is False or history.turns:
@@ -196,17 +205,30 @@ class _Creating(Struct, frozen=True, kw_only=True):
         return own_key(self.asking.caller, key)
 
     async def _followed(self, previous: str) -> str:
-        """Return the session of the response before."""
+        """Return the session of the response before, or a branch where another one followed it.
+
+        The same request sent again finds its branch by the idempotency key.
+        """
         state, seq = await _found(self.asking.gateway, self.asking.caller, previous)
         if state.key.agent != self.body.model:
             refuse("model", f"the response before is of the agent {state.key.agent!r}")
         newest = state.open_turn or state.newest_turn
-        if newest is not None and seq < newest.users[0].seq:
-            refuse(
-                "previous_response_id",
-                "another response followed it, and a conversation goes on at its end alone",
+        if newest is None or seq >= newest.users[0].seq:
+            return state.session_id
+        asking = self.asking
+        service = asking.gateway.service
+        name = uuid.uuid4().hex
+        if asking.key:
+            name = sha256(f"{previous} {asking.key}".encode("utf-8", "surrogatepass")).hexdigest()
+        key = ConversationKey(channel=CHANNEL, chat=name, agent=self.body.model)
+        key = own_key(asking.caller, key)
+        copied = Copied(session_id=state.session_id, last=seq)
+        try:
+            return await service.conversations.current(key) or await service.branches.begin(
+                key, principal=asking.caller.owns_as, copied=copied
             )
-        return state.session_id
+        except CannotBranchError as error:
+            refuse("previous_response_id", f"another response followed it, and {error}")
 
 
 async def _left(submission: Submission, body: ResponsesRequest) -> None:
