@@ -90,18 +90,19 @@ async def look_through_when_idle(
 ) -> NoReturn:
     """Look for garbage among all that was set aside, while no turn runs.
 
-    Does nothing outside of `short_rounds`.
+    Does nothing outside of `short_rounds`. The first look finds what was garbage at the start, too.
 
     Args:
         is_idle: Returns whether nobody waits for anything.
         sleep: Waits so many seconds.
         many_objects: How many more than after the last look are worth another.
     """
-    known = gc.get_freeze_count()
+    known = 0
     while True:
         await sleep(LOOK_EVERY_S)
-        has_grown = gc.get_freeze_count() - known >= many_objects
-        if has_grown and _set_aside in gc.callbacks and await is_idle():
+        if _set_aside not in gc.callbacks:
+            continue  # to count walks all that was set aside, which others than a server hold, too
+        if gc.get_freeze_count() - known >= many_objects and await is_idle():
             gc.unfreeze()
             gc.collect()
             known = gc.get_freeze_count()
