@@ -162,8 +162,6 @@ class Process(CrashingStore):
             patch.setattr(JobStore, "write", write_)
             patch.setattr(JobStore, "read", read_)
             patch.setattr(JobStore, "watch", watch_)
-            patch.setattr(os, "fsync", _unsynced)
-            patch.setattr(os, "fdatasync", _unsynced)
             yield
 
 
@@ -175,10 +173,6 @@ def _tear(path: Path, records: tuple[Record, ...]) -> None:
     path = path if path.exists() else path.with_name(f"{path.name}.tmp")
     with path.open("ab") as file:
         file.write(data[: len(data) // 2])
-
-
-def _unsynced(_descriptor: int) -> None:
-    """Do nothing."""
 
 
 class SlowModel(ScriptedProvider):
