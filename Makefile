@@ -33,7 +33,8 @@ quick: $(VENV)/.test
 # Hours: property tests and state machines with thousands of examples, others each time.
 nightly: $(VENV)/.test
 	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-2000} $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 \
-	  tests/property tests/stateful tests/integration/test_openapi.py tests/integration/test_fault_matrix.py
+	  tests/property tests/stateful tests/escape tests/integration/test_openapi.py \
+	  tests/integration/test_fault_matrix.py
 
 check: $(VENV)/.test
 	$(BIN)/ruff format --check .

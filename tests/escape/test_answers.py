@@ -23,6 +23,7 @@ from support.escaping import (
     call,
     check,
     check_live,
+    live,
     put,
     say,
     write,
@@ -202,7 +203,7 @@ MOMENTS = (
     Escape(name="a process: always, as another tool", tools=PROCESSES, steps=(say(bash("ls", "allow_always"), dataclasses.replace(SPAWN, answer=(), arguments={"action": "spawn", "command": "%sh%"})),), asks=2),
 )  # fmt: skip
 ESCAPES = (*RACES, *ALWAYS, *MOMENTS)
-LIVE = tuple(each for each in (*RACES, *ALWAYS) if each.is_live)
+LIVE = live((*RACES, *ALWAYS))
 HARMLESS = (
     Escape(name="a file that nobody changed", steps=(put("x.sh", GOOD), say(RUN)), asks=1),
     Escape(name="a file that is not named", steps=(put("x.txt", ""), say(dataclasses.replace(bash("touch x.txt", "allow_once"), meanwhile=(put("y.txt", "y"),)))), asks=1),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import needs_sandbox
-from support.escaping import REPOSITORY, Escape, check, check_live, there
+from support.escaping import REPOSITORY, Escape, check, check_live, live, there
 
 pytestmark = needs_sandbox
 
@@ -243,7 +243,7 @@ LINES = (
     git("a daemon's hook", "git daemon --access-hook=%ws%/x --inetd", PROGRAM),
     git("a maintenance job", "git for-each-repo --config=x.y x"),
 )  # fmt: skip
-LIVE = tuple(each for each in LINES if each.is_live)
+LIVE = live(LINES)
 
 
 @pytest.mark.parametrize("escape", LINES, ids=[each.name for each in LINES])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import needs_sandbox
-from support.escaping import REPOSITORY, Escape, Owner, check, check_live, there, written
+from support.escaping import REPOSITORY, Escape, Owner, check, check_live, live, there, written
 
 pytestmark = needs_sandbox
 
@@ -494,7 +494,7 @@ CONFIGURATIONS = (
     ),
 )
 ESCAPES = (*CONFIGURATIONS, *map(written, CONFIGURATIONS))
-LIVE = tuple(each for each in CONFIGURATIONS if each.is_live)
+LIVE = live(CONFIGURATIONS)
 
 
 @pytest.mark.parametrize("escape", ESCAPES, ids=[each.name for each in ESCAPES])

@@ -12,7 +12,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,8 @@ import yaml
 from anyio import to_thread
 from msgspec import structs
 from support.commands import BWRAP
+from support.examples import LONG_RUN
+from support.processes import end_all
 from support.tool_configs import config_of
 
 from everturn_actors.events import (
@@ -59,7 +61,9 @@ _READS = config_of("files")
 AGENT: Final = "helper"
 MARK: Final = "RAN"
 CANARY: Final = "c4n4ry-5d2f0b7e"
-HANG_S = 30.0  # when something that has to end does not
+SHOWN_EVERY: Final = 4
+"Of so many attacks one is played where a person allows everything; at night each is."
+HANG_S = 90.0  # when something that has to end does not
 _AFTER_THE_ANSWER = 2  # the gate judges a call once before the question, and then again
 _SCRIPT: Final = re.compile(r"script:(\w+)")
 _FILES: Final = ({"type": "builtin", "name": "files"},)
@@ -281,6 +285,8 @@ class World:
                     await self.do(step)
             finally:
                 await self._end()
+                # A process lives on without its gateway, until its time is over.
+                await to_thread.run_sync(end_all, self.folder / ".everturn")
 
     async def do(self, step: Step) -> None:
         """Do one step."""
@@ -567,6 +573,12 @@ def written(escape: Escape) -> Escape:
         for each in escape.steps
     ]
     return dataclasses.replace(escape, name=f"{escape.name} (written)", steps=tuple(steps))
+
+
+def live(escapes: Iterable[Escape]) -> tuple[Escape, ...]:
+    """Return the sequences of which is shown that they are attacks: some of them, at night all."""
+    found = tuple(each for each in escapes if each.is_live)
+    return found if LONG_RUN else found[::SHOWN_EVERY]
 
 
 async def check(folder: Path, escape: Escape) -> None:

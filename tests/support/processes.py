@@ -209,7 +209,7 @@ class Gate:
 
 def end_all(folder: Path) -> None:
     """Kill whatever a test left running below `folder`, keepers included."""
-    for path in folder.glob("**/state/processes/p*"):
+    for path in folder.glob("**/processes/p*"):
         end_leftovers(path.name)
 
 
