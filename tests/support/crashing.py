@@ -34,6 +34,7 @@ from everturn_actors.model import (
 from everturn_actors.ports import (
     ALL_SESSIONS,
     Loaded,
+    Place,
     SessionFilter,
     SessionStore,
     SessionSummary,
@@ -165,6 +166,12 @@ class CrashingStore:
     ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         return await self._do(lambda: self._inner.sessions(after=after, limit=limit, wanted=wanted))
+
+    async def recent(
+        self, *, before: Place | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.recent`."""
+        return await self._do(lambda: self._inner.recent(before=before, limit=limit, wanted=wanted))
 
     async def summary(self, session_id: str) -> SessionSummary | None:
         """See `SessionStore.summary`."""

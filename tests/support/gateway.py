@@ -21,7 +21,7 @@ from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.ports import Clock
+from everturn_actors.ports import Clock, NullObserver
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
@@ -57,6 +57,7 @@ from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.factory import open_tool_factory
@@ -84,6 +85,7 @@ class HttpGateway:
     tokens: TokenRegistry
     spending: Spending
     telemetry: Telemetry = field(default_factory=Telemetry)
+    changes: Changes = field(default_factory=lambda: Changes(NullObserver()))
     version: str = "1.2.3"
     tasks: TaskGroup | None = None
     "Where long tasks are started; it lives as long as the server listens."
@@ -216,6 +218,7 @@ async def open_http_gateway(
     ):
         spending = make_spending(spent, tokens, clock or SystemClock())
         telemetry = Telemetry()
+        changes = Changes(telemetry)
         library = await open_library(
             config.agents_dir,
             {},
@@ -230,7 +233,7 @@ async def open_http_gateway(
                 agents=library,
                 clock=clock or SystemClock(),
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
-                ports=ServicePorts(observer=telemetry),
+                ports=ServicePorts(observer=changes),
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,
@@ -262,6 +265,7 @@ async def open_http_gateway(
                 tokens=tokens,
                 spending=spending,
                 telemetry=telemetry,
+                changes=changes,
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )
             async with serving(gateway):
@@ -319,12 +323,14 @@ class ServerEvent:
     event: str
     data: Any
     seq: int | None
-    "Its id; None where it has none."
+    "Its id; None where it has none, or it is no number."
+    cursor: str = ""
+    "Its id, whatever it is."
 
 
 async def server_events(response: httpx2.Response) -> AsyncGenerator[ServerEvent]:
     """Yield the messages of an event stream as they come; comments are left out."""
-    event, data, seq = "message", "", None
+    event, data, cursor = "message", "", ""
     async for line in response.aiter_lines():
         name, _, value = line.partition(": ")
         match name:
@@ -333,11 +339,12 @@ async def server_events(response: httpx2.Response) -> AsyncGenerator[ServerEvent
             case "data":
                 data = value
             case "id":
-                seq = int(value)
+                cursor = value
             case "" if data and not line:
                 parsed = orjson.loads(data) if data != "[DONE]" else data
-                yield ServerEvent(event=event, data=parsed, seq=seq)
-                event, data, seq = "message", "", None
+                seq = int(cursor) if cursor.isdecimal() else None
+                yield ServerEvent(event=event, data=parsed, seq=seq, cursor=cursor)
+                event, data, cursor = "message", "", ""
             case _:
                 pass
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -42,6 +42,10 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     "Who was given it besides, by name."
 
 
+Place: TypeAlias = tuple[datetime, str]
+"Where a session stands in the order of activity: `updated_at` of its row, and its id."
+
+
 class SessionFilter(Struct, frozen=True, kw_only=True):
     """Which sessions of a list are wanted."""
 
@@ -49,10 +53,18 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     "Only those that this principal began or was given; empty = all."
     agents: frozenset[str] | None = None
     "Only those of these agents; None = of all."
+    channel: str = ""
+    "Only those of this channel; empty = of all."
+    status: SessionStatus | None = None
+    "Only those that stand so; None = all."
 
     def admits(self, summary: SessionSummary) -> bool:
         """Return whether a session is wanted."""
         if self.agents is not None and summary.key.agent not in self.agents:
+            return False
+        if self.channel and summary.key.channel != self.channel:
+            return False
+        if self.status is not None and summary.status != self.status:
             return False
         viewers = (summary.principal, *summary.shared_with)
         return not self.seen_by or self.seen_by in viewers
@@ -162,6 +174,16 @@ class SessionIndex(Protocol):
 
         `after` "" begins with the newest.
         A session that cannot be read is left out here; `doctor` reports it.
+        """
+        ...
+
+    async def recent(
+        self, *, before: Place | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return up to `limit` wanted sessions, the one in which something happened last first.
+
+        `before` is the place of the last one of the page before, None = from the first. What
+        changes between two pages may be seen twice, or moves to a page that was read.
         """
         ...
 

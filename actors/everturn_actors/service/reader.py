@@ -11,11 +11,17 @@ from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
-from everturn_actors.errors import UnknownRequestError, UnknownSessionError
+from everturn_actors.errors import JournalError, UnknownRequestError, UnknownSessionError
 from everturn_actors.events import ApprovalDecided, Event
 from everturn_actors.gaps import Gap, jumps
 from everturn_actors.model import Attachment, Resolution
-from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionStore, SessionSummary
+from everturn_actors.ports import (
+    ALL_SESSIONS,
+    Place,
+    SessionFilter,
+    SessionStore,
+    SessionSummary,
+)
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.protocol.subscription import log_of
 from everturn_actors.session.registry import Registry
@@ -128,6 +134,28 @@ class SessionReader:
     ) -> tuple[SessionSummary, ...]:
         """Return wanted sessions with an id below `after` ("" = from the newest), newest first."""
         return await self._store.sessions(after=after, limit=limit, wanted=wanted)
+
+    async def recent(
+        self, *, before: Place | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return wanted sessions behind a place, the one in which something happened last first."""
+        return await self._store.recent(before=before, limit=limit, wanted=wanted)
+
+    async def open_turns(self) -> tuple[SessionState, ...]:
+        """Return the sessions with a turn that is not finished, in no order.
+
+        Complete also after a restart, whether they go on by themselves or not: sessions with an
+        open turn are marked on disk before it begins. One that cannot be read is left out.
+        """
+        found: list[SessionState] = []
+        for session_id in await self._store.active():
+            try:
+                state = await self.view(session_id)
+            except (UnknownSessionError, JournalError):
+                continue
+            if state.open_turn is not None and state.status != "ended":
+                found.append(state)
+        return tuple(found)
 
     async def watch(
         self, session_id: str, *, after: int, take: TakeDelta | None = None

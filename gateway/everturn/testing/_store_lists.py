@@ -21,7 +21,7 @@ from everturn.testing._on_a_store import OnAStore
 from everturn.testing._running import in_loop
 from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports import SessionFilter, SessionStore
+from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionStore
 
 
 class ListContract(OnAStore):
@@ -76,6 +76,43 @@ class ListContract(OnAStore):
             (SESSION_ID, KEY, "ended", LOG[0].at),
         ]
         assert all(row.updated_at.tzinfo is not None for row in rows)
+
+    @in_loop
+    async def test_sessions_are_listed_by_their_last_activity(self) -> None:
+        """Whoever looks for a conversation knows when somebody wrote in it, not when it began."""
+        ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 5)]
+        places = (("cli", "a"), ("http", "b"), ("http", "a"), ("cli", "a"))
+        async with self.open_store() as store:
+            for number, (session_id, (channel, agent)) in enumerate(zip(ids, places, strict=True)):
+                key = ConversationKey(channel=channel, chat=session_id, agent=agent)
+                begun = SessionStarted(
+                    session_id=session_id, key=key, principal="ana" * (number % 2)
+                )
+                event = Event(seq=1, at=instant(10 - number), body=begun)
+                await store.append(session_id, (event,), expected_seq=0)
+            ended = Event(seq=2, at=instant(60), body=SessionEnded(reason="reset"))
+            await store.append(ids[2], (ended,), expected_seq=1)
+            await store.save_snapshot(replay(await history(store, ids[2])), compaction="disabled")
+
+            async def found(wanted: SessionFilter = ALL_SESSIONS) -> list[int]:
+                rows = await store.recent(before=None, limit=9, wanted=wanted)
+                return [ids.index(row.session_id) for row in rows]
+
+            by_activity = await found()
+            of_http = await found(SessionFilter(channel="http"))
+            of_a = await found(SessionFilter(agents=frozenset({"a"})))
+            seen_by_ana = await found(SessionFilter(seen_by="ana"))
+            going_on = await found(SessionFilter(status="active"))
+            first = await store.recent(before=None, limit=2)
+            place = (first[-1].updated_at, first[-1].session_id)
+            rest = await store.recent(before=place, limit=9)
+
+        assert by_activity == [2, 0, 1, 3]
+        assert of_http == [2, 1]
+        assert of_a == [2, 0, 3]
+        assert seen_by_ana == [1, 3]
+        assert going_on == [0, 1, 3]
+        assert [ids.index(row.session_id) for row in (*first, *rest)] == by_activity
 
     @in_loop
     async def test_idle_sessions_are_found_by_their_agent(self) -> None:

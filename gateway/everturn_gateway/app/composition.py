@@ -45,6 +45,7 @@ from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
+from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
@@ -137,6 +138,7 @@ class _Base(Struct, frozen=True, kw_only=True):
     """What is shared by all agents and all sessions."""
 
     telemetry: Telemetry
+    changes: Changes
     storage: OpenedStore
     scratch: SessionStore
     models: StoredModelStatistics
@@ -212,6 +214,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
     ):
         yield _Base(
             telemetry=telemetry,
+            changes=Changes(telemetry),
             storage=storage,
             scratch=scratch,
             models=models,
@@ -264,7 +267,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
                 delivery_ports=agents.channels.delivery_ports,
                 known_as=agents.channels.known_as,
                 on_delete=base.tool_factory.processes.forget,
-                observer=base.telemetry,
+                observer=base.changes,
                 supervisor=start.supervisor,
             ),
         ) as service,
@@ -350,6 +353,7 @@ def _gateway(
         channels=agents.channels,
         schedules=work.schedules,
         telemetry=base.telemetry,
+        changes=base.changes,
         supervisor=start.supervisor,
         models=base.models,
         tokens=base.tokens,

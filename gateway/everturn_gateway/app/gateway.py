@@ -21,6 +21,7 @@ from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
+from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.web.late_posting import make_poster
@@ -46,6 +47,7 @@ class Gateway(Struct, kw_only=True):
     channels: Channels
     schedules: Scheduler
     telemetry: Telemetry
+    changes: Changes
     supervisor: Supervisor
     models: StoredModelStatistics
     tokens: TokenRegistry

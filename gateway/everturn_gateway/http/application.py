@@ -28,6 +28,7 @@ from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.direct import DirectMessages
 from everturn_gateway.http.limits import BodyTooLargeError, too_large
+from everturn_gateway.http.live.routes import live_router
 from everturn_gateway.http.mcp.route import mcp_router
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway, Library
@@ -148,6 +149,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         turns_router(gateway, waits),
         media_router(gateway),
         context_router(gateway, waits),
+        live_router(gateway, waits),
         usage_router(gateway),
         channels_router(gateway),
         schedules_router(gateway, access),

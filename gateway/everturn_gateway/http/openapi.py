@@ -36,7 +36,7 @@ _EVENTS: Final = {
         "type": "object",
         "properties": {
             "event": {"type": "string"},
-            "id": {"type": "string", "pattern": "^[0-9]+$"},
+            "id": {"type": "string"},
             "data": {"type": "string", "contentMediaType": "application/json"},
         },
         "required": ["data"],

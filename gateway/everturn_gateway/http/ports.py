@@ -16,6 +16,7 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
+from everturn_gateway.session_changes import Changes
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.usage import Spending, UsageLedger
 
@@ -194,6 +195,11 @@ class Gateway(Protocol):
     @property
     def telemetry(self) -> Telemetry:
         """What measures it."""
+        ...
+
+    @property
+    def changes(self) -> Changes:
+        """What lists say of its sessions."""
         ...
 
     @property

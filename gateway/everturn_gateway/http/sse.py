@@ -28,9 +28,18 @@ piece goes the usual way."""
 WRITE_NOW: Final = "everturn.write_now"  # in the ASGI scope, where the server has such a thing
 
 
-def message(event: str, data: Mapping[str, object], *, seq: int = 0) -> bytes:
-    """Return one message; with `seq`, its id, which a client sends back as `Last-Event-ID`."""
+def message(event: str, data: Mapping[str, object], *, seq: int = 0, cursor: str = "") -> bytes:
+    """Return one message; its id, which a client sends back as `Last-Event-ID`, is one of the two.
+
+    Args:
+        event: What it is.
+        data: What it says.
+        seq: The number of an event, as its id; 0 = none.
+        cursor: A place in a stream that has more than one number, as its id; empty = none.
+    """
     number = b"id: %d\n" % seq if seq else b""
+    if cursor:
+        number = b"id: %b\n" % cursor.encode()
     # orjson writes no line breaks, so the data is always one line.
     return b"event: %b\n%bdata: %b\n\n" % (event.encode(), number, orjson.dumps(data))
 

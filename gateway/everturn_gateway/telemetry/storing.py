@@ -15,6 +15,7 @@ from everturn_actors.ports import (
     ALL_SESSIONS,
     CommitStats,
     Loaded,
+    Place,
     SessionFilter,
     SessionStore,
     SessionSummary,
@@ -94,6 +95,12 @@ class _Index(_Measured):
     ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         return await self._store.sessions(after=after, limit=limit, wanted=wanted)
+
+    async def recent(
+        self, *, before: Place | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.recent`."""
+        return await self._store.recent(before=before, limit=limit, wanted=wanted)
 
     async def summary(self, session_id: str) -> SessionSummary | None:
         """See `SessionStore.summary`."""

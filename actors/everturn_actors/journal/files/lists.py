@@ -14,6 +14,7 @@ from everturn_actors.journal.index import entries as index
 from everturn_actors.journal.index.listing import BEGINNING, Place
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
+from everturn_actors.ports import Place as Recent
 
 
 class FileIndex(OnFiles):
@@ -24,6 +25,13 @@ class FileIndex(OnFiles):
     ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
         work = partial(self._listing.page, after=after, limit=limit, wanted=wanted)
+        return await self._in_thread(work, self._layout.sessions)
+
+    async def recent(
+        self, *, before: Recent | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.recent`."""
+        work = partial(self._listing.recent, before=before, limit=limit, wanted=wanted)
         return await self._in_thread(work, self._layout.sessions)
 
     async def summary(self, session_id: str) -> SessionSummary | None:

@@ -22,18 +22,21 @@ from typing import NamedTuple
 import orjson
 
 from everturn_actors.journal.disk import FILE_MODE
+from everturn_actors.ports import SessionFilter
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = f"""
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     agent TEXT,                        -- NULL: the session's files were not looked at yet
     updated INTEGER NOT NULL DEFAULT 0,
-    ended INTEGER NOT NULL DEFAULT 0
+    ended INTEGER NOT NULL DEFAULT 0,
+    channel TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 CREATE INDEX idle ON sessions (agent, updated, id) WHERE ended = 0 AND agent IS NOT NULL;
+CREATE INDEX recent ON sessions (updated, id) WHERE agent IS NOT NULL;
 CREATE INDEX unread ON sessions (id) WHERE agent IS NULL;
 CREATE TABLE viewers (              -- a principal that began a session, or was given it
     principal TEXT NOT NULL,
@@ -43,9 +46,10 @@ CREATE TABLE viewers (              -- a principal that began a session, or was 
 PRAGMA user_version = {_VERSION};
 """
 _PUT = """
-INSERT INTO sessions (id, agent, updated, ended) VALUES (?, ?, ?, ?)
+INSERT INTO sessions (id, agent, updated, ended, channel) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET agent = coalesce(excluded.agent, agent),
-    updated = excluded.updated, ended = excluded.ended
+    updated = excluded.updated, ended = excluded.ended,
+    channel = CASE excluded.channel WHEN '' THEN channel ELSE excluded.channel END
 """
 # One step in the index for each agent, instead of one for each session.
 # Source: https://www.sqlite.org/lang_with.html (read 2026-11-22).
@@ -68,6 +72,14 @@ SELECT id FROM sessions
 WHERE (agent IS NULL OR agent IN (SELECT value FROM json_each(?))) AND id < ?
 ORDER BY id DESC LIMIT ?
 """
+_RECENT = """
+SELECT updated, id FROM sessions
+WHERE agent IS NOT NULL AND (updated, id) < (:updated, :id)
+  AND (:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))
+  AND (:seen_by = '' OR id IN (SELECT id FROM viewers WHERE principal = :seen_by))
+  AND (:channel = '' OR channel = :channel) AND (:ended IS NULL OR ended = :ended)
+ORDER BY updated DESC, id DESC LIMIT :limit
+"""
 _IDLE = """
 SELECT updated, id FROM sessions
 WHERE ended = 0 AND agent = ? AND updated < ? AND (updated, id) > (?, ?)
@@ -84,6 +96,8 @@ class Row(NamedTuple):
     updated_us: int
     "When something happened last, in microseconds since 1970."
     is_ended: bool
+    channel: str = ""
+    "Empty = not known: what stands there is kept."
     viewers: tuple[str, ...] = ()
     "Principals that may see it, beside those that the table has already."
 
@@ -122,7 +136,7 @@ class ActivityTable:
         """Add or replace rows, and remove those of sessions that are gone."""
         with self._transaction() as database:
             for row in rows:
-                database.execute(_PUT, row[:4])
+                database.execute(_PUT, row[:5])
                 database.executemany(
                     "INSERT OR IGNORE INTO viewers VALUES (?, ?)",
                     ((viewer, row.session_id) for viewer in row.viewers),
@@ -194,6 +208,31 @@ class ActivityTable:
         """
         with self._transaction() as database:
             found = database.execute(_IDLE, (agent, before_us, *after, limit)).fetchall()
+        return [(updated, session_id) for updated, session_id in found]
+
+    def recent(
+        self, *, before: tuple[int, str] | None, limit: int, wanted: SessionFilter
+    ) -> list[tuple[int, str]]:
+        """Return last activity and id of sessions that may be wanted, the newest activity first.
+
+        Args:
+            before: The last one that is known already; None = begin with the newest.
+            limit: How many at most.
+            wanted: Which; one may be among them that is not.
+        """
+        updated, session_id = before or (2**62, "")
+        agents = None if wanted.agents is None else orjson.dumps(sorted(wanted.agents)).decode()
+        values = {
+            "updated": updated,
+            "id": session_id,
+            "limit": limit,
+            "agents": agents,
+            "seen_by": wanted.seen_by,
+            "channel": wanted.channel,
+            "ended": None if wanted.status is None else wanted.status == "ended",
+        }
+        with self._transaction() as database:
+            found = database.execute(_RECENT, values).fetchall()
         return [(updated, session_id) for updated, session_id in found]
 
     @contextmanager

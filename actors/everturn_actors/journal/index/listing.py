@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import TypeAlias
 
 import anyio
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
@@ -27,6 +28,7 @@ from everturn_actors.journal.log.codec import BadLineError
 from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
+from everturn_actors.ports import Place as Recent
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class _News(Struct, frozen=True):
     agent: str | None
     updated_at: datetime
     is_ended: bool
+    channel: str
     viewers: tuple[str, ...]
     "Principals that began it or were given it, since the index was written."
 
@@ -80,7 +83,9 @@ class Listing:
     def note(self, session_id: str, events: Sequence[Event]) -> None:
         """Take notice of an append that is durable."""
         first = events[0].body
-        agent = first.key.agent if isinstance(first, SessionStarted) else None
+        agent, channel = None, ""
+        if isinstance(first, SessionStarted):
+            agent, channel = first.key.agent, first.key.channel
         is_ended = False
         viewers: tuple[str, ...] = ()
         for event in events:  # a loop, as each append of each turn comes here
@@ -93,8 +98,9 @@ class Listing:
             before = self._news.get(session_id)
             if before is not None:
                 agent = before.agent if agent is None else agent
+                channel = channel or before.channel
                 viewers = (*before.viewers, *viewers) if viewers else before.viewers
-            self._news[session_id] = _News(agent, events[-1].at, is_ended, viewers)
+            self._news[session_id] = _News(agent, events[-1].at, is_ended, channel, viewers)
         self._has_news.set()
 
     def forget(self, session_id: str) -> None:
@@ -161,6 +167,22 @@ class Listing:
             self._give_up(error)
             return index.list_sessions(self._layout, after=after, limit=limit, wanted=wanted)
 
+    def recent(
+        self, *, before: Recent | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """Return up to `limit` sessions by their last activity; see `SessionStore.recent`."""
+        try:
+            self._complete()
+            place = None if before is None else (_microseconds(before[0]), before[1])
+            return tuple(self._recent(place, limit, wanted))
+        except TableError as error:
+            self._give_up(error)
+        placed = sorted(
+            ((row.updated_at, row.session_id), row) for row in self._all() if wanted.admits(row)
+        )
+        found = (row for place, row in reversed(placed) if before is None or place < before)
+        return tuple(islice(found, max(limit, 0)))
+
     def agents(self) -> tuple[str, ...]:
         """Return the agents whose sessions have not all ended; see `SessionStore.agents`."""
         try:
@@ -214,6 +236,20 @@ class Listing:
             rows = [row for row in found if row is not None and wanted.admits(row)]
             left -= len(rows)
             yield from rows
+
+    def _recent(
+        self, place: Place | None, limit: int, wanted: SessionFilter
+    ) -> Iterator[SessionSummary]:
+        """Yield the sessions behind a place in the index, as of when it knows them."""
+        left = limit
+        while left > 0 and (found := self._table.recent(before=place, limit=left, wanted=wanted)):
+            place = found[-1]
+            for updated_us, session_id in found:
+                row = self.summary(session_id)
+                if row is not None and wanted.admits(row):
+                    left -= 1
+                    updated_at = _EPOCH + timedelta(microseconds=updated_us)
+                    yield structs.replace(row, updated_at=updated_at)
 
     def summary(self, session_id: str) -> SessionSummary | None:
         """Return what the files say of a session; see `SessionStore.summary`."""
@@ -308,7 +344,12 @@ def _row(summary: SessionSummary) -> Row:
     updated_us = _microseconds(summary.updated_at)
     viewers = tuple(filter(None, (summary.principal, *summary.shared_with)))
     return Row(
-        summary.session_id, summary.key.agent, updated_us, is_ended=is_ended, viewers=viewers
+        summary.session_id,
+        summary.key.agent,
+        updated_us,
+        is_ended=is_ended,
+        channel=summary.key.channel,
+        viewers=viewers,
     )
 
 
@@ -318,6 +359,7 @@ def _new_row(session_id: str, news: _News) -> Row:
         news.agent,
         _microseconds(news.updated_at),
         is_ended=news.is_ended,
+        channel=news.channel,
         viewers=news.viewers,
     )
 

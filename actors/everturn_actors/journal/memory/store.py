@@ -32,7 +32,7 @@ from everturn_actors.journal.results import (
     encode_text,
 )
 from everturn_actors.model import Compaction, ConversationKey
-from everturn_actors.ports import ALL_SESSIONS, Loaded, SessionFilter, SessionSummary
+from everturn_actors.ports import ALL_SESSIONS, Loaded, Place, SessionFilter, SessionSummary
 from everturn_actors.state.session_state import SessionState
 
 _NOWHERE = Path("memory/workspace.lock")
@@ -167,6 +167,15 @@ class _Index(_OnDisk):
         ids = sorted((i for i in stored if not after or i < after), reverse=True)
         summaries = (_summary(session_id, stored[session_id]) for session_id in ids)
         found = (s for s in summaries if s is not None and wanted.admits(s))
+        return tuple(islice(found, max(limit, 0)))
+
+    async def recent(
+        self, *, before: Place | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
+    ) -> tuple[SessionSummary, ...]:
+        """See `SessionStore.recent`."""
+        rows = await self.sessions(after="", limit=ALL, wanted=wanted)
+        placed = sorted(((row.updated_at, row.session_id), row) for row in rows)
+        found = (row for place, row in reversed(placed) if before is None or place < before)
         return tuple(islice(found, max(limit, 0)))
 
     async def summary(self, session_id: str) -> SessionSummary | None:

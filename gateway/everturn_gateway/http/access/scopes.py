@@ -66,6 +66,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_SESSION}/reset"): _of_session("operate", is_act=True),
     ("PUT", f"{_SESSION}/shares/{{principal}}"): _of_session("talk", is_act=True),
     ("DELETE", f"{_SESSION}/shares/{{principal}}"): _of_session("talk", is_act=True),
+    ("GET", f"{_SESSION}/log"): _of_session("read"),
     ("GET", f"{_SESSION}/messages"): _of_session("read"),
     ("POST", f"{_SESSION}/messages"): _of_session("talk", spends=True),
     ("POST", f"{_SESSION}/stream"): _of_session("talk", spends=True),
@@ -78,6 +79,9 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_SESSION}/context"): _of_session("read"),
     ("GET", f"{_SESSION}/context/{{seq}}"): _of_session("read"),
     ("POST", f"{_SESSION}/compact"): _of_session("talk", is_act=True, spends=True),
+    # What goes on in all of them.
+    ("GET", "/api/v1/stream"): Rule(need="read"),
+    ("GET", "/api/v1/approvals"): Rule(need="read"),
     # What is used, and what runs beside conversations.
     ("GET", "/api/v1/usage"): Rule(need="read"),
     ("GET", "/api/v1/channels"): Rule(need="operate", is_whole=True),

@@ -12,12 +12,17 @@ from everturn_actors.errors import UnknownSessionError
 from everturn_actors.model import ConversationKey
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, sees_state, session_filter
+from everturn_gateway.http.live.overviews import ListQuery, read_overviews
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.schemas.base import answer
-from everturn_gateway.http.schemas.sessions import NewSession, SessionBody, SessionList, SessionRow
-
-LIST_LIMIT = 200  # sessions a page
+from everturn_gateway.http.schemas.sessions import (
+    NewSession,
+    OverviewList,
+    SessionBody,
+    SessionList,
+    SessionRow,
+)
 
 
 def sessions_router(gateway: Gateway) -> APIRouter:
@@ -54,20 +59,23 @@ def sessions_router(gateway: Gateway) -> APIRouter:
             {"Location": f"/api/v1/sessions/{session_id}"},
         )
 
-    @router.get("", response_model=SessionList)
+    @router.get("", response_model=SessionList | OverviewList)
     async def list_sessions(
         caller: CallerOf,
-        after: Annotated[str, Query(max_length=128, description="`next` of the page before.")] = "",
-        limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
+        wanted: Annotated[ListQuery, Query()],
     ) -> Response:
-        """List the sessions that the caller may see, newest first."""
-        wanted = session_filter(caller)
-        found = await service.reader.sessions(after=after, limit=limit + 1, wanted=wanted)
-        page = found[:limit]
+        """List the sessions that the caller may see, newest or last used first."""
+        allowed = session_filter(caller)
+        if wanted.order == "activity":
+            return answer(await read_overviews(gateway, wanted, allowed))
+        found = await service.reader.sessions(
+            after=wanted.after, limit=wanted.limit + 1, wanted=wanted.within(allowed)
+        )
+        page = found[: wanted.limit]
         return answer(
             SessionList(
                 sessions=tuple(map(SessionRow.row, page)),
-                next=page[-1].session_id if len(found) > limit else None,
+                next=page[-1].session_id if len(found) > wanted.limit else None,
             )
         )
 
@@ -81,6 +89,7 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     async def delete_session(session_id: SessionId) -> Response:
         """Remove a session and everything that belongs to it."""
         await service.delete(session_id)
+        gateway.changes.gone(session_id)
         return Response(status_code=204)
 
     @router.post("/{session_id}/reset", status_code=204, responses=problems(404, 409))

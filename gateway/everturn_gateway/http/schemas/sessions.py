@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import (
-    Field,
-)
+from pydantic import Field, JsonValue
 
 from everturn_actors.model import (
     Approval,
@@ -21,6 +19,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.schemas.base import Body, Instant, TurnId
+from everturn_gateway.session_changes import SessionOverview
 from everturn_gateway.usage import NANODOLLARS
 
 
@@ -265,6 +264,79 @@ class ShareList(Body):
 
     session_id: str
     shared_with: tuple[str, ...] = Field(description="Names of principals, sorted.")
+
+
+class OverviewRow(SessionRow):
+    """One session in the list by activity, with what there is to see of it at a glance."""
+
+    title: str = Field(description="The first words of its first message; empty = none yet.")
+    preview: str = Field(description="The first words of what was said last.")
+    last_event: int = Field(description="Number of its last event.")
+    turns: int = Field(description="Turns since the session began.")
+    running: bool = Field(description="Whether a turn runs.")
+    approvals: int = Field(description="Calls that wait for a person.")
+    failed: bool = Field(description="Whether the newest turn failed.")
+    cost_usd: float = Field(description="What it cost; 0 where no price is known.")
+    gone: bool = Field(default=False, description="Whether it was deleted; in streams alone.")
+
+    @staticmethod
+    def overview(row: SessionOverview) -> OverviewRow:
+        """Return the row of `row`."""
+        return OverviewRow(
+            id=row.session_id,
+            agent=row.key.agent,
+            channel=row.key.channel,
+            chat=row.key.chat,
+            status=row.status,
+            created_at=utc_text(row.created_at),
+            updated_at=utc_text(row.updated_at),
+            principal=row.principal,
+            shared_with=row.shared_with,
+            title=row.title,
+            preview=row.preview,
+            last_event=row.last_seq,
+            turns=row.turns,
+            running=row.is_running,
+            approvals=row.approvals,
+            failed=row.has_failed,
+            cost_usd=row.cost_nanodollars / NANODOLLARS,
+            gone=row.is_gone,
+        )
+
+
+class OverviewList(Body):
+    """A page of sessions, the one in which something happened last first."""
+
+    sessions: tuple[OverviewRow, ...]
+    next: str | None = Field(
+        description="`after` of the next page; null on the last one. A page may be short, or empty,"
+        " where a search has not come to its end."
+    )
+
+
+class WaitingApproval(ApprovalBody):
+    """A call that waits for a person, and in which session."""
+
+    session_id: str
+    agent: str
+    channel: str
+    chat: str
+    title: str
+
+
+class ApprovalList(Body):
+    """Every call that waits for a person."""
+
+    approvals: tuple[WaitingApproval, ...] = Field(description="Those that expire first, first.")
+
+
+class LogPage(Body):
+    """Events of a session as they are in its log, oldest first."""
+
+    events: tuple[dict[str, JsonValue], ...]
+    first: int = Field(description="`before` of the page with older ones; 1 = there are none.")
+    last: int = Field(description="`after` of the page with newer ones.")
+    last_event: int = Field(description="Number of the last event of the session.")
 
 
 class SessionList(Body):

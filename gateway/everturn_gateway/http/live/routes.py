@@ -1,0 +1,132 @@
+"""What goes on in all sessions: one stream, what waits for a person, and pages of a log."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from everturn_actors.errors import InvalidInputError
+from everturn_gateway.http.access.callers import CallerOf
+from everturn_gateway.http.access.visibility import sees_state, visible_session
+from everturn_gateway.http.live.log import newest_first, oldest_first
+from everturn_gateway.http.live.stream import LiveStream, read_cursor, read_watches
+from everturn_gateway.http.openapi import SessionId, event_stream, problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.sessions import (
+    ApprovalList,
+    LogPage,
+    WaitingApproval,
+    approval_bodies,
+)
+from everturn_gateway.http.waiting import OpenWaits
+
+_CURSOR_CHARACTERS = 1024
+
+
+def live_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+    """Return the routes of whoever looks at all sessions."""
+    router = APIRouter(prefix="/api/v1", tags=["live"])
+    _add_stream(router, gateway, waits)
+    _add_approvals(router, gateway)
+    _add_log(router, gateway)
+    return router
+
+
+def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+    @router.get(
+        "/stream",
+        response_class=Response,
+        responses={
+            **event_stream("Server-sent events: hello, rows, event, token, ended"),
+            **problems(404, 503),
+        },
+    )
+    async def follow_all(
+        caller: CallerOf,
+        watch: Annotated[
+            tuple[str, ...],
+            Query(
+                description="Sessions whose events are wanted too, each as `ID:SEQ`: those above"
+                " event SEQ. At most 8."
+            ),
+        ] = (),
+        cursor: Annotated[
+            str,
+            Query(
+                max_length=_CURSOR_CHARACTERS,
+                description="The id of the last frame that arrived, for who cannot send it as"
+                " `Last-Event-ID`.",
+            ),
+        ] = "",
+        last_event_id: Annotated[
+            str, Header(alias="Last-Event-ID", max_length=_CURSOR_CHARACTERS)
+        ] = "",
+    ) -> Response:
+        """Follow all sessions that the caller may see, and the events of some of them.
+
+        Looking on changes nothing. `rows` are states: the newest of each session that changed.
+        """
+        watches = read_watches(watch)
+        if watches is None:
+            msg = "watch has to be ID:SEQ, and there may be 8 of them"
+            raise InvalidInputError(msg)
+        waits.check_follower()
+        for each in watches:
+            if await visible_session(gateway.service, caller, each.session_id) is None:
+                await gateway.service.view(each.session_id)
+        return LiveStream(gateway, waits, caller, watches, read_cursor(last_event_id or cursor))
+
+
+def _add_approvals(router: APIRouter, gateway: Gateway) -> None:
+    @router.get("/approvals", response_model=ApprovalList)
+    async def list_approvals(caller: CallerOf) -> Response:
+        """List every call that waits for a person, in all sessions that the caller may see."""
+        found: list[WaitingApproval] = []
+        for state in await gateway.service.reader.open_turns():
+            if not state.open_approvals or not (caller.sees_all or sees_state(caller, state)):
+                continue
+            overview = await gateway.changes.overview(gateway.service, state.session_id)
+            found += (
+                WaitingApproval(
+                    **each.model_dump(),
+                    session_id=state.session_id,
+                    agent=state.key.agent,
+                    channel=state.key.channel,
+                    chat=state.key.chat,
+                    title=overview.title,
+                )
+                for each in approval_bodies(state)
+            )
+        found.sort(key=lambda each: each.expires_at)
+        return answer(ApprovalList(approvals=tuple(found)))
+
+
+def _add_log(router: APIRouter, gateway: Gateway) -> None:
+    @router.get("/sessions/{session_id}/log", response_model=LogPage, responses=problems(404))
+    async def read_log(
+        session_id: SessionId,
+        before: Annotated[
+            int,
+            Query(ge=0, le=2**53, description="The last events below this number; 0 = of all."),
+        ] = 0,
+        after: Annotated[
+            int | None,
+            Query(ge=0, le=2**53, description="Instead: the first events above this number."),
+        ] = None,
+        limit: Annotated[int, Query(ge=1, le=500)] = 200,
+        types: Annotated[
+            str,
+            Query(max_length=500, description="Only events of these types, with commas between."),
+        ] = "",
+    ) -> Response:
+        """Read a page of a session's log, from either end."""
+        kinds = frozenset(filter(None, types.split(",")))
+        service = gateway.service
+        if after is not None:
+            page = await oldest_first(service, session_id, after=after, limit=limit, types=kinds)
+        else:
+            page = await newest_first(service, session_id, before=before, limit=limit, types=kinds)
+        return answer(page)

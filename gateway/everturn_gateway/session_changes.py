@@ -1,0 +1,224 @@
+"""What a list says of each session, kept as sessions change: states, not messages.
+
+Whoever shows a list takes the rows that changed since it looked last. Nothing is queued for it, and
+memory does not depend on how many look.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Final
+
+import anyio
+from msgspec import Struct, structs
+
+from everturn_actors.events import Announced, Event, ModelReplied, Received
+from everturn_actors.model import ConversationKey, SessionStatus
+from everturn_actors.ports import Agent, Observer
+from everturn_actors.service import TurnService
+from everturn_actors.state.session_state import SessionState
+
+ROWS_MAX: Final = 10_000  # some 700 bytes each
+TITLE_CHARACTERS: Final = 80
+PREVIEW_CHARACTERS: Final = 160
+_FIRST_EVENTS: Final = 8  # among which the first message of a session stands
+
+
+class SessionOverview(Struct, frozen=True, kw_only=True):
+    """One session, as far as a list tells of it."""
+
+    session_id: str
+    key: ConversationKey
+    status: SessionStatus
+    created_at: datetime
+    updated_at: datetime
+    principal: str
+    shared_with: tuple[str, ...]
+    title: str
+    "The first words of its first message; empty = nobody has said any, or they are not known yet."
+    preview: str
+    "The first words of what was said last."
+    last_seq: int
+    turns: int
+    is_running: bool
+    approvals: int
+    "Calls that wait for a person."
+    has_failed: bool
+    "Whether its newest turn failed."
+    cost_nanodollars: int
+    is_gone: bool = False
+    "Whether it was deleted."
+
+
+class Changes:
+    """Observes sessions for an observer of its own, and keeps the newest row of those that changed.
+
+    Each change has a version; rows that were only read have none.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        """Begin with nothing known."""
+        self._observer = observer
+        self._rows: dict[str, SessionOverview] = {}
+        "The one that was touched last stands at the end."
+        self._versions: dict[str, int] = {}
+        "By session, ascending."
+        self._forgotten = 0
+        "The newest version of which the row is not kept any more."
+        self._changed = anyio.Event()
+        self._has_waiters = False
+        self.version = 0
+        "Of the newest change."
+        self.boot = secrets.token_hex(8)
+        "Names this run of the gateway: versions of another one mean nothing."
+
+    # --- Observer ---
+
+    def durable(
+        self, before: SessionState | None, after: SessionState, events: Sequence[Event]
+    ) -> None:
+        """See `Observer.durable`."""
+        self._observer.durable(before, after, events)
+        known = self._rows.pop(after.session_id, None)
+        self._put(_row(after, events, known))
+
+    def active(self, session_id: str) -> AbstractContextManager[None]:
+        """See `Observer.active`."""
+        return self._observer.active(session_id)
+
+    def answering(
+        self, state: SessionState, turn: int, agent: Agent | None
+    ) -> AbstractContextManager[None]:
+        """See `Observer.answering`."""
+        return self._observer.answering(state, turn, agent)
+
+    # --- for lists ---
+
+    def knows(self, version: int) -> bool:
+        """Return whether every change after `version` is still known."""
+        return self._forgotten <= version <= self.version
+
+    def since(self, version: int) -> list[SessionOverview]:
+        """Return the rows that changed after `version`, the newest change first."""
+        found: list[SessionOverview] = []
+        for session_id in reversed(self._versions):
+            if self._versions[session_id] <= version:
+                break
+            found.append(self._rows[session_id])
+        return found
+
+    async def wait(self, version: int) -> None:
+        """Wait until something changed after `version`."""
+        while self.version <= version:
+            self._has_waiters = True
+            await self._changed.wait()
+
+    def gone(self, session_id: str) -> None:
+        """Take note that a session was deleted."""
+        known = self._rows.pop(session_id, None)
+        if known is not None:
+            self._put(structs.replace(known, is_gone=True))
+
+    async def overview(self, service: TurnService, session_id: str) -> SessionOverview:
+        """Return the row of a session, which is read where it is not known.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: It cannot be read.
+        """
+        known = self._rows.get(session_id)
+        if known is not None and not known.is_gone and (known.title or not known.turns):
+            return known
+        state = await service.view(session_id)
+        row = _row(state, (), known)
+        if not row.title and row.turns:
+            first = await service.history(session_id, after=0, limit=_FIRST_EVENTS)
+            texts = (each.body.text for each in first if isinstance(each.body, Received))
+            title = _first_words(next(texts, ""), TITLE_CHARACTERS) or state.key.chat
+            row = structs.replace(row, title=title)
+        newer = self._rows.get(session_id)
+        if newer is not None and newer.last_seq > row.last_seq:  # it changed while it was read
+            row = structs.replace(newer, title=newer.title or row.title)
+        self._rows[session_id] = row
+        self._forget_some()
+        return row
+
+    def _put(self, row: SessionOverview) -> None:
+        self.version += 1
+        self._versions.pop(row.session_id, None)
+        self._versions[row.session_id] = self.version
+        self._rows[row.session_id] = row
+        if len(self._rows) > ROWS_MAX:
+            self._forget_some()
+        if self._has_waiters:
+            self._has_waiters = False
+            changed, self._changed = self._changed, anyio.Event()
+            changed.set()
+
+    def _forget_some(self) -> None:
+        while len(self._rows) > ROWS_MAX:
+            session_id = next(iter(self._rows))
+            del self._rows[session_id]
+            self._forgotten = max(self._forgotten, self._versions.pop(session_id, 0))
+
+
+def _row(
+    state: SessionState, events: Sequence[Event], known: SessionOverview | None
+) -> SessionOverview:
+    """Return the row of a session, after `events`; `known` is the one before them."""
+    turn = state.open_turn
+    newest = state.newest_turn if turn is None else None
+    return SessionOverview(
+        session_id=state.session_id,
+        key=state.key,
+        status=state.status,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        principal=state.principal,
+        shared_with=state.shared_with,
+        title=(known.title if known is not None else "") or _title(state),
+        preview=_said(events) or (known.preview if known is not None else "") or _preview(state),
+        last_seq=state.last_seq,
+        turns=state.turns,
+        is_running=turn is not None and state.status == "active",
+        approvals=len(state.open_approvals) if turn is not None else 0,
+        has_failed=newest is not None and newest.outcome == "failed",
+        cost_nanodollars=state.usage.cost_nanodollars,
+    )
+
+
+def _said(events: Sequence[Event]) -> str:
+    for event in reversed(events):
+        body = event.body
+        if isinstance(body, ModelReplied | Received | Announced) and body.text:
+            return _first_words(body.text, PREVIEW_CHARACTERS)
+    return ""
+
+
+def _title(state: SessionState) -> str:
+    """Return the first words of a session, where its state still holds them."""
+    if state.waiting and not state.turns:
+        return _first_words(state.waiting[0].text, TITLE_CHARACTERS)
+    turn = state.held_turns[0] if state.held_turns else state.open_turn
+    if turn is None or turn.number != 1 or not turn.users:
+        return ""
+    return _first_words(turn.users[0].told, TITLE_CHARACTERS)
+
+
+def _preview(state: SessionState) -> str:
+    """Return what was said last, of what the state holds."""
+    turn = state.open_turn or state.newest_turn
+    if turn is None:
+        return _first_words(state.waiting[-1].text, PREVIEW_CHARACTERS) if state.waiting else ""
+    replies = (step.reply.text for step in reversed(turn.steps) if step.reply.text)
+    asked = turn.users[-1].told if turn.users else ""
+    return _first_words(next(replies, asked), PREVIEW_CHARACTERS)
+
+
+def _first_words(text: str, characters: int) -> str:
+    """Return the beginning of a text in one line; what it costs does not depend on its length."""
+    line = " ".join(text[: characters * 2].split())
+    return line if len(line) <= characters else f"{line[: characters - 1]}…"
