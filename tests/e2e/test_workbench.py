@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -95,3 +96,31 @@ async def test_its_program_waits_for_a_persons_word(tmp_path: Path) -> None:
     assert first.out.strip() == "word-count:\nwords: 3\na: 2\nb: 1"
     assert again == "word-count:\nwords: 1\nc: 1"
     assert left == []
+
+
+async def test_a_tool_that_was_searched_is_judged_and_logged_as_itself(tmp_path: Path) -> None:
+    """Whoever reads the log or the policy knows nothing of how the model found it."""
+    await anyio.to_thread.run_sync(set_up, tmp_path)
+    home = anyio.Path(tmp_path / "agents" / "workbench")
+    agent, policy = home / "agent.yaml", home / "policy.yaml"
+    await agent.write_text(f"{await agent.read_text()}\n  tool_search: {{mode: always}}\n")
+    use = 'call use_tool {"name": "word-count", "arguments": {"args": "a b a"}}'
+    found = await told(tmp_path, 'call search_tools {"query": "count words"}')
+    hidden = await everturn("run", "--agent", "workbench", use, cwd=tmp_path)
+    allowed = (await policy.read_text()).replace("allow:\n", "allow:\n  - cli:word-count\n")
+    await policy.write_text(allowed)
+    counted = await everturn("run", "--agent", "workbench", use, "--json", cwd=tmp_path)
+    session = json.loads(counted.out)["session_id"]
+    logged = await anyio.to_thread.run_sync(log_of, tmp_path, session)
+
+    assert '"name":"word-count"' in found
+    assert "words: 3" not in hidden.out
+    assert "words: 3" in json.loads(counted.out)["text"]
+    assert '"name":"word-count"' in logged
+    assert '"name":"use_tool"' not in logged
+
+
+def log_of(folder: Path, session: str) -> str:
+    """Return all that is written down of a session."""
+    files = (folder / ".everturn" / "sessions" / session).glob("*.jsonl")
+    return "".join(each.read_text() for each in files)

@@ -7,7 +7,7 @@ or rendered.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -267,12 +267,19 @@ class OpenTurn(Value, frozen=True, kw_only=True):
         asked = (user.options for user in reversed(self.heard) if user.options is not None)
         return next(asked, DEFAULT_OPTIONS)
 
-    def tools_beside(self, own: tuple[ToolDefinition, ...]) -> tuple[ToolDefinition, ...]:
-        """Return the agent's own tools, then those of its caller whose names they do not have."""
+    def tools_beside(
+        self, own: tuple[ToolDefinition, ...], deferred: Collection[str] = ()
+    ) -> tuple[ToolDefinition, ...]:
+        """Return the agent's own tools, then those of its caller whose names they do not have.
+
+        Args:
+            own: Those that stand in the request.
+            deferred: Names of those that do not.
+        """
         brought = self.options.tools
         if not brought:
             return own
-        names = {tool.name for tool in own}
+        names = {*(tool.name for tool in own), *deferred}
         return (*own, *(tool for tool in brought if tool.name not in names))
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -31,6 +31,8 @@ class Agent(Struct, frozen=True, kw_only=True):
 
     Never raises, and has a deadline of its own: a tool that cannot be had says so when called.
     """
+    deferred: Callable[[], Collection[str]] = tuple
+    "Names of its tools that stand in no request now: the model finds them in another way."
 
     def offered(
         self, statistics: ModelStatistics, turn: OpenTurn | None
@@ -43,13 +45,14 @@ class Agent(Struct, frozen=True, kw_only=True):
         """
         if not statistics.calls_tools:
             return ()
-        own = tuple(tool.definition for tool in self.tools.values())
-        return own if turn is None else turn.tools_beside(own)
+        deferred = self.deferred()
+        own = tuple(tool.definition for name, tool in self.tools.items() if name not in deferred)
+        return own if turn is None else turn.tools_beside(own, deferred)
 
     def bare(self) -> Agent:
         """Return the agent without its prompt, tools and skills: its model alone."""
         spec = replace(self.spec, prompt=PromptSpec())
-        return replace(self, spec=spec, tools={}, prepare=None)
+        return replace(self, spec=spec, tools={}, prepare=None, deferred=tuple)
 
 
 class Agents(Protocol):

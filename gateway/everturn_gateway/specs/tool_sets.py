@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from everturn_actors.context.catalog import make_budget
 from everturn_actors.context.estimation.budget import check_feasible
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.ports import Agent
@@ -13,6 +14,7 @@ from everturn_gateway.errors import ConfigError
 from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
 from everturn_gateway.tools.factory import ToolFactory
+from everturn_gateway.tools.searching import SearchingProvider
 
 TOOLS_FIELD = "spec.tools"
 
@@ -33,6 +35,7 @@ def equipped(agent: Agent, file: AgentFile, tool_factory: ToolFactory) -> Agent:
             home=file.folder,
             files=file.files,
             owner_texts=(system_prompt(file.spec.prompt),),
+            window_tokens=input_window(file.spec.model),
         )
     except ToolSettingsError as error:
         raise ConfigError(faults=[file.fault(TOOLS_FIELD, str(error))]) from error
@@ -41,4 +44,11 @@ def equipped(agent: Agent, file: AgentFile, tool_factory: ToolFactory) -> Agent:
         check_feasible(make_budget(file.spec, system_prompt(file.spec.prompt), tools))
     except ContextDoesNotFitError as error:
         raise ConfigError(faults=[file.fault(MODEL_FIELD, str(error))]) from None
-    return replace(agent, tools=made.tools, gate=made.gate, prepare=made.tools.prepare)
+    return replace(
+        agent,
+        provider=SearchingProvider(agent.provider, made.tools),
+        tools=made.tools,
+        gate=made.gate,
+        prepare=made.tools.prepare,
+        deferred=made.tools.deferred,
+    )

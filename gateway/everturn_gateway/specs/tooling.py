@@ -37,6 +37,7 @@ from everturn_gateway.tools.policy import (
 )
 from everturn_gateway.tools.recall.plugin import plan_recall
 from everturn_gateway.tools.recall.selection import is_recall_offered, recall_page_characters
+from everturn_gateway.tools.searching import ToolSearchConfig
 from everturn_gateway.tools.shell.settings import read_confinement
 from everturn_gateway.tools.skills import load_skills
 from everturn_gateway.yaml_files import Document, FieldPath, Section
@@ -115,6 +116,11 @@ def read_plan(
         cli=tuple(owners.cli),
         found=tuple(each for each in found.programs if each.name not in named),
         mcp=tuple(owners.mcp),
+        search=ToolSearchConfig(
+            mode=spec.tool_search.mode,
+            max_tools=spec.tool_search.max_tools,
+            max_window_share=spec.tool_search.max_window_share,
+        ),
         skills=skills,
         skills_folder=folder / spec.skills_dir,
         policy=policy,

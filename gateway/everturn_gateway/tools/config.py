@@ -13,6 +13,7 @@ from everturn_gateway.plugins import ToolEntry, ToolPlan, ToolPlugin, installed
 from everturn_gateway.tools.cli import CliProgram
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.policy import AfterTool, Guard, Policy, notes_on
+from everturn_gateway.tools.searching import ToolSearchConfig
 from everturn_gateway.tools.shell import Confinement
 from everturn_gateway.tools.shell.placing import is_sealed
 from everturn_gateway.tools.shell.settings import ConfinedConfig
@@ -54,6 +55,7 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[CliProgram, ...] = ()
     "Programs in `tools` folders; none of them has the name of a tool of `cli`."
     mcp: tuple[McpServerSettings, ...] = ()
+    search: ToolSearchConfig = ToolSearchConfig()
     skills: tuple[Skill, ...] = ()
     skills_folder: Path | None = None
     "Where they were read, and are read again; None = nowhere."

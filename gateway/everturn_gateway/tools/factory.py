@@ -13,6 +13,7 @@ from typing import Final
 from anyio import to_thread
 from msgspec import Struct
 
+from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.ports import Clock, Gate, KeyedStore, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
@@ -35,6 +36,7 @@ from everturn_gateway.tools.policy import (
 )
 from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.reloading import Reloading
+from everturn_gateway.tools.searching import ToolSearch
 from everturn_gateway.tools.shell import Confinement
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.shell.trees import end_left
@@ -105,6 +107,7 @@ class ToolFactory:
         home: Path,
         files: Path | None,
         owner_texts: Sequence[str] = (),
+        window_tokens: int = DEFAULT_WINDOW_TOKENS,
     ) -> ToolSet:
         """Return the tools of an agent and the gate before them; nothing is started.
 
@@ -116,6 +119,7 @@ class ToolFactory:
             home: Its folder.
             files: Its workspace; None = a folder of its own in the gateway's.
             owner_texts: Its prompt, in which addresses may stand that it is to read.
+            window_tokens: Of its model, of which the definitions of its tools take their share.
 
         Raises:
             ToolSettingsError: A setting makes no sense; the text names it.
@@ -123,13 +127,16 @@ class ToolFactory:
         environment = self.environment(agent=agent, home=home, files=files)
         maker = _ToolMaker(self, config, environment)
         own = maker.make(config.found, config.skills)
-        connect = partial(self.shared.servers.toolbox, environment, config.mcp, taken=tuple(own))
+        search = ToolSearch(config.search, window_tokens=window_tokens, places=_places(config))
+        taken = (*own, *(tool.definition.name for tool in search.tools))
+        connect = partial(self.shared.servers.toolbox, environment, config.mcp, taken=taken)
         maker.toolbox = Toolbox(
             own,
             look=maker.look,
             connect=connect if config.mcp else None,
             guard=maker.guard,
             hidden=maker.hidden,
+            search=search,
         )
         gate = PolicyGate(
             config.policy,
@@ -286,6 +293,12 @@ class _ToolMaker:
 
     async def _reload(self) -> str:
         return await self.toolbox.reload()
+
+
+def _places(config: ToolConfig) -> tuple[str, ...]:
+    """Return where tools that may be searched come from, as the agent's files say it."""
+    servers = (f"the MCP server {each.name}" for each in config.mcp)
+    return (*servers, *(("programs of the owner",) if config.cli or config.found else ()))
 
 
 def _written_beside(config: ToolConfig) -> Iterator[Path]:

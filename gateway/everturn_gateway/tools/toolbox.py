@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeAlias
 
 from anyio import to_thread
@@ -11,6 +11,7 @@ from anyio import to_thread
 from everturn_actors.ports import Tool
 from everturn_gateway.errors import Fault
 from everturn_gateway.tools.mcp import McpToolbox
+from everturn_gateway.tools.searching import ToolSearch
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,8 @@ class Toolbox(Mapping[str, Tool]):
     """Tools by the name that the model calls; a live mapping.
 
     Its own tools stand first, in the order in which they were given, then those of MCP servers: the
-    definitions are the head of every request, and stay as they are while nothing changes.
+    definitions are the head of every request, and stay as they are while nothing changes. Where
+    there are too many, some are deferred: they stand behind two tools that find and call them.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Toolbox(Mapping[str, Tool]):
         connect: Callable[[], McpToolbox] | None,
         guard: Callable[[Tool], Tool],
         hidden: Callable[[], tuple[str, ...]] = tuple,
+        search: ToolSearch,
     ) -> None:
         """Hold `own`.
 
@@ -42,9 +45,11 @@ class Toolbox(Mapping[str, Tool]):
             connect: Takes over the MCP servers of the agent, in the first turn; None = it has none.
             guard: Puts a tool of a server behind the agent's rules.
             hidden: Says of its own tools which others of them have the names of, one line each.
+            search: Decides which are deferred.
         """
         self._own, self._look, self._connect, self._guard = dict(own), look, connect, guard
-        self._hidden = hidden
+        self._hidden, self._search = hidden, search
+        self._searching = {each.definition.name: guard(each) for each in search.tools}
         self._told: tuple[str, ...] = ()
         self._servers: McpToolbox | None = None
         self._theirs: dict[str, tuple[Tool, Tool]] = {}
@@ -64,6 +69,10 @@ class Toolbox(Mapping[str, Tool]):
     def faults(self) -> tuple[str, ...]:
         """What is wrong with the tools now, one line each: MCP servers, tools that others hide."""
         return (*(self._servers.faults if self._servers is not None else ()), *self._told)
+
+    def deferred(self) -> Collection[str]:
+        """Return the names of the tools that stand in no request; see `Agent.deferred`."""
+        return self._search.deferred
 
     async def prepare(self) -> None:
         """Bring up what the tools need, before a turn; see `Agent.prepare`."""
@@ -95,6 +104,8 @@ class Toolbox(Mapping[str, Tool]):
         self._theirs = guarded
         others = {name: tool for name, (_, tool) in guarded.items() if name not in self._own}
         self._all = {**self._own, **others}
+        if self._search.take(self._all):
+            self._all = {**self._own, **self._searching, **others}
         told = (*self._hidden(), *(_hidden_text(name) for name in guarded if name in self._own))
         for line in told:
             if line not in self._told:

@@ -13,7 +13,7 @@ from everturn_gateway.specs.sections.access import AccessSection
 from everturn_gateway.specs.sections.context import ContextSection
 from everturn_gateway.specs.sections.hooks import HooksSection
 from everturn_gateway.specs.sections.model import ModelSection
-from everturn_gateway.specs.sections.tools import ToolSection
+from everturn_gateway.specs.sections.tools import ToolSearchSection, ToolSection
 from everturn_gateway.yaml_files import Section
 from everturn_gateway.yaml_files.fields import AgentName, Count, Seconds
 
@@ -73,6 +73,7 @@ class SpecSection(Section):
     memory: dict[str, object] | None = None
     "What it remembers beyond a session; the built-in tool memory reads it."
     tools: tuple[ToolSection, ...] = ()
+    tool_search: ToolSearchSection = ToolSearchSection()
     skills_dir: str = "./skills/"
     hooks: HooksSection = HooksSection()
     workspace: str | None = None

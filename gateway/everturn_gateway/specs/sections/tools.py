@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from everturn_gateway.tools.shell.settings import ConfinedSection, SandboxKind
 from everturn_gateway.yaml_files import Section
-from everturn_gateway.yaml_files.fields import Address, Seconds, Text
+from everturn_gateway.yaml_files.fields import Address, Amount, Seconds, Share, Text
 
 
 def _server_name(value: str) -> str:
@@ -103,3 +103,13 @@ class McpToolSection(Section):
 ToolSection: TypeAlias = Annotated[
     NamedToolSection | CliToolSection | McpToolSection, Field(discriminator="type")
 ]
+
+
+class ToolSearchSection(Section):
+    """When tools of MCP servers and programs are found by a search, not listed in each request."""
+
+    mode: Literal["auto", "always", "never"] = "auto"
+    max_tools: Amount = 30
+    "auto: how many tools there are, of all kinds, before those are searched."
+    max_window_share: Share = 0.2
+    "auto: how much of the model's window the definitions may take, all together."
