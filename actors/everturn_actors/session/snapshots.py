@@ -12,7 +12,7 @@ from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
-SNAPSHOT_EVENTS = 50  # behind a snapshot before the next one is worth its files
+SNAPSHOT_EVENTS = 200  # are replayed in the time that the smallest snapshot takes to write and sync
 MESSAGES_PER_EVENT = 3  # that a snapshot holds are written in the time that an event is replayed
 
 
