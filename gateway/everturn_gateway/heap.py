@@ -9,8 +9,10 @@ from typing import Final, NoReturn
 from anyio import to_thread
 
 CHECK_EVERY_S: Final = 10.0
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _LARGE_BYTES: Final = 1024 * 1024
+_SPARE_BYTES: Final = 4 * _LARGE_BYTES  # a request, as text, as a body and behind its head
 SESSIONS_MIN: Final = 20  # fewer leave too little behind to be worth a look through the heap
 
 
@@ -40,7 +42,7 @@ async def trim_heap_after_work(
 
 
 def keep_heap_whole() -> bool:
-    """Let large blocks go back to the system at once; return whether this C library can.
+    """Let large blocks go back to the system at once, and no others; whether this C library can.
 
     What is read and put together to wake a long conversation takes a few megabytes for a moment.
     glibc gives the first of such blocks back, and from then on keeps them in its heap, with what
@@ -48,10 +50,18 @@ def keep_heap_whole() -> bool:
     it by 3.0 since. A limit that somebody set keeps it from doing that; one beyond what a request
     takes costs nothing.
 
-    Source: mallopt(3), `M_MMAP_THRESHOLD`; glibc alone has it (read 2026-11-23).
+    With that limit set, glibc gives back whatever is free at the end of the heap, from 128 KB on:
+    each request of a long conversation took its pages from the system anew, and that took three
+    times as long as to write the request. So a few megabytes stay.
+
+    Source: mallopt(3), `M_MMAP_THRESHOLD` and `M_TRIM_THRESHOLD`; glibc alone has them (read
+    2026-11-23).
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    return set_option is not None and bool(set_option(_M_MMAP_THRESHOLD, _LARGE_BYTES))
+    if set_option is None:
+        return False
+    is_set = bool(set_option(_M_MMAP_THRESHOLD, _LARGE_BYTES))
+    return bool(set_option(_M_TRIM_THRESHOLD, _SPARE_BYTES)) and is_set
 
 
 def trim_heap() -> bool:

@@ -74,7 +74,7 @@ class BodyWriter:
             messages.insert(0, orjson.Fragment(self._kept.system(request.system)))
         # It has no field for what may be called: one that must call none is offered none.
         tools = self._kept.tools(() if request.options.tool_choice == "none" else request.tools)
-        return b'%b,"messages":%b%b}' % (dumps(head)[:-1], dumps(messages), tools)
+        return b"".join((dumps(head)[:-1], b',"messages":', dumps(messages), tools, b"}"))
 
 
 def _message(message: AnyMessage, media: Mapping[str, bytes]) -> object:

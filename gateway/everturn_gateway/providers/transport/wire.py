@@ -112,21 +112,23 @@ class BodyWriter:
         messages: list[object] = []
         if request.system:
             messages.append(orjson.Fragment(self._kept.system(request.system)))
-        for message in images_apart(request):
-            # Most are of these two kinds: a call for each would take twice as long as all the rest.
-            if isinstance(message, UserMessage) and not message.attachments:
-                messages.append({"role": "user", "content": message.text})
-            elif isinstance(message, Reply) and not message.calls:
-                messages.append({"role": "assistant", "content": message.text})
-            else:
-                messages.append(self._message(message, request, echoes=echoes))
+        # Most are of these two kinds: a call for each would take twice as long as all the rest.
+        messages += [
+            {"role": "user", "content": message.text}
+            if type(message) is UserMessage and not message.attachments
+            else {"role": "assistant", "content": message.text}
+            if type(message) is Reply and not message.calls
+            else self._message(message, request, echoes=echoes)
+            for message in images_apart(request)
+        ]
         if "response_format" in leave_out and (told := form_in_words(asked)):
             messages.append({"role": "system", "content": told})
         tools = self._kept.tools(request.tools)
         if tools:
             choice = openai_tool_choice(asked)
             options |= {k: v for k, v in choice.items() if k not in leave_out}
-        return b'%b,"messages":%b%b}' % (dumps(options)[:-1], dumps(messages), tools)
+        # Joined: `%` copies what is long again and again, twenty times as slowly.
+        return b"".join((dumps(options)[:-1], b',"messages":', dumps(messages), tools, b"}"))
 
     def _message(self, message: AnyMessage, request: ModelRequest, *, echoes: bool) -> object:
         """Return one element of `messages`."""
