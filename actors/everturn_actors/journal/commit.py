@@ -110,7 +110,8 @@ def commit(jobs: Sequence[Job], threads: Executor) -> None:
     try:
         finish(begun[::shares])
     finally:
-        wait(others)
+        if others:  # to wait for nobody takes longer than to write a line
+            wait(others)
     for other in others:
         other.result()
 

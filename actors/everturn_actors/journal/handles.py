@@ -50,6 +50,9 @@ class SessionHandles:
         if handle is None:
             handle = self._handles[session_id] = SessionHandle(self._files_of(session_id))
         handle.users += 1
+        if handle.free.value:  # as nearly always: to wait for nothing costs more than to look
+            handle.free.acquire_nowait()
+            return handle
         try:
             await handle.free.acquire()
         except BaseException:

@@ -87,11 +87,14 @@ class Writer:
         There is no deadline: what the disk has begun cannot be called off, and an append whose
         outcome is unknown must not be reported as failed.
         """
-        try:
-            await self._room.acquire()
-        except BaseException:
-            settle()
-            raise
+        if self._room.value:  # as nearly always: to wait for nothing costs more than to look
+            self._room.acquire_nowait()
+        else:
+            try:
+                await self._room.acquire()
+            except BaseException:
+                settle()
+                raise
         ticket = _Ticket(job=job, settle=settle, done=asyncio.Event())
         if self._closed:
             self._refuse(ticket)

@@ -8,6 +8,7 @@ or rendered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from operator import attrgetter
 
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import AnyMessage, Reply, ToolResult, UserMessage
 from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, ToolDefinition
 from everturn_actors.model.words import Outcome, Resolution, Usage
+
+_options_of = attrgetter("options")
 
 
 class Step(Value, frozen=True, kw_only=True):
@@ -24,6 +27,8 @@ class Step(Value, frozen=True, kw_only=True):
     results: tuple[ToolResult, ...] = ()
 
     def __post_init__(self) -> None:
+        if not self.reply.calls and not self.results:
+            return
         called, answered = [c.call_id for c in self.reply.calls], [r.call_id for r in self.results]
         if called != answered:
             msg = f"a step needs one result a call, in order: calls {called}, results {answered}"
@@ -46,8 +51,20 @@ class Steering(Value, frozen=True, kw_only=True):
 def _size_messages(
     users: tuple[UserMessage, ...], steps: tuple[Step, ...], steered: tuple[Steering, ...]
 ) -> int:
-    later = sum(len(each.users) for each in steered)
-    return len(users) + later + sum(1 + len(step.results) for step in steps)
+    size = len(users) + len(steps)
+    for step in steps:  # loops: a turn asks several times, and a sum of a generator takes thrice
+        size += len(step.results)
+    for each in steered:
+        size += len(each.users)
+    return size
+
+
+def _heard(
+    users: tuple[UserMessage, ...], steered: tuple[Steering, ...]
+) -> tuple[UserMessage, ...]:
+    if not steered:
+        return users
+    return (*users, *(user for each in steered for user in each.users))
 
 
 def _in_order(
@@ -73,7 +90,7 @@ def _is_tainted(heard: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> bool
 
 def _without_options(users: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
     """Return messages of a turn that is over: what was asked of its calls is of no use any more."""
-    if all(user.options is None for user in users):
+    if not any(map(_options_of, users)):
         return users
     return tuple(replace(user, options=None) for user in users)
 
@@ -102,12 +119,15 @@ class Turn(Value, frozen=True, kw_only=True):
         if self.steered:
             each = (b.messages if isinstance(b, Step) else (b,) for b in self.blocks)
             return tuple(message for messages in each for message in messages)
-        return (*self.users, *(m for step in self.steps for m in step.messages))
+        messages: list[AnyMessage] = [*self.users]
+        for step in self.steps:
+            messages += step.messages
+        return tuple(messages)
 
     @property
     def heard(self) -> tuple[UserMessage, ...]:
         """All its user messages, those that came while it ran included, oldest first."""
-        return (*self.users, *(user for each in self.steered for user in each.users))
+        return _heard(self.users, self.steered)
 
     @property
     def size_messages(self) -> int:
@@ -259,13 +279,15 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     @property
     def heard(self) -> tuple[UserMessage, ...]:
         """All its user messages, those that came while it ran included, oldest first."""
-        return (*self.users, *(user for each in self.steered for user in each.users))
+        return _heard(self.users, self.steered)
 
     @property
     def options(self) -> CallOptions:
         """What its caller asks of the model: of the newest message that asks for something."""
-        asked = (user.options for user in reversed(self.heard) if user.options is not None)
-        return next(asked, DEFAULT_OPTIONS)
+        for user in reversed(self.heard):
+            if user.options is not None:
+                return user.options
+        return DEFAULT_OPTIONS
 
     def tools_beside(
         self, own: tuple[ToolDefinition, ...], deferred: Collection[str] = ()

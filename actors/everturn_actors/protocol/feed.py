@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -90,8 +89,9 @@ class Feed:
     def publish(self, events: Sequence[Event]) -> None:
         """Show events that are durable, oldest first."""
         self._recent.extend(events)
-        if any(isinstance(e.body, _ENDS_OF_CALLS) for e in events):
-            self._live = None
+        for event in events:
+            if isinstance(event.body, _ENDS_OF_CALLS):
+                self._live = None
         self._notify()
 
     def begin_reply(self, turn: int, step: int) -> LiveReply:
@@ -163,15 +163,6 @@ class Feed:
 
     # --- the followers' side ---
 
-    @contextmanager
-    def following(self) -> Generator[None]:
-        """Count the caller as a follower."""
-        self.followers += 1
-        try:
-            yield
-        finally:
-            self.followers -= 1
-
     async def follow(
         self,
         after: int,
@@ -204,7 +195,8 @@ class Feed:
         """
         place = _Follower(after=after, pieces=pieces, take=take)
         known = None if waits else self._failure
-        with self.following() if waits else nullcontext():
+        self.followers += waits
+        try:
             while True:
                 events = self._since(place.after)
                 if events is None or (not self._recent and place.after < last_seq):
@@ -230,6 +222,8 @@ class Feed:
                     return
                 else:
                     await self._changed(place)
+        finally:
+            self.followers -= waits
 
     async def _changed(self, follower: _Follower) -> None:
         """Wait for something that the follower has to look at by itself."""
@@ -247,7 +241,8 @@ class Feed:
             return ()
         if recent[0].seq > after + 1:
             return None
-        return tuple(recent)[after + 1 - recent[0].seq :]
+        # By their places: nearly always a few of the newest, of which a copy of all has 256.
+        return tuple([recent[place] for place in range(after - recent[-1].seq, 0)])
 
 
 class _Follower(Struct, eq=False):

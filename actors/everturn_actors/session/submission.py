@@ -11,17 +11,14 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
-    Announced,
     CallFinished,
     CallsAnswered,
     CallsHandedOver,
     Discarded,
-    Event,
     ModelReplied,
     Received,
     SessionEnded,
     SessionStarted,
-    SilentMessage,
     Steered,
     TurnFinished,
     TurnStarted,
@@ -32,11 +29,9 @@ from everturn_actors.model import (
     CallAnswer,
     Inbound,
     Outcome,
-    PendingAmbient,
     ToolCall,
     Turn,
     Usage,
-    UserMessage,
 )
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.commands import (
@@ -49,11 +44,14 @@ from everturn_actors.protocol.commands import (
 )
 from everturn_actors.protocol.feed import Feed, Pieces, TakeDelta, TextDelta, Update
 from everturn_actors.protocol.subscription import log_of
+from everturn_actors.session.message_events import MessageEvents, Taint
 from everturn_actors.session.refusals import refusal, refusals_of
 from everturn_actors.session.registry import Registry
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
+
+_NO_LONGER_STORED = "this message was answered before, and its answer is no longer stored"
 
 
 class TurnResult(Struct, frozen=True, kw_only=True):
@@ -84,47 +82,6 @@ class AnnouncementReceipt(Struct, frozen=True, kw_only=True):
     "Its event; of a repeat from the session before, the first event of this one."
     duplicate: bool
     "The same idempotency key was seen before: nothing was said again."
-
-
-class _Taint:
-    """Which turn of a session has read text from outside, as far as its events are followed."""
-
-    def __init__(self, submission: Submission, state: SessionState) -> None:
-        """Begin with the state in which the message was accepted, or found."""
-        turn = state.open_turn
-        beside: tuple[UserMessage | PendingAmbient, ...] = (*state.waiting, *state.ambient)
-        self._last_seq = state.last_seq
-        self._outside = {each.seq for each in beside if each.untrusted}
-        self._open = turn.number if turn else 0
-        self._turns = {turn.number} if turn and turn.is_tainted else set[int]()
-        heard = (*state.waiting, *(turn.heard if turn else ()))
-        self._is_known = not submission.duplicate or any(m.seq == submission.seq for m in heard)
-
-    def has(self, turn: int) -> bool:
-        """Return whether the turn of this number has, or may have."""
-        return turn in self._turns or not self._is_known
-
-    def read(self, event: Event) -> None:
-        """Take the next event."""
-        if event.seq <= self._last_seq:
-            return  # the state knows
-        match event.body:
-            case Received() | SilentMessage() | Announced() as body:
-                if body.untrusted:
-                    self._outside.add(event.seq)
-            case TurnStarted() as body:
-                self._open = body.turn
-                if not self._outside.isdisjoint((*body.received, *body.ambient)):
-                    self._turns.add(body.turn)
-            case Steered(turn=turn, received=received):
-                if not self._outside.isdisjoint(received):
-                    self._turns.add(turn)
-            case CallFinished(untrusted=True):
-                self._turns.add(self._open)
-            case ModelReplied(outside=sources) if sources:  # of an earlier turn, and still shown
-                self._turns.add(self._open)
-            case _:
-                pass
 
 
 class Submission(Struct, kw_only=True):
@@ -175,11 +132,18 @@ class Submission(Struct, kw_only=True):
         if held is not None:
             return _held_result(self.session_id, held)
         turn, reply, usage = 0, None, Usage()
-        taint = _Taint(self, self._state)
+        taint = Taint(self._state, self.seq, duplicate=self.duplicate)
+        own = await self._own_events()
+        if own is None:
+            raise InvalidInputError(_NO_LONGER_STORED)
         calls, refused = dict[str, ToolCall](), list[str]()
-        async with aclosing(self._follow("none", taint=taint)) as updates:
+        # One generator, and not that of `_follow` around it: each turn over HTTP waits here.
+        async with aclosing(self._events("none")) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
+                    continue
+                taint.read(update)
+                if not own.has(update):
                     continue
                 match update.body:
                     case TurnStarted(turn=number) | Steered(turn=number):
@@ -213,59 +177,54 @@ class Submission(Struct, kw_only=True):
                         return _result(self.session_id, body, None, usage, untrusted=untrusted)
                     case _:
                         pass
+                if own.is_over:
+                    break
         if self.duplicate and not turn:
-            msg = "this message was answered before, and its answer is no longer stored"
-            raise InvalidInputError(msg)
+            raise InvalidInputError(_NO_LONGER_STORED)
         raise ActorStoppedError
 
     async def _follow(
-        self, pieces: Pieces, *, taint: _Taint | None = None, take: TakeDelta | None = None
+        self, pieces: Pieces, *, take: TakeDelta | None = None
     ) -> AsyncGenerator[Update]:
-        turn, last_seq = 0, self._state.last_seq
+        own = await self._own_events()
+        if own is None:
+            return
 
         def take_own(delta: TextDelta) -> bool:
-            return delta.turn != turn or take is None or take(delta)
+            return delta.turn != own.turn or take is None or take(delta)
 
+        followed = self._events(pieces, take=None if take is None else take_own)
+        async with aclosing(followed) as updates:  # who left is no follower from then on
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    if update.turn == own.turn:
+                        yield update
+                    continue
+                if own.has(update):
+                    yield update
+                if own.is_over:
+                    return
+
+    def _events(self, pieces: Pieces, *, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
+        """Yield the session's updates from the message on."""
+        return self._feed.follow(
+            self.seq - 1,
+            log_of(self._store, self.session_id),
+            last_seq=self._state.last_seq,
+            pieces=pieces,
+            take=take,
+        )
+
+    async def _own_events(self) -> MessageEvents | None:
+        """Return what tells the message's updates from others; None where there are none."""
         # A turn that failed may be asked again just now: what tells of the message is the new one.
-        goal = self._turn_it_is_in()
+        goal, turn = self._turn_it_is_in(), 0
         if self.duplicate and not await self._is_stored():
             # The log may have let go of the message while it waited, or while its turn ran.
             turn = self._turn_it_is_in()
             if not turn and all(message.seq != self.seq for message in self._state.waiting):
-                return
-        followed = self._feed.follow(
-            self.seq - 1,
-            log_of(self._store, self.session_id),
-            last_seq=last_seq,
-            pieces=pieces,
-            take=None if take is None else take_own,
-        )
-        async with aclosing(followed) as updates:  # who left is no follower from then on
-            async for update in updates:
-                if isinstance(update, TextDelta):
-                    if update.turn == turn:
-                        yield update
-                    continue
-                if taint is not None:
-                    taint.read(update)
-                body = update.body
-                if isinstance(body, TurnStarted | Steered) and (
-                    self.seq in body.received or update.seq == self.seq
-                ):
-                    turn = body.turn
-                if isinstance(body, CallsAnswered) and update.seq == self.seq:
-                    turn = body.turn
-                if isinstance(body, TurnFinished) and body.turn == turn and turn < goal:
-                    continue
-                if isinstance(body, Discarded):
-                    if self.seq not in body.received:
-                        continue
-                    yield update
-                    return
-                if turn or update.seq == self.seq or isinstance(body, SessionEnded):
-                    yield update
-                if isinstance(body, TurnFinished | CallsHandedOver) and body.turn == turn:
-                    return
+                return None
+        return MessageEvents(self.seq, turn=turn, goal=goal)
 
     async def _is_stored(self) -> bool:
         """Whether the log still holds the message; `compaction: discard` drops old ones.

@@ -105,10 +105,10 @@ def why_not_now(
     if rules.drops_when_busy and is_busy:
         return BusyError()
     most = rules.max_waiting if is_busy else None  # else the next turn takes all that waits
+    if most is None or rules.overflow == "drop_old":
+        return None
     asked = sum(not message.ambient for message in waiting)
-    if most is not None and asked >= most and rules.overflow != "drop_old":
-        return QueueFullError(rules.overflow)
-    return None
+    return QueueFullError(rules.overflow) if asked >= most else None
 
 
 def dropped(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from everturn_actors.codec import WAY_OUT, Codec, CodecError, dump, encode
 from everturn_actors.errors import UnknownFormatError
@@ -27,6 +28,7 @@ _HEAD = re.compile(rb'\{"seq":(0|[1-9][0-9]{0,17}),"at":"([0-9TZ:.+-]{1,40})",')
 _TAGGED = re.compile(rb'"type":"([a-z_]{1,100})"')
 
 
+@lru_cache(maxsize=64)  # the events of one append have one instant
 def utc_text(instant: datetime) -> str:
     """Write an aware instant in UTC with microseconds: `2026-11-21T22:49:56.123456Z`."""
     return in_utc(instant).isoformat(timespec="microseconds")[:-6] + "Z"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 import msgspec
 
 from everturn_actors.codec import Count, Instant, Value
@@ -21,6 +23,7 @@ from everturn_actors.model import (
     UserMessage,
 )
 
+_is_ambient = attrgetter("ambient")
 _NAMES = {
     "session_id": "session",
     "key": "conversation",
@@ -93,7 +96,7 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     @property
     def is_asked(self) -> bool:
         """Whether a message waits that begins a turn."""
-        return any(not message.ambient for message in self.waiting)
+        return not all(map(_is_ambient, self.waiting))
 
     @property
     def open_approvals(self) -> tuple[Approval, ...]:
@@ -124,11 +127,12 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
         """What the model may be shown."""
         step = self.open_turn.step if self.open_turn else None
         running = 0 if step is None or step.reply is None else 1 + len(step.results)
+        held = self.held_messages
         return Conversation(
             turns=self.held_turns,
             current=self.open_turn,
-            left_messages=max(self.logged_messages - self.held_messages, 0),
-            counted_messages=self.held_messages - running,
+            left_messages=max(self.logged_messages - held, 0),
+            counted_messages=held - running,
             instructions=self.instructions,
             reductions=self.reductions,
             fingerprint=self.fingerprint,

@@ -13,14 +13,19 @@ from contextvars import ContextVar
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
 
 
-@contextmanager
-def listening(listener: Callable[[str], None]) -> Generator[None]:
+class listening:  # noqa: N801 - used as a function: it is on the path of every turn
     """Have `listener` told what the model call in this block waits for; empty = for nothing."""
-    token = _listener.set(listener)
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+
+    __slots__ = ("_listener", "_token")
+
+    def __init__(self, listener: Callable[[str], None]) -> None:
+        self._listener = listener
+
+    def __enter__(self) -> None:
+        self._token = _listener.set(self._listener)
+
+    def __exit__(self, *_: object) -> None:
+        _listener.reset(self._token)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Match
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
@@ -70,11 +71,16 @@ _DOCS_POLICY = (
 
 
 class Api(FastAPI):
-    """FastAPI with our own description of the API."""
+    """FastAPI with our own description of the API, behind what answers messages without it."""
 
     access: Access
     library: Library
     routers: tuple[APIRouter, ...]
+    direct: DirectMessages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        await self.direct(scope, receive, send)
 
     def allowed(self, scope: Scope) -> list[str]:
         """Return the methods that the path of `scope` takes, sorted; routes hold one each."""
@@ -129,7 +135,9 @@ def make_api(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: W
         if isinstance(route, APIRoute):
             route.app = protect(route.app, _method(route), route.path)
             if _is_message(route):
-                app.add_middleware(DirectMessages, route=route, protect=protect)
+                app.direct = DirectMessages(
+                    partial(FastAPI.__call__, app), route=route, protect=protect
+                )
     _add_error_handlers(app)
     return app
 

@@ -17,5 +17,7 @@ Prefer: TypeAlias = Annotated[
 
 def wants_async(prefer: Sequence[str] | None) -> bool:
     """Read `Prefer` headers. Source: RFC 7240, section 2."""
-    wishes = (wish for line in prefer or () for wish in line.split(","))
+    if not prefer:
+        return False
+    wishes = (wish for line in prefer for wish in line.split(","))
     return any(wish.split(";")[0].strip().lower() == "respond-async" for wish in wishes)

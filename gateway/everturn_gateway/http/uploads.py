@@ -97,6 +97,8 @@ async def uploads_of(attachments: Sequence[NewAttachment]) -> tuple[Upload, ...]
     Raises:
         ProblemError: The bytes of one are not in base64 (422).
     """
+    if not attachments:
+        return ()
 
     def decode() -> tuple[Upload, ...]:
         return tuple(_upload(each, index) for index, each in enumerate(attachments))

@@ -49,9 +49,9 @@ def begin(draft: Draft) -> None:
     draft.add(
         TurnStarted(
             turn=state.turns + 1,
-            received=tuple(message.seq for message in next_turn(state.waiting)),
+            received=tuple([message.seq for message in next_turn(state.waiting)]),
             window_messages=limit,
-            ambient=tuple(e.seq for e in state.ambient if draft.now <= e.until),
+            ambient=tuple([e.seq for e in state.ambient if draft.now <= e.until]),
             ambient_bytes=told_bytes,
             delivers=context.delivers,
         )

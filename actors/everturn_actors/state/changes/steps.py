@@ -44,7 +44,7 @@ def needed_messages(
     state: SessionState, event: Event, received: tuple[int, ...]
 ) -> tuple[UserMessage, ...]:
     """Return the messages with these numbers, which must all wait."""
-    users = tuple(m for m in state.waiting if m.seq in received)
+    users = tuple([m for m in state.waiting if m.seq in received])
     if len(users) != len(received) or not users:
         raise impossible(event, "it names messages that do not wait")
     return users

@@ -50,7 +50,7 @@ def apply_turn_started(state: SessionState, event: Event, body: TurnStarted) -> 
     if body.retries:
         return _turn_retried(state, event, body)
     users = needed_messages(state, event, body.received)
-    told = tuple(each for each in state.ambient if each.seq in body.ambient)
+    told = tuple([each for each in state.ambient if each.seq in body.ambient])
     if len(told) != len(body.ambient):
         raise impossible(event, "it tells of messages that were not kept for it")
     return within_window(
@@ -64,7 +64,7 @@ def apply_turn_started(state: SessionState, event: Event, body: TurnStarted) -> 
                 delivers=body.delivers,
             ),
             ambient=(),
-            waiting=tuple(m for m in state.waiting if m.seq not in body.received),
+            waiting=tuple([m for m in state.waiting if m.seq not in body.received]),
             turns=body.turn,
             window_messages=body.window_messages,
             logged_messages=state.logged_messages + len(users),

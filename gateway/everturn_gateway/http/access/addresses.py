@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from starlette.datastructures import Headers
@@ -20,6 +21,7 @@ FORWARDED_HEADERS: Final = frozenset(
         "x-real-ip",
     )
 )
+_name_of = itemgetter(0)
 _FORWARDED_NAMES: Final = frozenset(name.encode() for name in FORWARDED_HEADERS)
 _HOPS_MAX: Final = 64  # addresses of one chain that are looked at, from the nearest
 _SUBSCRIBER_BITS: Final = 64  # of an IPv6 address: one household or machine has all below it
@@ -47,7 +49,7 @@ def client_address(peer: str, headers: Headers, trusted: Sequence[ProxyNetwork])
         An IPv4 address, or the /64 network of an IPv6 one: whoever has one has all of it.
     """
     nearest = _read(peer)
-    if nearest is None or not _is_among(nearest, trusted):
+    if nearest is None or not trusted or not _is_among(nearest, trusted):
         return _key(nearest)
     chains = [
         chain
@@ -63,7 +65,7 @@ def client_address(peer: str, headers: Headers, trusted: Sequence[ProxyNetwork])
 
 def is_forwarded(headers: Headers) -> bool:
     """Return whether a request says that somebody passed it on."""
-    return any(name in _FORWARDED_NAMES for name, _ in headers.raw)
+    return not _FORWARDED_NAMES.isdisjoint(map(_name_of, headers.raw))
 
 
 def _x_forwarded_for(lines: Sequence[str]) -> list[str]:

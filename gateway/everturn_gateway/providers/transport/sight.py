@@ -30,8 +30,9 @@ class Sight:
 
     def shown(self, request: ModelRequest) -> ModelRequest:
         """Return the request as this model can take it."""
-        sees = self._now() >= self._blind_until
-        return request if sees or not request.media else replace(request, media={})
+        if not request.media or self._now() >= self._blind_until:
+            return request
+        return replace(request, media={})
 
     def without(self, request: ModelRequest, refused: RefusedRequestError) -> ModelRequest | None:
         """Return the request without images where it was refused for them; else None.
