@@ -6,12 +6,11 @@ ended. A `Renderer` keeps what it built for the next request: a turn costs what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import structs
 
 from everturn_actors.context.catalog import limits_of, policy_of
-from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
     correction_tokens,
@@ -29,7 +28,7 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.policy import AnyPolicy, Limits
+from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.context.projection.projection import (
     PROJECTION_MESSAGES,
     PROJECTION_UNITS,
@@ -49,6 +48,7 @@ from everturn_actors.context.rendered import (
     fits,
     hidden_by,
     outside_of_summary,
+    pictures_room,
     preamble_units,
     request_limits,
     request_of,
@@ -107,11 +107,14 @@ class Renderer:
 
     def begin(
         self, conversation: Conversation, spec: AgentSpec, tools: tuple[ToolDefinition, ...] = ()
-    ) -> bool:
-        """Build what later requests go on from, where that takes long; return whether it did."""
-        if is_long := self._history is None and conversation.held_messages >= LONG_MESSAGES:
-            self._prepared(conversation, spec, tools, None)
-        return is_long
+    ) -> Iterator[None]:
+        """Build what later requests go on from, where that takes long; yield after each part."""
+        if self._history is not None or conversation.held_messages < LONG_MESSAGES:
+            return
+        self._history = shown_history(conversation, self.policy(spec, tools), None)
+        yield
+        self._prepared(conversation, spec, tools, None)
+        yield
 
     def reduce(
         self,
@@ -352,7 +355,9 @@ class Renderer:
         limits = structs.replace(limits, window_messages=conversation.window_messages or None)
         pictures = NO_PICTURES
         if files:
-            room = _room(policy.divide(policy.numbers, limits, *fixed), policy, limits, summary)
+            room = pictures_room(
+                policy.divide(policy.numbers, limits, *fixed), policy, limits, summary
+            )
             pictures = choose(files, room_tokens=room, scale=statistics.scale)
         units = history.units + sum(map(message_units, now)) + pictures.units
         projection = Projection(
@@ -391,10 +396,3 @@ class Renderer:
             + history.outside
             + outside_of_summary(conversation),
         )
-
-
-def _room(budget: Budget, policy: AnyPolicy, limits: Limits, summary: str) -> int | None:
-    """Return how many tokens the window has for images; None where it is not known."""
-    if budget.window_tokens <= 0:
-        return None
-    return budget.free_tokens - policy.estimates(limits).text(summary)

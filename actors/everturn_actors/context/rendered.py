@@ -158,6 +158,13 @@ def request_limits(
     return limits, fixed
 
 
+def pictures_room(budget: Budget, policy: AnyPolicy, limits: Limits, summary: str) -> int | None:
+    """Return how many tokens the window has for images; None where it is not known."""
+    if budget.window_tokens <= 0:
+        return None
+    return budget.free_tokens - policy.estimates(limits).text(summary)
+
+
 def as_sent(
     last: PromptFingerprint, prints: tuple[str, str], request: ModelRequest, units: int
 ) -> PromptFingerprint:

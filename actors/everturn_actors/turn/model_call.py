@@ -212,7 +212,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     """
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
-    if host.renderer.begin(host.state.conversation, agent.spec, tools):
+    for _ in host.renderer.begin(host.state.conversation, agent.spec, tools):
         await anyio.lowlevel.checkpoint()  # what comes next may take as long: others go in between
     conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
@@ -220,6 +220,8 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
         await host.record(*hidden)
         conversation = host.state.conversation
     rendered = host.renderer.render(conversation, agent.spec, tools, statistics)
+    if hidden:  # all of it was made anew, and to write it down takes as long
+        await anyio.lowlevel.checkpoint()
     await _keep(host, rendered.projection.stored)
     if not rendered.pictures.shown:
         return rendered

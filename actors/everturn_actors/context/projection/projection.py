@@ -234,20 +234,26 @@ def remove(
     if not leaving:
         return projection, ()
     old = list(flatten(projection.blocks[index] for index in sorted(leaving)))
+    units = size_units(projection, old)
+    if isinstance(estimator, Estimates):
+        tokens_before = estimator.tokens(units)
+    else:
+        tokens_before = size_tokens(projection, old, estimator)
     reduction = Reduction(
         stage=stage,
         disposition=disposition,
         seqs=_seqs(old),
         call_ids=_call_ids(old),
-        tokens_before=size_tokens(projection, old, estimator),
+        tokens_before=tokens_before,
         tokens_after=0,
     )
     kept = tuple(b for index, b in enumerate(projection.blocks) if index not in leaving)
     before = sum(1 for index in leaving if index < projection.current)
     changes = _became(projection, reduction)
-    return replace(projection, blocks=kept, current=projection.current - before, changes=changes), (
-        reduction,
-    )
+    left = replace(projection, blocks=kept, current=projection.current - before, changes=changes)
+    if (whole := projection.memo.get(PROJECTION_UNITS)) is not None:
+        left.memo[PROJECTION_UNITS] = whole - units  # sums: the rest is not counted again
+    return left, (reduction,)
 
 
 def without_images(message: AnyMessage) -> AnyMessage:

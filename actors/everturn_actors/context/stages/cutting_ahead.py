@@ -123,11 +123,14 @@ def jump_turns(
             largest = max(largest, gain)
         fits = _fitting(protect_tokens, largest, count)
         starts = [0, *(start for start in turn_starts(projection.blocks[:newest]) if start > 0)]
-        loads = list(_loads(projection, [*starts, newest], gained, most))
-        if fits(sum(loads, Load()), most):
+        # Newest first, and only as far as they stay: to count every turn takes milliseconds.
+        loads = _loads(projection, [*starts, newest], gained, most)
+        kept, cut = next(loads), newest
+        gain_units = sum(gained.values())
+        if fits(_whole(projection, kept, len(starts), gain_units, most), most):
             return projection, ()
-        less, kept, cut = down_to(projection, budget), loads[-1], newest
-        for start, load in zip(reversed(starts), reversed(loads[:-1]), strict=True):
+        less = down_to(projection, budget)
+        for start, load in zip(reversed(starts), loads, strict=True):
             kept += load
             if not fits(kept, less):
                 break
@@ -172,8 +175,9 @@ def _fitting(
 def _loads(
     projection: Projection, starts: Sequence[int], gained: Mapping[int, int], mark: Mark
 ) -> Iterator[Load]:
-    """Yield what each turn is, as far as the mark asks; the last one is the newest."""
-    for start, end in zip(starts, [*starts[1:], len(projection.blocks)], strict=True):
+    """Yield what each turn is, as far as the mark asks; the newest one first."""
+    end = len(projection.blocks)
+    for start in reversed(starts):
         turn = projection.blocks[start:end]
         is_newest = start == starts[-1]
         units = size_units(projection, flatten(turn))
@@ -187,17 +191,40 @@ def _loads(
             messages=0 if mark.messages is None else count_messages(turn),
             turns=0 if is_newest else 1,
         )
+        end = start
+
+
+def _whole(projection: Projection, newest: Load, turns: int, gain_units: int, mark: Mark) -> Load:
+    """Return what all turns are, which is known of the projection but for its newest turn.
+
+    Args:
+        projection: It.
+        newest: Its newest turn.
+        turns: How many others there are.
+        gain_units: What clearing would take away at most.
+        mark: What is asked for.
+    """
+    units = projection_units(projection)
+    asks_history = mark.history_tokens is not None
+    return Load(
+        units=units,
+        gain_units=gain_units,
+        history_units=units - newest.units + newest.history_units if asks_history else 0,
+        messages=0 if mark.messages is None else projection_messages(projection),
+        turns=turns,
+    )
 
 
 def leave(projection: Projection, cut: int, *, stage: str, estimator: Estimator) -> Outcome:
     """Return the projection without the blocks before `cut`, and with them counted as not shown."""
     left = count_messages(projection.blocks[:cut])
-    projection = replace(
+    told = replace(
         projection,
         omitted_messages=projection.omitted_messages + left,
         unsummarised=projection.unsummarised + left,
     )
-    return remove(projection, range(cut), disposition="dropped", stage=stage, estimator=estimator)
+    told.memo.update(projection.memo)  # what its messages cost: they are the same
+    return remove(told, range(cut), disposition="dropped", stage=stage, estimator=estimator)
 
 
 def units_of(tokens: float, count: Estimates) -> int:
