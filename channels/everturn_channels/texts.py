@@ -17,6 +17,7 @@ BUTTONS: Final[Mapping[Decision, str]] = {
     "allow_once": "Allow once",
     "allow_always": "Always allow",
     "deny": "Deny",
+    "answer": "Answer",
 }
 "What the buttons of a question say."
 
@@ -154,6 +155,7 @@ def click_taken(decision: Decision) -> str:
         "allow_once": "Allowed, this once.",
         "allow_always": "Allowed from now on.",
         "deny": "Not allowed.",
+        "answer": "Answered.",
     }[decision]
 
 
@@ -164,6 +166,8 @@ def click_late(settled: Resolution | None = None) -> str:
             return "Too late: it was allowed already."
         case "deny":
             return "Too late: it was denied already."
+        case "answer":
+            return "Too late: it was answered already."
         case "overtaken":
             return "Too late: a new message came first."
         case "expired" | None:

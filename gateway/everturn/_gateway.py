@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from everturn._asgi import Mounted, mounted
 from everturn._errors import TurnFailedError
 from everturn_actors.events import Discarded, SessionEnded, TurnFinished
-from everturn_actors.model import ConversationKey, Decision, Inbound, Upload
+from everturn_actors.model import ConversationKey, Decision, Inbound, Inquiry, Upload
 from everturn_actors.service import Submission, TextDelta, TurnResult, TurnService
 from everturn_actors.state.session_state import SessionState
 
@@ -39,6 +39,8 @@ class PendingApproval:
     "UTC. Nobody can answer after it, and the call does not run."
     arguments_hash: str = ""
     "What an answer is bound to."
+    inquiry: Inquiry | None = None
+    "What the agent wants to know; None = it is asked whether the call may run."
 
 
 class Gateway:
@@ -223,7 +225,9 @@ class Gateway:
         states = await self.service.activity.awaiting_approval()
         return tuple(each for state in states for each in _pending(state))
 
-    async def decide(self, approval: PendingApproval, decision: Decision, *, by: str = "") -> None:
+    async def decide(
+        self, approval: PendingApproval, decision: Decision, *, by: str = "", answer: str = ""
+    ) -> None:
         """Answer a call that waits; return when that is durable. The same answer again is none.
 
         >>> import anyio, everturn
@@ -248,8 +252,9 @@ class Gateway:
 
         Args:
             approval: One of `approvals`; the answer holds for what it shows and nothing else.
-            decision: `allow_once`, `allow_always` or `deny`.
+            decision: `allow_once`, `allow_always` or `deny`; to an inquiry `answer` or `deny`.
             by: Who says so, for the log; empty = the program.
+            answer: With `answer`, one of the choices, its number, or a text where one is taken.
 
         Raises:
             UnknownApprovalError: The call does not wait any more.
@@ -264,6 +269,7 @@ class Gateway:
             may_always=not by,
             arguments_hash=approval.arguments_hash,
             expires_at=approval.expires_at,
+            answer=answer,
         )
 
     async def asgi(self, *, token: str = "") -> Mounted:
@@ -301,6 +307,7 @@ def _pending(state: SessionState) -> list[PendingApproval]:
             reason=each.reason,
             expires_at=each.expires_at,
             arguments_hash=each.arguments_hash,
+            inquiry=each.inquiry,
         )
         for each in step.approvals.values()
         if each.resolution is None and each.call_id in calls

@@ -167,6 +167,33 @@ async def test_cancel_ends_a_command_and_all_that_it_began(tmp_path: Path) -> No
         assert not {process.pid for process in before} & {process.pid for process in after}
 
 
+async def test_a_person_at_the_terminal_answers_what_the_agent_asks(tmp_path: Path) -> None:
+    """By the number of a choice, in the chat and from another terminal."""
+    question = {"question": "Which colour?", "choices": ["Red", "Blue"]}
+    calls = [
+        ToolCall(call_id=call_id, name="ask_user", arguments=json.dumps(question))
+        for call_id in ("c1", "c2")
+    ]
+    async with shell_agent(tmp_path) as api:
+        file = anyio.Path(tmp_path / "agents/helper/agent.yaml")
+        text = await file.read_text()
+        await file.write_text(f"{text}    - {{type: builtin, name: ask_user}}\n")
+        api.script(Answer(calls=(calls[0],)), Answer(text="Blue it is."), Answer(calls=(calls[1],)))
+        api.script(Answer(text="Red it is."))
+        async with terminal("chat", cwd=tmp_path, env=KEY) as person:
+            await person.expect("helper: session", "you>")
+            await person.enter("paint it")
+            await person.expect("Which colour?", "1. Red", "2. Blue", "your answer (1-2)")
+            await person.enter("3")
+            await person.expect("answer 1-2", "your answer (1-2)")
+            await person.enter("2")
+            await person.expect("answered: Blue", "Blue it is.", "you>")
+            await person.enter("again")
+            await person.expect("your answer (1-2)")
+            await person.enter("red")
+            await person.expect("answered: Red", "Red it is.", "you>")
+
+
 async def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path: Path) -> None:
     """Yes, always, no: without leaving the chat, and always is kept."""
     async with shell_agent(tmp_path) as api:

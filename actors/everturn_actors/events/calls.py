@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from everturn_actors.events.body import EventBody
-from everturn_actors.model import Attachment, CallAnswer, FileDigest, Resolution
+from everturn_actors.model import Attachment, CallAnswer, FileDigest, Inquiry, Resolution
 
 
 class ApprovalAsked(EventBody, frozen=True, kw_only=True):
@@ -21,6 +21,8 @@ class ApprovalAsked(EventBody, frozen=True, kw_only=True):
     "Who may answer; empty = all who may talk in this conversation."
     files: tuple[FileDigest, ...] = ()
     "Files of the workspace that the call names, as they stood: the word holds for no others."
+    inquiry: Inquiry | None = None
+    "What the agent wants to know; None = it is asked whether the call may run."
 
 
 class ApprovalDecided(EventBody, frozen=True, kw_only=True):
@@ -30,6 +32,8 @@ class ApprovalDecided(EventBody, frozen=True, kw_only=True):
     decision: Resolution
     by: str = ""
     "Who decided; empty where nobody did."
+    answer: str = ""
+    "What they answered to an inquiry."
 
 
 class CallsHandedOver(EventBody, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from everturn_actors.codec import Instant, Value
 from everturn_actors.model.messages import Attachment
+from everturn_actors.model.turns import Inquiry
 from everturn_actors.model.words import Mark, OutboxItemKind, Outcome
 
 
@@ -37,6 +38,8 @@ class OutboxItem(Value, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
     call_id: str = ""
     "approval: the call."
+    inquiry: Inquiry | None = None
+    "approval: what the agent wants to know, where it is a question of that kind."
     reply_to: str = ""
     "The message on the platform that it replies to; empty = none."
     preview: str = ""

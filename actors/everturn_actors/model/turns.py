@@ -161,6 +161,33 @@ class FileDigest(Value, frozen=True, kw_only=True, omit_defaults=False):
     "Whether anything stands there."
 
 
+class Inquiry(Value, frozen=True, kw_only=True):
+    """What an agent asks a person: not whether a call may run, but something it wants to know."""
+
+    text: str
+    choices: tuple[str, ...] = ()
+    takes_text: bool = False
+    "Whether an answer may be another text than one of `choices`."
+    default: str = ""
+    "What holds where nobody answers in time; empty = nothing."
+
+    def read(self, typed: str) -> str | None:
+        """Return the answer that somebody typed, or None where it is none.
+
+        A choice may be written out or named by its number.
+
+        >>> Inquiry(text="Which?", choices=("Red", "Blue")).read("2")
+        'Blue'
+        """
+        word = typed.strip()
+        for choice in self.choices:
+            if word.casefold() == choice.casefold():
+                return choice
+        if word.isdecimal() and 1 <= int(word) <= len(self.choices):
+            return self.choices[int(word) - 1]
+        return word if word and self.takes_text else None
+
+
 class Approval(Value, frozen=True, kw_only=True):
     """A call that waits for a person's word, or has it."""
 
@@ -180,9 +207,13 @@ class Approval(Value, frozen=True, kw_only=True):
     "Who may answer: sender ids, a trailing `*` matches the rest; empty = all who may talk here."
     files: tuple[FileDigest, ...] = ()
     "What the call may read or run of the workspace, as it stood when it was asked for."
+    inquiry: Inquiry | None = None
+    "What the agent wants to know; None = it is asked whether the call may run."
     resolution: Resolution | None = None
     by: str = ""
     "Who answered."
+    answer: str = ""
+    "What they answered to the inquiry."
 
     @property
     def is_allowed(self) -> bool:

@@ -27,11 +27,13 @@ Disposition: TypeAlias = Literal[
 SummarySource: TypeAlias = Literal["model", "digest"]
 
 
-Decision: TypeAlias = Literal["allow_once", "allow_always", "deny"]
-"What a person can answer to an approval."
+Decision: TypeAlias = Literal["allow_once", "allow_always", "deny", "answer"]
+"What a person can say to an approval: `answer` to an `Inquiry`, one of the others to any other."
 
 
-Resolution: TypeAlias = Literal["allow_once", "allow_always", "deny", "expired", "overtaken"]
+Resolution: TypeAlias = Literal[
+    "allow_once", "allow_always", "deny", "answer", "expired", "overtaken"
+]
 "What became of an approval: a decision, nobody answered in time, or a message came first."
 
 

@@ -20,7 +20,9 @@ from everturn_actors.ports.store import (
 )
 from everturn_actors.ports.tools import (
     ALLOW,
+    AsksPeople,
     Gate,
+    InquiryToMake,
     Tool,
     ToolCapabilities,
     ToolContext,
@@ -35,9 +37,11 @@ __all__ = [
     "ALL_SESSIONS",
     "Agent",
     "Agents",
+    "AsksPeople",
     "Clock",
     "CommitStats",
     "Gate",
+    "InquiryToMake",
     "KeyedStore",
     "Loaded",
     "ModelProvider",

@@ -10,6 +10,7 @@ from everturn_actors.model import (
     Conversation,
     ConversationKey,
     FileDigest,
+    Inquiry,
     ToolCall,
     ToolDefinition,
     Upload,
@@ -59,6 +60,8 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     "Running a call of it twice does no harm: after a crash it runs again."
     safe: bool = False
     "It reaches nothing beyond the agent's own conversation, notes and files: nobody is asked."
+    asks_people: bool = False
+    "Its calls ask a person something: it is one of `AsksPeople`."
     timeout_s: float = 300
     "Deadline of one call; the call is cancelled then, and its result says so."
 
@@ -81,6 +84,31 @@ class Tool(Protocol):
 
         Cancellation ends within a second all that the call began, and leaves nothing half done
         that a result would not tell of.
+
+        Raises:
+            ToolFailedError: With the text that the model should read.
+        """
+        ...
+
+
+class InquiryToMake(Struct, frozen=True, kw_only=True):
+    """What a call of a tool asks a person."""
+
+    inquiry: Inquiry
+    timeout_s: int
+    "How long there is to answer."
+    approvers: tuple[str, ...] = ()
+    "Who may answer, see `Approval.approvers`; empty = whoever began the turn."
+
+
+class AsksPeople(Protocol):
+    """A tool whose calls ask a person; the answer is their result, and nothing runs.
+
+    Its `capabilities.asks_people` is set.
+    """
+
+    def inquiry_of(self, call: ToolCall, context: ToolContext) -> InquiryToMake:
+        """Return what the call asks.
 
         Raises:
             ToolFailedError: With the text that the model should read.

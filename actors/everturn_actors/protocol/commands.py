@@ -173,6 +173,8 @@ class ResolveApproval(Command[None], frozen=True, kw_only=True):
     "Of the arguments that were decided about; empty = those that were asked for."
     expires_at: datetime | None = None
     "Of the question that was answered: a call may be asked about anew. None = the present one."
+    answer: str = ""
+    "answer: what somebody typed, see `Inquiry.read`."
 
 
 class Pause(Command[None], frozen=True):

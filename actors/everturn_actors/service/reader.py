@@ -14,7 +14,7 @@ from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import JournalError, UnknownRequestError, UnknownSessionError
 from everturn_actors.events import ApprovalDecided, Event
 from everturn_actors.gaps import Gap, jumps
-from everturn_actors.model import Attachment, Resolution
+from everturn_actors.model import Attachment
 from everturn_actors.ports import (
     ALL_SESSIONS,
     Place,
@@ -258,10 +258,10 @@ class SessionReader:
             replay.explanation, agent.spec, agent.offered(statistics, None), statistics
         )
 
-    async def decided_before(self, session_id: str, call_id: str) -> Resolution | None:
+    async def decided_before(self, session_id: str, call_id: str) -> ApprovalDecided | None:
         """Return what became of an approval whose step is over; None where none is near."""
         state = await self.view(session_id)
         after = max(0, state.last_seq - LOOK_BACK_EVENTS)
         events = await self._store.read(session_id, after=after, limit=LOOK_BACK_EVENTS)
         decided = (e.body for e in reversed(events) if isinstance(e.body, ApprovalDecided))
-        return next((body.decision for body in decided if body.call_id == call_id), None)
+        return next((body for body in decided if body.call_id == call_id), None)

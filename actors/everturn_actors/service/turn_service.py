@@ -355,6 +355,7 @@ class TurnService:
         may_always: bool = False,
         arguments_hash: str = "",
         expires_at: datetime | None = None,
+        answer: str = "",
     ) -> None:
         """Answer the approval of a call; return when the word is durable.
 
@@ -370,12 +371,14 @@ class TurnService:
             arguments_hash: What was shown to them, see `Approval`; empty = not compared.
             expires_at: Of the question that was shown to them: one about the same call that is
                 asked later has another. None = not compared.
+            answer: With the decision `answer`, what they typed, see `Inquiry.read`.
 
         Raises:
             UnknownSessionError: There is no such session.
             UnknownApprovalError: No call of this id waits.
             NotAnApproverError: `by` is none of those who may answer.
-            ApprovalClosedError: It has expired, was answered otherwise, or was for other arguments.
+            ApprovalClosedError: It has expired, was answered otherwise, was for other arguments, or
+                takes another kind of answer.
         """
         command = ResolveApproval(
             call_id=call_id,
@@ -384,6 +387,7 @@ class TurnService:
             may_always=may_always,
             arguments_hash=arguments_hash,
             expires_at=expires_at,
+            answer=answer,
         )
         try:
             await self._registry.ask(session_id, command)
@@ -391,8 +395,11 @@ class TurnService:
             before = await self.reader.decided_before(session_id, call_id)
             if before is None:
                 raise
-            if before != decision:
-                raise ApprovalClosedError(call_id, why_settled(before)) from None
+            is_same = before.decision == decision and (
+                decision != "answer" or before.answer == answer
+            )
+            if not is_same:
+                raise ApprovalClosedError(call_id, why_settled(before.decision)) from None
 
     async def compact(self, session_id: str, focus: str = "") -> Compacted:
         """Have older turns summarised now; return when that is done, or found to be needless.

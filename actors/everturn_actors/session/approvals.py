@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import get_args
+from typing import Final, get_args
 
 from everturn_actors.errors import (
     ApprovalClosedError,
@@ -14,6 +14,8 @@ from everturn_actors.errors import (
 from everturn_actors.model import OWNER_PREFIX, Approval, Decision, Resolution
 from everturn_actors.protocol.commands import ResolveApproval
 from everturn_actors.state.session_state import SessionState
+
+ANSWER_CHARACTERS: Final = 8_000  # of what a person answers to an inquiry
 
 
 def find_approval(state: SessionState, call_id: str) -> Approval | None:
@@ -35,6 +37,8 @@ def has_new_word(state: SessionState) -> bool:
 
 def why_settled(resolution: Resolution) -> str:
     """Return why an approval that is settled so cannot be answered any more."""
+    if resolution == "answer":
+        return "it was answered"
     return "it has expired" if resolution == "expired" else f"it was settled: {resolution}"
 
 
@@ -44,6 +48,23 @@ def _may_answer(approval: Approval, by: str) -> bool:
     A platform, or a plug-in of one, may give its people any id: none of them makes an owner.
     """
     return not by or (not by.startswith(OWNER_PREFIX) and approval.may_answer(by))
+
+
+def _why_no_answer(approval: Approval, command: ResolveApproval) -> str:
+    """Return why a word is none that can be said to what is asked; empty where it is one."""
+    inquiry, is_answer = approval.inquiry, command.resolution == "answer"
+    if command.resolution == "deny":
+        return ""
+    if inquiry is None:
+        return "it is asked whether the call may run; that takes no other answer" * is_answer
+    if not is_answer:
+        return "it is a question of the agent's, which takes an answer in words"
+    if len(command.answer) > ANSWER_CHARACTERS:
+        return f"an answer has at most {ANSWER_CHARACTERS:,} characters"
+    if inquiry.read(command.answer) is None:
+        listed = ", ".join(f"{n} ({choice})" for n, choice in enumerate(inquiry.choices, 1))
+        return f"it takes one of: {listed}" if listed else "it takes an answer that is not empty"
+    return ""
 
 
 def why_not(approval: Approval | None, command: ResolveApproval, now: datetime) -> CoreError | None:
@@ -57,8 +78,12 @@ def why_not(approval: Approval | None, command: ResolveApproval, now: datetime) 
         return ApprovalClosedError(call_id, "its arguments are not those that were decided about")
     if command.expires_at not in {None, approval.expires_at}:
         return ApprovalClosedError(call_id, "it is asked about anew")
+    if wrong := _why_no_answer(approval, command):
+        return ApprovalClosedError(call_id, wrong)
     if approval.resolution is not None:
-        same = approval.resolution == command.resolution
+        same = approval.resolution == command.resolution and (
+            approval.inquiry is None or approval.inquiry.read(command.answer) == approval.answer
+        )
         return None if same else ApprovalClosedError(call_id, why_settled(approval.resolution))
     if now >= approval.expires_at:
         return ApprovalClosedError(call_id, "it has expired")

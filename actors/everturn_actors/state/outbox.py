@@ -89,6 +89,7 @@ def owed_question(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterator
             kind="approval",
             text=body.reason,
             call_id=body.call_id,
+            inquiry=body.inquiry,
             reply_to=turn.reply_to,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,11 +21,13 @@ from everturn_actors.model import (
     PROGRAM_SENDERS,
     Approval,
     FileDigest,
+    Inquiry,
     OpenStep,
     ToolCall,
     UserMessage,
 )
-from everturn_actors.ports import ALLOW, Agent, Tool, Verdict
+from everturn_actors.outside import behind_calls
+from everturn_actors.ports import ALLOW, Agent, AsksPeople, Tool, Verdict
 from everturn_actors.turn.model_call import TurnHost
 
 logger = logging.getLogger(__name__)
@@ -65,12 +67,16 @@ async def cleared(
         return Cleared(call=call, tool=tool, approval=approval, began_before=True)
     if approval is not None and not _is_about(approval, call):
         approval = None
+    if approval is not None and approval.inquiry is not None:
+        return _answered(call, approval, approval.inquiry)
     if approval is not None and not approval.is_allowed:
         is_late = approval.resolution == "expired"
         return finished(call, _not_allowed(approval), is_error=True, is_refused=is_late)
     verdict = await _evaluate(host, call, tool, agent)
     if verdict.effect == "deny":
         return finished(call, _refused(verdict), is_error=True, is_refused=True)
+    if tool.capabilities.asks_people:
+        return _inquiry(host, call, tool)
     if verdict.effect == "allow":
         return Cleared(call=call, tool=tool, files=verdict.files)
     if approval is None:
@@ -140,6 +146,39 @@ def _question(host: TurnHost, call: ToolCall, verdict: Verdict) -> ApprovalAsked
         approvers=verdict.approvers or _who_began(host),
         files=verdict.files,
     )
+
+
+def _inquiry(host: TurnHost, call: ToolCall, tool: Tool) -> ApprovalAsked | CallFinished:
+    """Return what a call asks a person, with what may be behind its words."""
+    try:
+        made = cast("AsksPeople", tool).inquiry_of(call, host.tool_context)
+    except CoreError as error:
+        return finished(call, str(error), is_error=True)
+    outside = behind_calls(host.state.open_turn)
+    reason = f"{', '.join(outside)} may be behind this question" if outside else ""
+    return ApprovalAsked(
+        call_id=call.call_id,
+        arguments_hash=_hash(call, ()),
+        timeout_s=made.timeout_s,
+        reason=reason,
+        approvers=made.approvers or _who_began(host),
+        inquiry=made.inquiry,
+    )
+
+
+def _answered(call: ToolCall, approval: Approval, inquiry: Inquiry) -> CallFinished:
+    match approval.resolution:
+        case "answer":
+            return finished(call, approval.answer, is_error=False)
+        case "deny":
+            return finished(call, "they do not want to answer this", is_error=True)
+        case "expired" if inquiry.default:
+            text = f"nobody answered in time; go on with: {inquiry.default}"
+            return finished(call, text, is_error=False)
+        case "expired":
+            return finished(call, "nobody answered in time", is_error=True)
+        case _:
+            return finished(call, "a new message came first: it may be the answer", is_error=True)
 
 
 def _refused(verdict: Verdict) -> str:

@@ -101,7 +101,9 @@ def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) 
     ):
         return False
     approval = step.approvals.get(call.call_id)
-    return approval is None or approval.resolution == "overtaken"
+    if approval is None:
+        return True
+    return approval.resolution == "overtaken" and approval.inquiry is None
 
 
 # --- tools of the caller ---
@@ -200,7 +202,9 @@ async def _await_word(
 ) -> None:
     """Wait until the approval is settled; settle it where nobody does."""
     with standing_still(deadline):  # a person may take longer than a turn
-        resolution = await _word(host, approval, clock, steers=agent.spec.session.steering)
+        # What somebody writes to an agent that asked something may well be the answer.
+        steers = agent.spec.session.steering or approval.inquiry is not None
+        resolution = await _word(host, approval, clock, steers=steers)
     if resolution is not None:
         await host.settle(approval.call_id, resolution)
 

@@ -2,7 +2,7 @@
 
 A button may be clicked long after its question was settled, or after a restart: what it carries
 names the session, the call, the arguments that were shown and when it was asked, and nothing else
-fits it.
+fits it. A choice is named by its number: the choices are arguments.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.model import Approval, Decision
 from everturn_actors.state.serialization import utc_text
@@ -23,7 +25,17 @@ _LETTERS: Final[Mapping[Decision, str]] = MappingProxyType(
 _DECISIONS: Final[Mapping[str, Decision]] = MappingProxyType(
     {letter: decision for decision, letter in _LETTERS.items()}
 )
-_DATA: Final = re.compile(r"ap:([oad]):([0-9a-f]{16})")
+_DATA: Final = re.compile(r"ap:([oad]|[0-9]{1,2}):([0-9a-f]{16})")
+
+
+class ButtonWord(Struct, frozen=True, kw_only=True):
+    """What a button of a question says."""
+
+    token: str
+    "Of the question."
+    decision: Decision
+    answer: str = ""
+    "answer: the number of the choice."
 
 
 def approval_token(session_id: str, approval: Approval) -> str:
@@ -42,10 +54,19 @@ def button_data(decision: Decision, token: str) -> str:
     return f"ap:{_LETTERS[decision]}:{token}"
 
 
-def read_button(data: str) -> tuple[Decision, str] | None:
-    """Return the answer and the token of a button; None where it is no button of a question."""
+def choice_data(number: int, token: str) -> str:
+    """Return what the button of a choice carries: `ap:`, its number from 1, and the token."""
+    return f"ap:{number}:{token}"
+
+
+def read_button(data: str) -> ButtonWord | None:
+    """Return what a button says; None where it is no button of a question."""
     found = _DATA.fullmatch(data)
-    return None if found is None else (_DECISIONS[found[1]], found[2])
+    if found is None:
+        return None
+    if found[1].isdecimal():
+        return ButtonWord(token=found[2], decision="answer", answer=found[1])
+    return ButtonWord(token=found[2], decision=_DECISIONS[found[1]])
 
 
 def find_question(state: SessionState, token: str) -> Approval | None:

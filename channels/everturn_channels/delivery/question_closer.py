@@ -13,7 +13,7 @@ from everturn_actors.model import OutboxItem, ToolCall
 from everturn_channels.adapter import Adapter
 from everturn_channels.delivery.questions import Questions, question_of
 from everturn_channels.delivery.rate_limiter import RateLimiter, unless
-from everturn_channels.delivery.words import call_text, settled_text
+from everturn_channels.delivery.words import call_text, inquiry_text, settled_text
 from everturn_channels.errors import NotSentError, SendError, UnknownOutcomeError
 from everturn_channels.health import mask_token
 
@@ -66,8 +66,12 @@ class QuestionCloser:
                 self._limiter.release()
 
     def _payload(self, item: OutboxItem, call: ToolCall | None) -> str:
-        outcome = settled_text(*self._questions.outcome(item))
-        text = outcome if call is None else f"{call_text(call)}\n\n{outcome}"
+        settled = self._questions.outcome(item)
+        text = settled_text(settled.resolution, settled.by, settled.answer)
+        if item.inquiry is not None:
+            text = f"{inquiry_text(item.inquiry)}\n\n{text}"
+        elif call is not None:
+            text = f"{call_text(call)}\n\n{text}"
         return self._adapter.render(text, is_plain=True)[-1]
 
     async def _try(self, platform_id: str, payload: str) -> bool:

@@ -37,6 +37,16 @@ class Shown(Struct, frozen=True, kw_only=True):
     "The message with the buttons."
 
 
+class Settled(Struct, frozen=True, kw_only=True):
+    """What became of a question."""
+
+    resolution: Resolution | None
+    "None: it is over, and nobody knows any more how."
+    by: str = ""
+    answer: str = ""
+
+
+_NOT_KNOWN = Settled(resolution=None)
 NONE = Question(approval=None, call=None)
 
 
@@ -44,7 +54,7 @@ class Questions:
     """Remembers how questions were settled, for as long as they are owed, and which are shown."""
 
     def __init__(self) -> None:
-        self._settled: dict[tuple[int, str], tuple[Resolution, str]] = {}
+        self._settled: dict[tuple[int, str], Settled] = {}
         self._shown: dict[int, Shown] = {}
 
     @property
@@ -76,13 +86,15 @@ class Questions:
             return
         for call_id, approval in turn.step.approvals.items():
             if approval.resolution is not None:
-                self._settled[turn.number, call_id] = (approval.resolution, approval.by)
+                self._settled[turn.number, call_id] = Settled(
+                    resolution=approval.resolution, by=approval.by, answer=approval.answer
+                )
             else:  # asked anew: what was said before is not the answer to this question
                 self._settled.pop((turn.number, call_id), None)
 
-    def outcome(self, item: OutboxItem) -> tuple[Resolution | None, str]:
-        """Return how the question of an outbox item was settled, and by whom; None = not known."""
-        return self._settled.get((item.turn, item.call_id), (None, ""))
+    def outcome(self, item: OutboxItem) -> Settled:
+        """Return how the question of an outbox item was settled."""
+        return self._settled.get((item.turn, item.call_id), _NOT_KNOWN)
 
 
 def question_of(state: SessionState, item: OutboxItem) -> Question:

@@ -11,9 +11,10 @@ from typing import Final
 
 from everturn_actors.model import Attachment, OutboxItem
 from everturn_channels.adapter import Adapter, Button
-from everturn_channels.delivery.approvals import approval_token, button_data
+from everturn_channels.delivery.approvals import approval_token, button_data, choice_data
 from everturn_channels.delivery.questions import Question
 from everturn_channels.delivery.words import end_text, question_text
+from everturn_channels.names import one_line
 from everturn_channels.settings import ChannelSettings
 from everturn_channels.texts import BUTTONS
 
@@ -77,6 +78,11 @@ def buttons_of(question: Question, session_id: str) -> tuple[Button, ...]:
     if approval is None:
         return ()
     token = approval_token(session_id, approval)
+    if approval.inquiry is not None:
+        return tuple(
+            Button(label=one_line(choice), data=choice_data(number, token))
+            for number, choice in enumerate(approval.inquiry.choices, 1)
+        )
     always = (
         (Button(label=BUTTONS["allow_always"], data=button_data("allow_always", token)),)
         if approval.pattern

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from everturn_actors.model import (
@@ -11,16 +11,18 @@ from everturn_actors.model import (
     Approval,
     Attachment,
     FileDigest,
+    Inquiry,
     OutboxItem,
     Resolution,
     ToolCall,
 )
-from everturn_channels.names import visible
+from everturn_channels.names import one_line, visible
 from everturn_channels.texts import BUTTONS, turn_ended
 
 _NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
 _ARGUMENTS_INDENT: Final = 2
 _FILES_NAMED: Final = 10  # files in a question; a number tells of the rest
+_ANSWER_CHARACTERS: Final = 500
 _FILE_CHARACTERS: Final = 120  # of one of their paths
 
 
@@ -58,7 +60,8 @@ def question_text(
         session_id: The session, for whoever answers on the command line.
         has_buttons: Whether buttons stand below it.
     """
-    parts = [call_text(call)]
+    inquiry = approval.inquiry
+    parts = [inquiry_text(inquiry) if inquiry is not None else call_text(call)]
     if approval.reason.strip():
         parts.append(visible(approval.reason.strip()))
     if held := files_text(approval.files):
@@ -68,7 +71,9 @@ def question_text(
         parts.append(f"{BUTTONS['allow_always']}: every call that fits {always}")
     may = f"{_who(approval.approvers)} may answer"
     parts.append(f"{may}, until {approval.expires_at:%Y-%m-%d %H:%M} UTC.")
-    if not has_buttons:
+    if inquiry is not None:
+        parts += _how_to_answer(inquiry, approval, session_id, has_buttons=has_buttons)
+    elif not has_buttons:
         parts.append(
             f"There are no buttons here. Whoever runs the gateway answers with:\n"
             f"everturn approve {session_id} {approval.call_id}\n"
@@ -77,6 +82,32 @@ def question_text(
         if always:
             parts.append(f"(with --always: from now on every call that fits {always})")
     return "\n\n".join(parts)
+
+
+def inquiry_text(inquiry: Inquiry) -> str:
+    """Return what an agent wants to know, with the choices by their numbers, as plain text."""
+    lines = (f"{n}. {one_line(each)}" for n, each in enumerate(inquiry.choices, 1))
+    return "\n".join((visible(inquiry.text), *lines))
+
+
+def default_text(inquiry: Inquiry) -> str:
+    """Return what holds where nobody answers in time; empty where nothing does."""
+    return f"Without an answer: {one_line(inquiry.default)}." if inquiry.default else ""
+
+
+def _how_to_answer(
+    inquiry: Inquiry, approval: Approval, session_id: str, *, has_buttons: bool
+) -> Iterator[str]:
+    if inquiry.default:
+        yield default_text(inquiry)
+    if not has_buttons or not inquiry.choices:
+        # Whatever is written closes the question, and the agent reads it next.
+        yield "Write the answer here."
+    elif inquiry.takes_text:
+        yield "Or write another answer here."
+    if not has_buttons:
+        command = f"everturn approve {session_id} {approval.call_id} --answer ..."
+        yield f"Whoever runs the gateway may also answer with:\n{command}"
 
 
 def files_text(files: Sequence[FileDigest]) -> str:
@@ -105,7 +136,7 @@ def call_text(call: ToolCall | None) -> str:
     return f"May {visible(call.name)} run?\n\n{_arguments(call.arguments)}"
 
 
-def settled_text(settled: Resolution | None, by: str) -> str:
+def settled_text(settled: Resolution | None, by: str, answer: str = "") -> str:
     """Return what became of a question; None = it is over, and nobody knows any more how.
 
     Which owner answered stands in the log: a group need not learn who is one.
@@ -120,6 +151,8 @@ def settled_text(settled: Resolution | None, by: str) -> str:
             return f"Allowed{who}, from now on always."
         case "deny":
             return f"Denied{who}."
+        case "answer":
+            return f"Answered{who}: {one_line(answer, _ANSWER_CHARACTERS)}"
         case "expired":
             return "Nobody answered in time: it did not run."
         case "overtaken":

@@ -34,7 +34,7 @@ async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnSe
         return NO_BUTTON
     if not click.sender.id:  # to the core, nobody in particular is whoever runs the gateway
         return click_refused()
-    decision, token = button
+    token = button.token
     session_id = await service.conversations.current(key)
     if not session_id:
         return click_late()
@@ -45,7 +45,8 @@ async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnSe
         await service.decide(
             session_id,
             question.call_id,
-            decision,
+            button.decision,
+            answer=button.answer,
             by=click.sender.id,
             arguments_hash=question.arguments_hash,
             expires_at=question.expires_at,
@@ -56,7 +57,7 @@ async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnSe
         return await _why_late(service, session_id, token)
     except (UnknownSessionError, SessionEndedError):
         return click_late()
-    return click_taken(decision)
+    return click_taken(button.decision)
 
 
 async def _why_late(service: TurnService, session_id: str, token: str) -> str:

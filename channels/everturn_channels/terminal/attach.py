@@ -212,6 +212,8 @@ class Attach:
                 self._beside.start_soon(self._compact, command.text)
             case "allow" | "always" | "deny":
                 await self._conversation.decide(DECISIONS[command.name], command.text)
+            case "answer":
+                await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 await self._conversation.retry()
             case "stop":

@@ -171,6 +171,8 @@ class Chat:
                 )
             case "allow" | "always" | "deny":
                 await self._conversation.decide(DECISIONS[command.name], command.text)
+            case "answer":
+                await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 seq = await self._conversation.retry()
                 await self._watch(self._conversation.answer(seq), interrupts)

@@ -115,11 +115,18 @@ class Client(Protocol):
         ...
 
     async def decide(
-        self, session_id: str, call_id: str, decision: Decision, *, arguments_hash: str = ""
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Decision,
+        *,
+        arguments_hash: str = "",
+        answer: str = "",
     ) -> None:
         """Answer the approval of a call, as whoever runs the gateway.
 
-        `arguments_hash` is that of what was shown; empty = it is not compared.
+        `arguments_hash` is that of what was shown; empty = it is not compared. `answer` is what was
+        typed to an inquiry.
 
         Raises:
             UnknownApprovalError: No call of this id waits.

@@ -201,7 +201,7 @@ class Conversation:
         return await self._client.retry(self.session_id, idempotency_key=self._new_id())
 
     async def decide(
-        self, decision: Decision, call_id: str = "", *, arguments_hash: str = ""
+        self, decision: Decision, call_id: str = "", *, arguments_hash: str = "", answer: str = ""
     ) -> Approval:
         """Answer an approval, by default the oldest open one; return it.
 
@@ -209,6 +209,7 @@ class Conversation:
             decision: The word.
             call_id: The call; empty = the oldest that waits.
             arguments_hash: Of what was shown, see `Approval`; empty = of what is asked now.
+            answer: With the decision `answer`, what was typed.
 
         Raises:
             UnknownApprovalError: Nothing waits, or not this call.
@@ -220,7 +221,9 @@ class Conversation:
         if approval is None:
             raise UnknownApprovalError(call_id)
         shown = arguments_hash or approval.arguments_hash
-        await self._client.decide(self.session_id, approval.call_id, decision, arguments_hash=shown)
+        await self._client.decide(
+            self.session_id, approval.call_id, decision, arguments_hash=shown, answer=answer
+        )
         return approval
 
     async def reset(self) -> bool:

@@ -42,8 +42,8 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import Attachment, ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
-from everturn_channels.delivery.words import files_text
-from everturn_channels.names import clean, visible
+from everturn_channels.delivery.words import default_text, files_text, inquiry_text
+from everturn_channels.names import clean, one_line, visible
 
 Style: TypeAlias = Literal["reply", "user", "note", "warning", "error"]
 
@@ -143,7 +143,8 @@ class ReplyReader:
             case ApprovalAsked():
                 return (Piece(style="warning", text=_asked(body, self._calls.get(body.call_id))),)
             case ApprovalDecided():
-                return (Piece(style="note", text=f"  {_DECIDED[body.decision]}"),)
+                answer = f": {visible(one_line(body.answer))}" if body.answer else ""
+                return (Piece(style="note", text=f"  {_DECIDED[body.decision]}{answer}"),)
             case SessionStarted() | TurnStarted() | Steered() | StepStarted():
                 return ()
             case CallsHandedOver():
@@ -190,6 +191,7 @@ _DECIDED = {
     "allow_once": "allowed",
     "allow_always": "allowed, from now on always",
     "deny": "not allowed",
+    "answer": "answered",
     "expired": "nobody answered in time",
     "overtaken": "a new message came first",
 }
@@ -201,6 +203,9 @@ def _asked(body: ApprovalAsked, call: ToolCall | None) -> str:
     Nothing of it is hidden, or can pass for a line of ours.
     """
     why = visible(body.reason.replace("\n", " "))
+    if body.inquiry is not None:
+        said = (inquiry_text(body.inquiry), why, default_text(body.inquiry))
+        return "\n".join(f"  {line}" for part in said if part for line in part.split("\n"))
     about = f": {why}" if why else ""
     lines = [f"  waits to be allowed{about} (call {visible(body.call_id)})"]
     if call is not None:

@@ -18,11 +18,16 @@ CommandName: TypeAlias = Literal[
     "allow",
     "always",
     "deny",
+    "answer",
     "stop",
     "retry",
     "exit",
 ]
-DECISIONS: dict[str, Decision] = {"allow": "allow_once", "always": "allow_always", "deny": "deny"}
+DECISIONS: dict[str, Decision] = {
+    "allow": "allow_once",
+    "always": "allow_always",
+    "deny": "deny",
+}
 "What the commands that answer an approval mean."
 
 HELP: dict[CommandName, str] = {
@@ -35,12 +40,13 @@ HELP: dict[CommandName, str] = {
     "allow": "let the call that waits run, this once; a call id may follow",
     "always": "let it run, and from now on without asking",
     "deny": "do not let it run",
+    "answer": "answer what the agent asks, with a number or in words",
     "stop": "cancel the running turn",
     "retry": "ask the newest turn again, which failed",
     "exit": "leave (the conversation stays)",
 }
 
-_WITH_TEXT: tuple[CommandName, ...] = ("compact", "attach", "allow", "always", "deny")
+_WITH_TEXT: tuple[CommandName, ...] = ("compact", "attach", "allow", "always", "deny", "answer")
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 
 

@@ -14,7 +14,7 @@ from everturn_actors.events import ApprovalAsked
 from everturn_actors.model import Decision
 from everturn_actors.supervisor import attempt
 from everturn_channels.errors import ChannelError
-from everturn_channels.names import visible
+from everturn_channels.names import one_line, visible
 from everturn_channels.terminal.conversation import Conversation
 from everturn_gateway.acp.calls import ShownCall
 
@@ -61,16 +61,19 @@ class Permissions:
             )
             # A dismissed question stays open for others; a cancelled turn has none any more.
             if isinstance(response.outcome, AllowedOutcome):
-                decision = _DECISIONS.get(response.outcome.option_id, "deny")
-                await self._decide(asked, decision)
+                option = response.outcome.option_id
+                if asked.inquiry is not None and option.isdecimal():
+                    await self._decide(asked, "answer", option)
+                else:
+                    await self._decide(asked, _DECISIONS.get(option, "deny"))
 
         with scope:
             await attempt(settle)  # an editor that cannot ask: others still can answer
 
-    async def _decide(self, asked: ApprovalAsked, decision: Decision) -> None:
+    async def _decide(self, asked: ApprovalAsked, decision: Decision, answer: str = "") -> None:
         try:
             await self._conversation.decide(
-                decision, asked.call_id, arguments_hash=asked.arguments_hash
+                decision, asked.call_id, arguments_hash=asked.arguments_hash, answer=answer
             )
         except (CoreError, ChannelError):  # it was decided meanwhile; the turn says how
             return
@@ -92,6 +95,12 @@ def _shown(asked: ApprovalAsked, call: ShownCall | None, text: str) -> ToolCallU
 
 
 def _options(asked: ApprovalAsked) -> list[PermissionOption]:
+    if asked.inquiry is not None:  # the choices by number; the protocol has no form for a text
+        choices = [
+            PermissionOption(option_id=str(number), name=one_line(choice), kind="allow_once")
+            for number, choice in enumerate(asked.inquiry.choices, 1)
+        ]
+        return [*choices, PermissionOption(option_id="deny", name="Skip", kind="reject_once")]
     options = [PermissionOption(option_id="allow_once", name="Allow once", kind="allow_once")]
     if asked.pattern:
         name = f"Always allow {visible(asked.pattern)}"

@@ -167,12 +167,17 @@ def approve_call(
     *,
     always: Annotated[bool, typer.Option("--always", help="Allow it from now on too.")] = False,
     deny: Annotated[bool, typer.Option("--deny", help="Do not let it run.")] = False,
+    answer: Annotated[
+        str, typer.Option("--answer", help="Answer what the agent asks: a number, or a text.")
+    ] = "",
 ) -> int:
-    """Let a call run that waits for a person, or not."""
-    if always and deny:
-        msg = "--always and --deny exclude each other"
+    """Let a call run that waits for a person, or not; or answer what an agent asks."""
+    if always + deny + bool(answer) > 1:
+        msg = "--always, --deny and --answer exclude each other"
         raise typer.BadParameter(msg)
-    return commands.sessions.answer_approval(options, session, call, always=always, deny=deny)
+    return commands.sessions.answer_approval(
+        options, session, call, always=always, deny=deny, answer=answer
+    )
 
 
 @command(app)

@@ -28,6 +28,7 @@ from everturn_actors.model import (
     Attachment,
     ConversationKey,
     FileDigest,
+    Inquiry,
     Outage,
     Usage,
 )
@@ -142,6 +143,18 @@ def approval_of(data: Mapping[str, Any]) -> Approval:
         pattern=data["pattern"],
         approvers=tuple(data["approvers"]),
         files=tuple(FileDigest(path=path, digest="") for path in data["files"]),
+        inquiry=_inquiry_of(data["inquiry"]),
+    )
+
+
+def _inquiry_of(data: Mapping[str, Any] | None) -> Inquiry | None:
+    if data is None:
+        return None
+    return Inquiry(
+        text=data["text"],
+        choices=tuple(data["choices"]),
+        takes_text=data["takes_text"],
+        default=data["default"],
     )
 
 

@@ -152,10 +152,18 @@ class SessionClient:
         return bool(data["resumed"])
 
     async def decide(
-        self, session_id: str, call_id: str, decision: Decision, *, arguments_hash: str = ""
+        self,
+        session_id: str,
+        call_id: str,
+        decision: Decision,
+        *,
+        arguments_hash: str = "",
+        answer: str = "",
     ) -> None:
         """Answer the approval of a call, as whoever runs the gateway."""
         word = {"call_id": call_id, "decision": decision, "arguments_hash": arguments_hash}
+        if answer:
+            word["answer"] = answer
         await self._api.ask("POST", f"{_session(session_id)}/approve", body=word, repeat=True)
 
     async def reset(self, session_id: str) -> None:

@@ -146,7 +146,7 @@ def retry_session(options: Options, session_id: str) -> int:
 
 
 def answer_approval(
-    options: Options, session_id: str, call_id: str, *, always: bool, deny: bool
+    options: Options, session_id: str, call_id: str, *, always: bool, deny: bool, answer: str
 ) -> int:
     """Answer a call that waits for a person; return the exit code.
 
@@ -156,14 +156,18 @@ def answer_approval(
         call_id: The call; empty = the one that has waited longest.
         always: Allow it from now on too.
         deny: Do not let it run.
+        answer: What the agent is told that asks something; empty = it is about a permission.
     """
     config = load(options)
     decision: Decision = "deny" if deny else "allow_always" if always else "allow_once"
+    decision = "answer" if answer else decision
 
     async def main() -> int:
         async with open_client(config) as client:
-            approval = await Conversation(client, session_id=session_id).decide(decision, call_id)
-        what = "not allowed" if decision == "deny" else "allowed"
+            conversation = Conversation(client, session_id=session_id)
+            approval = await conversation.decide(decision, call_id, answer=answer)
+        said = {"deny": "not allowed", "answer": "answered"}
+        what = said.get(decision, "allowed")
         always = f", and {approval.pattern} from now on" if decision == "allow_always" else ""
         print_line(f"{what}: call {approval.call_id}{always}")
         return EXIT_OK

@@ -34,6 +34,7 @@ from everturn_gateway.http.access.auth import ENDED
 from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.problems import Problem, core_problem
 from everturn_gateway.http.schemas.messages import GapBody, ReplyBody, ToolCallBody
+from everturn_gateway.http.schemas.sessions import InquiryBody
 from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import accepted_problem, events_path, stopping_problem
@@ -187,6 +188,7 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
             return sse.message("tool_result", told, seq=event.seq)
         case ApprovalAsked() as asked:
             expires_at = event.at + timedelta(seconds=asked.timeout_s)
+            inquiry = InquiryBody.of(asked.inquiry)
             return sse.message(
                 "approval_required",
                 {
@@ -197,11 +199,14 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
                     "pattern": asked.pattern,
                     "approvers": list(asked.approvers),
                     "expires_at": utc_text(expires_at),
+                    "inquiry": inquiry and inquiry.model_dump(),
                 },
                 seq=event.seq,
             )
         case ApprovalDecided() as decided:
             word = {"id": decided.call_id, "decision": decided.decision, "by": decided.by}
+            if decided.answer:
+                word["answer"] = decided.answer
             return sse.message("approval_decided", word, seq=event.seq)
         case ReplyBroken(reason=reason):
             # Whether it is asked for again stands in what follows: another reply, or the end.

@@ -102,11 +102,12 @@ class AgentCall:
             raise failure
         return self._question or self._result()
 
-    async def decide(self, decision: Decision | None, question: Round) -> None:
+    async def decide(self, decided: tuple[Decision | None, str], question: Round) -> None:
         """Pass on what the person decided about a call in a round before this one."""
+        decision, answer = decided
         if decision is None:
             return
-        await self._decide(question.call_id, question.arguments_hash, decision)
+        await self._decide(question.call_id, question.arguments_hash, decision, answer)
 
     async def _follow(self, tasks: TaskGroup) -> None:
         async with aclosing(self._conversation.answer(self._seq)) as updates:
@@ -144,7 +145,7 @@ class AgentCall:
         """Ask the client's person; where there is no way to, say how to answer from elsewhere."""
         if not await self._is_open(asked):
             return  # it was answered before this request came
-        form = schema(may_always=bool(asked.pattern) and self._link.may_always)
+        form = schema(asked, may_always=bool(asked.pattern) and self._link.may_always)
         is_asked = self._link.may_approve and question_id(asked) not in self._dismissed
         if is_asked and _takes_forms(self._ctx):
             if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
@@ -176,9 +177,9 @@ class AgentCall:
 
         async def ask() -> None:
             result = await self._ctx.session.elicit_form(text, form, self._ctx.request_id)
-            decision = decision_of(result)
+            decision, answer = decision_of(result)
             if decision is not None:
-                await self._decide(asked.call_id, asked.arguments_hash, decision)
+                await self._decide(asked.call_id, asked.arguments_hash, decision, answer)
 
         with scope:
             failure = await attempt(ask)
@@ -193,9 +194,13 @@ class AgentCall:
             for each in waiting
         )
 
-    async def _decide(self, call_id: str, arguments_hash: str, decision: Decision) -> None:
+    async def _decide(
+        self, call_id: str, arguments_hash: str, decision: Decision, answer: str
+    ) -> None:
         try:
-            await self._conversation.decide(decision, call_id, arguments_hash=arguments_hash)
+            await self._conversation.decide(
+                decision, call_id, arguments_hash=arguments_hash, answer=answer
+            )
         except (
             CoreError,
             ChannelError,

@@ -20,6 +20,7 @@ from everturn_actors.model import Decision
 
 QUESTION: Final = "approval"  # names the question among those of one answer
 _FIELD: Final = "decision"
+_ANSWER: Final = "answer"
 _DECISIONS: Final[dict[str, Decision]] = {
     "allow_once": "allow_once",
     "allow_always": "allow_always",
@@ -45,20 +46,28 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     "Questions that the person did not want to answer: they are not asked again."
 
 
-def schema(*, may_always: bool) -> dict[str, Any]:
-    """Return the form of the question."""
+def schema(asked: ApprovalAsked, *, may_always: bool) -> dict[str, Any]:
+    """Return the form of the question: a decision, or the answer to what the agent asks."""
+    if asked.inquiry is not None:
+        answer: dict[str, Any] = {"type": "string", "title": "Answer", "minLength": 1}
+        if asked.inquiry.choices and not asked.inquiry.takes_text:
+            answer = {"type": "string", "title": "Answer", "enum": [*asked.inquiry.choices]}
+        return {"type": "object", "properties": {_ANSWER: answer}, "required": [_ANSWER]}
     words = [word for word in _DECISIONS if may_always or word != "allow_always"]
     decision = {"type": "string", "title": "Decision", "enum": words}
     return {"type": "object", "properties": {_FIELD: decision}, "required": [_FIELD]}
 
 
-def decision_of(result: ElicitResult) -> Decision | None:
-    """Return what the person decided; None where they dismissed the question."""
+def decision_of(result: ElicitResult) -> tuple[Decision | None, str]:
+    """Return what the person decided, None where they dismissed the question; and an answer."""
     if result.action == "decline":
-        return "deny"
+        return "deny", ""
     if result.action == "cancel":
-        return None
-    return _DECISIONS.get(str((result.content or {}).get(_FIELD)))
+        return None, ""
+    content = result.content or {}
+    if _ANSWER in content:
+        return "answer", str(content[_ANSWER])
+    return _DECISIONS.get(str(content.get(_FIELD))), ""
 
 
 def question_id(asked: ApprovalAsked) -> str:

@@ -283,12 +283,12 @@ async def _go_on(
 ) -> CallToolResult | InputRequiredResult:
     conversation = Conversation(SessionClient(link.api), session_id=state.session)
     answer = answer_in(params.input_responses)
-    decision = decision_of(answer) if answer is not None else None
+    decided = decision_of(answer) if answer is not None else (None, "")
     dismissed = state.dismissed
-    if decision is None:
+    if decided[0] is None:
         dismissed += (f"{state.call_id}:{state.arguments_hash}",)
     call = AgentCall(ctx, link, conversation, state.seq, told=state.told, dismissed=dismissed)
-    await call.decide(decision, state)
+    await call.decide(decided, state)
     return await call.run()
 
 

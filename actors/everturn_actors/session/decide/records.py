@@ -68,8 +68,12 @@ def resolve_approval(command: ResolveApproval, draft: Draft) -> CoreError | None
     if error is not None:
         return error
     if approval is not None and approval.resolution is None:
+        answer = approval.inquiry.read(command.answer) if approval.inquiry else None
         decided = ApprovalDecided(
-            call_id=command.call_id, decision=command.resolution, by=command.by
+            call_id=command.call_id,
+            decision=command.resolution,
+            by=command.by,
+            answer=answer or "",
         )
         draft.add(decided)
         if state.status == "paused" and not command.own:

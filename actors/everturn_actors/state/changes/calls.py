@@ -46,6 +46,7 @@ def apply_approval_asked(state: SessionState, event: Event, body: ApprovalAsked)
         pattern=body.pattern,
         approvers=body.approvers,
         files=body.files,
+        inquiry=body.inquiry,
     )
     step = replace(step, approvals={**step.approvals, body.call_id: approval})
     outbox = (*state.outbox, *owed_question(event, turn, body))
@@ -60,7 +61,7 @@ def apply_approval_decided(
     approval = step.approvals.get(body.call_id)
     if approval is None or approval.resolution is not None:
         raise impossible(event, "no approval waits for a word")
-    resolution = replace(approval, resolution=body.decision, by=body.by)
+    resolution = replace(approval, resolution=body.decision, by=body.by, answer=body.answer)
     step = replace(step, approvals={**step.approvals, body.call_id: resolution})
     return advance(state, event, open_turn=replace(turn, step=step))
 

@@ -37,6 +37,7 @@ from everturn_channels.inbound.owners.open_questions import (
 )
 from everturn_channels.inbound.owners.texts import (
     NO_QUESTIONS,
+    NO_SUCH_ANSWER,
     NO_SUCH_CODE,
     NO_SUCH_QUESTION,
     NO_SUCH_SESSION,
@@ -134,6 +135,9 @@ class OwnerCommands:
 
     async def _approve(self, argument: str, owner: Owner) -> str:
         code, _, rest = argument.partition(" ")
+        question = with_code(await self._open(owner), code.lower())
+        if question is not None and question.approval.inquiry is not None:
+            return await self._decide_by_code(code, "answer", owner, rest)
         match rest.strip().lower():
             case "":
                 return await self._decide_by_code(code, "allow_once", owner)
@@ -142,12 +146,17 @@ class OwnerCommands:
             case _:
                 return NO_SUCH_QUESTION
 
-    async def _decide_by_code(self, code: str, decision: Decision, owner: Owner) -> str:
+    async def _decide_by_code(
+        self, code: str, decision: Decision, owner: Owner, answer: str = ""
+    ) -> str:
         question = with_code(await self._open(owner), code.lower())
         if question is None:
             return NO_SUCH_QUESTION
+        inquiry = question.approval.inquiry
+        if decision == "answer" and inquiry is not None and inquiry.read(answer) is None:
+            return NO_SUCH_ANSWER
         try:
-            await self._decide(question, decision, owner)
+            await self._decide(question, decision, owner, answer)
         except (UnknownApprovalError, UnknownSessionError, SessionEndedError):
             return click_late()
         except ApprovalClosedError:
@@ -158,11 +167,14 @@ class OwnerCommands:
     async def _open(self, owner: Owner) -> tuple[OpenQuestion, ...]:
         return open_questions(await self._context.service.activity.awaiting_approval(), owner)
 
-    async def _decide(self, question: OpenQuestion, decision: Decision, owner: Owner) -> None:
+    async def _decide(
+        self, question: OpenQuestion, decision: Decision, owner: Owner, answer: str = ""
+    ) -> None:
         await self._context.service.decide(
             question.session_id,
             question.approval.call_id,
             decision,
+            answer=answer,
             by=owner.by,
             arguments_hash=question.approval.arguments_hash,
             expires_at=question.approval.expires_at,
@@ -241,17 +253,16 @@ class OwnerCommands:
         button = read_button(click.data)
         if button is None:
             return None
-        decision, token = button
-        question = with_code(await self._open(owner), token)
+        question = with_code(await self._open(owner), button.token)
         if question is None or not self._is_within_reach(question, click.chat):
             return None
         try:
-            await self._decide(question, decision, owner)
+            await self._decide(question, button.decision, owner, button.answer)
         except (ApprovalClosedError, UnknownApprovalError):
             return click_late()
         except (UnknownSessionError, SessionEndedError):
             return click_late()
-        return click_taken(decision)
+        return click_taken(button.decision)
 
     def _is_within_reach(self, question: OpenQuestion, chat: ChatRef) -> bool:
         if chat.type == "dm":

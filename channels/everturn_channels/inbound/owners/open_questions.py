@@ -16,7 +16,7 @@ from everturn_actors.model import Approval, ConversationKey, ToolCall
 from everturn_actors.state.session_state import SessionState
 from everturn_channels.access.owners import Owner
 from everturn_channels.delivery.approvals import approval_token
-from everturn_channels.delivery.words import call_text, files_text
+from everturn_channels.delivery.words import call_text, files_text, inquiry_text
 from everturn_channels.names import one_line, visible
 from everturn_channels.texts import BUTTONS
 
@@ -71,9 +71,10 @@ def with_code(questions: Sequence[OpenQuestion], code: str) -> OpenQuestion | No
 def owner_question_text(question: OpenQuestion) -> str:
     """Return a question with all its arguments, where it is asked, and what answers it. Plain."""
     key, approval = question.key, question.approval
+    inquiry = approval.inquiry
     parts = [
         f"{one_line(key.agent)} asks, in {_where(key)}, session {question.session_id}",
-        call_text(question.call),
+        inquiry_text(inquiry) if inquiry is not None else call_text(question.call),
     ]
     if approval.reason.strip():
         parts.append(visible(approval.reason.strip()))
@@ -85,6 +86,9 @@ def owner_question_text(question: OpenQuestion) -> str:
         parts.append(f"{BUTTONS['allow_always']}: every call that fits {pattern}")
         allow = f"{allow}, {allow} always"
     until = f"{approval.expires_at:%Y-%m-%d %H:%M} UTC"
+    if inquiry is not None:
+        parts.append(f"/approve {question.code} and the answer, until {until}.")
+        return "\n\n".join(parts)
     parts.append(f"{allow} or /deny {question.code}, until {until}.")
     return "\n\n".join(parts)
 

@@ -16,6 +16,7 @@ NO_SUCH_QUESTION: Final = (
     "No open question has this code; /questions shows them. "
     "Write `/approve CODE`, `/approve CODE always` or `/deny CODE`."
 )
+NO_SUCH_ANSWER: Final = "That is none of the answers. Write `/approve CODE NUMBER`."
 NO_SUCH_CODE: Final = "Nobody waits with this code; /pair shows who does."
 NOT_FOR_GOOD: Final = "This cannot be allowed for good, only this once."
 PAIRING_FAILS: Final = "The list of paired people cannot be read or written; the log says why."
@@ -45,6 +46,7 @@ def decided_text(decision: Decision, agent: str) -> str:
         "allow_once": "Allowed, this once",
         "allow_always": "Allowed from now on",
         "deny": "Not allowed",
+        "answer": "Answered",
     }
     return f"{done[decision]}: {code_span(agent)} goes on."
 

@@ -205,6 +205,7 @@ def _add_turn_changes(router: APIRouter, service: TurnService) -> None:
             by=claimed or caller.name,
             may_always=caller.may_claim and not claimed,
             arguments_hash=body.arguments_hash,
+            answer=body.answer,
         )
         return answer(DecidedBody(call_id=body.call_id, decision=body.decision))
 

@@ -9,6 +9,7 @@ from pydantic import Field, JsonValue
 from everturn_actors.model import (
     Approval,
     Decision,
+    Inquiry,
     OpenTurn,
     Outage,
     SessionStatus,
@@ -16,6 +17,7 @@ from everturn_actors.model import (
     Usage,
 )
 from everturn_actors.ports import SessionSummary
+from everturn_actors.session.approvals import ANSWER_CHARACTERS
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.schemas.base import Body, Instant, TurnId
@@ -121,6 +123,27 @@ class OpenTurnBody(Body):
         )
 
 
+class InquiryBody(Body):
+    """What an agent wants to know of a person."""
+
+    text: str
+    choices: tuple[str, ...]
+    takes_text: bool = Field(description="Whether an answer may be another text than a choice.")
+    default: str = Field(description="What holds where nobody answers in time; empty = nothing.")
+
+    @staticmethod
+    def of(inquiry: Inquiry | None) -> InquiryBody | None:
+        """Return the body of an inquiry."""
+        if inquiry is None:
+            return None
+        return InquiryBody(
+            text=inquiry.text,
+            choices=inquiry.choices,
+            takes_text=inquiry.takes_text,
+            default=inquiry.default,
+        )
+
+
 class ApprovalBody(Body):
     """A call that waits for a person."""
 
@@ -142,6 +165,10 @@ class ApprovalBody(Body):
         description="Senders who may answer; empty = all. Whoever runs the gateway always may."
     )
     expires_at: Instant
+    inquiry: InquiryBody | None = Field(
+        description="What the agent wants to know: the decision is then answer, or deny; null = it"
+        " is asked whether the call may run."
+    )
 
     @staticmethod
     def of(approval: Approval, call: ToolCall) -> ApprovalBody:
@@ -156,6 +183,7 @@ class ApprovalBody(Body):
             pattern=approval.pattern,
             approvers=approval.approvers,
             expires_at=utc_text(approval.expires_at),
+            inquiry=InquiryBody.of(approval.inquiry),
         )
 
 
@@ -181,6 +209,12 @@ class DecisionBody(Body):
     )
     arguments_hash: str = Field(
         default="", max_length=64, description="What they were shown; empty = not compared."
+    )
+    answer: str = Field(
+        default="",
+        max_length=ANSWER_CHARACTERS,
+        description="With the decision answer: one of the choices, its number, or, where the"
+        " inquiry takes it, any text.",
     )
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, cast
 
 import anyio.to_thread
 from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
-from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
+from everturn_actors.ports import (
+    AsksPeople,
+    InquiryToMake,
+    Tool,
+    ToolCapabilities,
+    ToolContext,
+    ToolOutput,
+)
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import (
     CommandPlace,
@@ -126,6 +133,24 @@ class GuardedTool:
         if not isinstance(self._tool, PlacesCommands):
             raise ToolFailedError
         return self._tool.place_of(call)
+
+    def inquiry_of(self, call: ToolCall, context: ToolContext) -> InquiryToMake:
+        """Return what the call asks a person, without secrets.
+
+        Raises:
+            ToolFailedError: As the tool's own, or it is a tool that asks nobody.
+        """
+        if not self.capabilities.asks_people:
+            raise ToolFailedError
+        made = cast("AsksPeople", self._tool).inquiry_of(call, context)
+        asked = made.inquiry
+        inquiry = replace(
+            asked,
+            text=clean(asked.text, self._secrets),
+            choices=tuple(clean(each, self._secrets) for each in asked.choices),
+            default=clean(asked.default, self._secrets),
+        )
+        return replace(made, inquiry=inquiry)
 
     async def write_of(self, call: ToolCall) -> FileWrite | None:
         """Return which file the call would write; None where it writes none by itself."""

@@ -19,7 +19,12 @@ _HIDDEN: Final = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 
 def clean(text: str, secrets: SecretRegistry) -> str:
     """Return `text` with secrets masked, and each character that has no business in it replaced."""
-    return secrets.mask(_BROKEN.sub("\ufffd", _COLOURS.sub("", text)))
+    return secrets.mask(_BROKEN.sub("\ufffd", without_colours(text)))
+
+
+def without_colours(text: str) -> str:
+    """Return `text` without what a terminal would take for colours, moves or a title."""
+    return _COLOURS.sub("", text)
 
 
 def without_hidden(text: str) -> str:

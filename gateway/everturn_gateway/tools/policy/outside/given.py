@@ -30,6 +30,7 @@ from everturn_actors.model import (
     remember,
 )
 from everturn_gateway.tools.conversations import is_person
+from everturn_gateway.tools.policy.outside.cleaning import without_colours, without_hidden
 from everturn_gateway.tools.policy.subjects import arguments_of
 from everturn_gateway.tools.web import FETCH, SEARCH
 
@@ -201,7 +202,7 @@ def _found(message: UserMessage | Reply | ToolResult) -> frozenset[str]:
     match message:
         case Reply(text=text, reasoning=thought, calls=calls):
             said = (text, thought, *(part for call in calls for part in _written(call)))
-            return frozenset[str]().union(*(addresses_in(each, bare=True) for each in said))
+            return frozenset[str]().union(*map(_told, said))
         case UserMessage(text=text, untrusted=False):
             return addresses_in(text, bare=True)
         case ToolResult(text=text, untrusted=untrusted, name=name, is_error=is_error):
@@ -211,6 +212,16 @@ def _found(message: UserMessage | Reply | ToolResult) -> frozenset[str]:
             return frozenset() if is_own else addresses_in(text)
         case _:
             return frozenset()
+
+
+def _told(text: str) -> frozenset[str]:
+    """Return the addresses of a text of the model's, also as it reads once it is repeated.
+
+    What is taken out of results would make another address of one that it stands in.
+    """
+    found = addresses_in(text, bare=True)
+    plain = without_hidden(without_colours(text))
+    return found if plain == text else found | addresses_in(plain, bare=True)
 
 
 def _written(call: ToolCall) -> Iterable[str]:
