@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import psutil
 import pytest
+from support.mcp_server import CHART
 from support.mcp_world import (
     DEADLINE_S,
     gone,
@@ -40,7 +42,7 @@ from everturn_gateway.tools.policy.subjects import FromServer
 
 async def test_tools_and_results_come_as_the_official_server_gives_them(tmp_path: Path) -> None:
     """One server, one start: the whole way from `tools/list` to every kind of result."""
-    some = ("e*", "p*", "f*", "s*", "r*", "nothing")
+    some = ("charts", "e*", "p*", "f*", "s*", "r*", "nothing")
     async with open_world(tmp_path, stdio(name="my.docs", include=some)) as world:
         tools = world.box.tools
         echo = tools["my_docs_echo"]
@@ -59,9 +61,16 @@ async def test_tools_and_results_come_as_the_official_server_gives_them(tmp_path
 
         said = await world.call("my_docs_echo", text="Grüße 漢字 🔥")
         assert (said.text, said.is_error, said.untrusted) == ("Grüße 漢字 🔥", False, True)
-        assert await world.text("my_docs_picture") == (
-            "[image (image/png, 1,000 bytes), which is not shown]"
-        )
+        damaged = await world.call("my_docs_picture")
+        assert damaged.text.startswith("[image 1 (image/png, 1,000 bytes)]\n[image 1 (")
+        assert damaged.images == ()
+        charts = await world.call("my_docs_charts", count=10)
+        assert charts.text.split("\n")[7:9] == [
+            f"[image 8 (image/png, {len(b64decode(CHART))} bytes)]",
+            f"[image (image/png, {len(b64decode(CHART))} bytes), which is not shown]",
+        ]
+        assert [image.data for image in charts.images] == [b64decode(CHART)] * 8
+        assert charts.untrusted
         assert (await world.text("my_docs_everything")).split("\n") == [
             "first",
             "[audio (audio/wav, 1,000 bytes), which is not shown]",

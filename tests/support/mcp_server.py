@@ -35,6 +35,10 @@ Send: TypeAlias = Callable[[Any], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PICTURE = base64.b64encode(b"\x89PNG" + bytes(996)).decode()
+CHART = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg=="
+)
+"A picture that can be shown."
 _TEXT = {"type": "string"}
 _COUNT = {"type": "integer"}
 
@@ -60,6 +64,7 @@ TOOLS = (
     _tool("until_cancelled", count=_COUNT),
     _tool("flood", characters=_COUNT),
     _tool("picture"),
+    _tool("charts", count=_COUNT),
     _tool("everything"),
     _tool("structured"),
     _tool("nothing"),
@@ -125,6 +130,9 @@ class Service:
                 return types.CallToolResult(
                     content=[types.ImageContent(data=PICTURE, mime_type="image/png")]
                 )
+            case "charts":
+                chart = types.ImageContent(data=CHART, mime_type="image/png")
+                return types.CallToolResult(content=[chart] * int(arguments["count"]))
             case "everything":
                 return types.CallToolResult(content=_everything())
             case "structured":

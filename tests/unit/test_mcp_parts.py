@@ -145,7 +145,7 @@ def test_structured_content_stands_in_for_text_that_is_missing_and_no_other() ->
 
     assert result_text({"content": [text], "structuredContent": structured}) == "21 degrees"
     assert result_text({"content": [image], "structuredContent": structured}) == (
-        '[image (image/png, 3 bytes), which is not shown]\n{"degrees":21}'
+        '[image 1 (image/png, 3 bytes)]\n{"degrees":21}'
     )
     assert result_text({"structuredContent": [1]}) == "[1]"
     assert result_text({"content": [], "isError": True}) == "it failed, and does not say why"

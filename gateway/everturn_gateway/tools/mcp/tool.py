@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.json_values import is_object
-from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.model import ToolCall, ToolDefinition, Upload
 from everturn_actors.outside import one_source
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.conversations import sources_behind
+from everturn_gateway.tools.images.scaling import scaled
 from everturn_gateway.tools.mcp.connection import Connection
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
@@ -25,8 +26,9 @@ from everturn_gateway.tools.mcp.errors import (
     McpTimeoutError,
 )
 from everturn_gateway.tools.mcp.listing import RemoteDefinition
+from everturn_gateway.tools.mcp.results import Answer
 
-MARGIN_S: Final = 5.0  # of the loop's deadline for a call beyond the connection's own
+MARGIN_S: Final = 35.0  # of the loop's deadline for a call beyond the connection's own: for images
 _INVALID_PARAMS: Final = -32602
 
 
@@ -97,9 +99,27 @@ class McpTool:
             return ToolOutput(text=text, is_error=True, untrusted=untrusted, source=source)
         except McpError as error:
             self._fail(error)
+        images, faults = await self._images(answer)
         return ToolOutput(
-            text=answer.text, is_error=answer.is_error, untrusted=untrusted, source=source
+            text="\n".join((answer.text, *faults)),
+            is_error=answer.is_error,
+            untrusted=untrusted,
+            source=source,
+            images=images,
         )
+
+    async def _images(self, answer: Answer) -> tuple[tuple[Upload, ...], list[str]]:
+        """Return the images of a result as models take them, and why others cannot be shown."""
+        images, faults = list[Upload](), list[str]()
+        for number, data in enumerate(answer.images, 1):
+            name = f"image {number}"
+            try:
+                image = await scaled(name, data, self._connection.environment.environ)
+            except ToolFailedError as error:
+                faults.append(f"[{error}]")
+            else:
+                images.append(Upload(data=image.data, file_name=name))
+        return tuple(images), faults
 
     def _fail(self, error: McpError) -> NoReturn:
         server = f"the MCP server {self.server!r}"

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from base64 import b64decode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.to_thread
 from mcp import MCPError
 from mcp.client import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
@@ -32,6 +34,7 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    ImageContent,
     Implementation,
     InputRequiredResult,
     PaginatedRequestParams,
@@ -63,7 +66,7 @@ from everturn_gateway.tools.mcp.listing import (
 )
 from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.oauth.renewal import LoginAuth
-from everturn_gateway.tools.mcp.results import Answer, result_text
+from everturn_gateway.tools.mcp.results import Answer, images_of, result_text
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.transports.stdio import NO_MESSAGE, UNUSABLE, open_stdio
 from everturn_gateway.tools.mcp.transports.streamable import EXPIRED, STATUS, open_streamable
@@ -123,7 +126,12 @@ class _Sifting(JSONRPCDispatcher):
             case "tools/list":
                 return {**result, "tools": await self._sift(result.get("tools"))}
             case "tools/call" if result.get("resultType") != "input_required":
-                made: dict[str, Any] = {"content": [{"type": "text", "text": result_text(result)}]}
+                images = (
+                    {"type": "image", "data": data, "mimeType": "image"}
+                    for data in images_of(result)
+                )
+                text = {"type": "text", "text": result_text(result)}
+                made: dict[str, Any] = {"content": [text, *images]}
                 kept = {name: result[name] for name in ("isError", "resultType") if name in result}
                 return made | kept
             case _:
@@ -217,7 +225,12 @@ class WireSession:
             msg = "it wants to ask a person something, which this gateway does not do for it"
             raise McpAnswerError(msg)
         text = "".join(part.text for part in result.content if isinstance(part, TextContent))
-        return Answer(text=text, is_error=bool(result.is_error))
+        images = [part.data for part in result.content if isinstance(part, ImageContent)]
+        return Answer(
+            text=text,
+            is_error=bool(result.is_error),
+            images=await anyio.to_thread.run_sync(_decoded, images) if images else (),
+        )
 
     async def ping(self) -> None:
         """Return when the server has shown that it is there.
@@ -286,6 +299,17 @@ def _failure(error: MCPError, traffic: Traffic) -> McpError:
         return McpGoneError(why, words=traffic.words)
     words = error.message.strip() or f"error {error.code}"
     return McpRefusedError(words=words[:REFUSAL_CHARACTERS], code=error.code)
+
+
+def _decoded(images: Sequence[str]) -> tuple[bytes, ...]:
+    """Return images as bytes; what is no base64 is an image without any."""
+    found: list[bytes] = []
+    for data in images:
+        try:
+            found.append(b64decode(data))
+        except ValueError:
+            found.append(b"")
+    return tuple(found)
 
 
 def _definition(tool: WireTool) -> RemoteDefinition:
