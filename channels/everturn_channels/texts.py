@@ -21,6 +21,13 @@ BUTTONS: Final[Mapping[Decision, str]] = {
 }
 "What the buttons of a question say."
 
+DECISION_WORDS: Final[Mapping[str, Decision]] = {
+    **dict.fromkeys(("y", "yes", "o", "once", "allow", "approve"), "allow_once"),
+    **dict.fromkeys(("a", "always"), "allow_always"),
+    **dict.fromkeys(("n", "no", "d", "deny"), "deny"),
+}
+"What people write to answer one."
+
 _REASON_LIMIT: Final = 300
 _MB: Final = 1024 * 1024
 _KB: Final = 1024

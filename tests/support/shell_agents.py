@@ -14,6 +14,7 @@ from support.gateway import HttpGateway, open_http_gateway, write_agent
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.model import Reply, ToolCall
+from everturn_gateway.config.settings import ServerConfig
 
 DEADLINE_S = 30
 
@@ -26,7 +27,9 @@ def running(command: str, call_id: str = "c1") -> Reply:
 
 
 @asynccontextmanager
-async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway]:
+async def shell_agent(
+    folder: Path, *, server: ServerConfig | None = None, **policy: Any
+) -> AsyncGenerator[HttpGateway]:
     """Open a gateway whose agent `second` has a shell and this tool policy."""
 
     def write() -> None:
@@ -39,7 +42,7 @@ async def shell_agent(folder: Path, **policy: Any) -> AsyncGenerator[HttpGateway
 
     await anyio.to_thread.run_sync(write)
     with anyio.fail_after(DEADLINE_S):
-        async with open_http_gateway(folder) as gateway:
+        async with open_http_gateway(folder, server=server) as gateway:
             yield gateway
 
 

@@ -15,12 +15,7 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.names import visible
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.screen import Screen
-
-_WORDS: dict[str, Decision] = {
-    **dict.fromkeys(("y", "yes", "o", "once", "allow"), "allow_once"),
-    **dict.fromkeys(("a", "always"), "allow_always"),
-    **dict.fromkeys(("n", "no", "d", "deny"), "deny"),
-}
+from everturn_channels.texts import DECISION_WORDS
 
 
 class Asker(Protocol):
@@ -114,7 +109,7 @@ async def _word(asker: Asker, screen: Screen, asked: ApprovalAsked) -> tuple[Dec
         word = typed.strip().lower().removeprefix("/")
         if word in {"stop", "cancel"}:
             raise KeyboardInterrupt
-        decision = _WORDS.get(word)
+        decision = DECISION_WORDS.get(word)
         if decision is not None and (decision != "allow_always" or asked.pattern):
             return decision, ""
         hint = "y, a or n" if asked.pattern else "y or n; this can only be allowed once"

@@ -203,8 +203,20 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
     return done[0]
 
 
-async def wait_for_turn(request: Request, submission: Submission, waits: OpenWaits) -> TurnResult:
+async def wait_for_turn(
+    request: Request,
+    submission: Submission,
+    waits: OpenWaits,
+    *,
+    answer: Callable[[], Awaitable[TurnResult]] | None = None,
+) -> TurnResult:
     """Return how the turn that answers `submission` ended.
+
+    Args:
+        request: Who waits.
+        submission: For what.
+        waits: Where the wait is one of those that a stopping server ends.
+        answer: Gives what is waited for; by default the end of the turn.
 
     Raises:
         ClientLeftError: The client is gone; its session was told.
@@ -214,13 +226,14 @@ async def wait_for_turn(request: Request, submission: Submission, waits: OpenWai
     """
     results: list[TurnResult] = []  # none where its scope ended the wait
     departure: Departure | None = request.scope.get(DEPARTURE)
+    work = answer or submission.result
     try:
         with waits.waiter() as scope:
             scope.deadline = request.scope.get(DEADLINE, scope.deadline)
             if departure is None:
-                results.append(await while_connected(request, submission.result))
+                results.append(await while_connected(request, work))
             else:
-                results.append(await departure.ending(scope, submission.result))
+                results.append(await departure.ending(scope, work))
     except CoreError as error:
         raise ProblemError(accepted_problem(error, submission)) from error
     except ClientLeftError:

@@ -17,6 +17,7 @@ from everturn_actors.events import CallsHandedOver, Discarded, SessionEnded, Tur
 from everturn_actors.model import Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.call_ids import given_id
+from everturn_gateway.http.openai.questions import SILENT, Questions, as_answer
 from everturn_gateway.http.problems import Problem, openai_error
 from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.turns import turn_problem
@@ -44,6 +45,8 @@ class Completion(Struct, frozen=True, kw_only=True):
     has_form: bool = False
     """Whether the answer has a form that is checked. Nothing of it is shown before: what was shown
     cannot be taken back."""
+    questions: Questions = SILENT
+    "What is told of calls that wait to be allowed."
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
         """Return the completion of a turn that is answered, or waits for its client's tools."""
@@ -148,23 +151,38 @@ async def chunks(
     def piece(delta: TextDelta) -> bytes:
         return written((_BETWEEN_STEPS if said and delta.offset == 0 else "") + delta.text)
 
+    def is_left_out(delta: TextDelta) -> bool:
+        return completion.has_form or completion.questions.is_shown(delta)
+
     def take(delta: TextDelta) -> bool:
         nonlocal said
-        if completion.has_form:
+        if is_left_out(delta):
             return True
         if delta.text and not write_now(piece(delta)):
             return False
         said = said or bool(delta.text)
         return True
 
+    def spoken(text: str) -> bytes:
+        nonlocal said
+        before, said = _BETWEEN_STEPS if said else "", True
+        return written(before + text)
+
     yield completion.chunk({"role": "assistant", "content": "", "refusal": None})
+    asked = completion.questions.begin(submission.session_id)
     try:
         async with aclosing(submission.updates(final=True, take=take)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
-                    if update.text and not completion.has_form:
+                    if update.text and not is_left_out(update):
                         chunk, said = piece(update), True
                         yield chunk
+                elif text := asked.read(update):
+                    if not completion.has_form:
+                        yield spoken(text)
+                    if asked.ends:
+                        yield completion.last_chunks(as_answer(submission, text, shown=True))
+                        return
                 elif isinstance(
                     update.body, (TurnFinished, SessionEnded, Discarded, CallsHandedOver)
                 ):

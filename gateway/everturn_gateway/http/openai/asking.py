@@ -19,6 +19,7 @@ from everturn_actors.service import Submission, TurnService
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
+from everturn_gateway.http.openai.approvals import asked_about, word_of
 from everturn_gateway.http.openai.call_ids import open_calls, session_of
 from everturn_gateway.http.openai.client_headers import ClientHeaders
 from everturn_gateway.http.openai.pages import Place, place_of_page
@@ -35,11 +36,24 @@ from everturn_gateway.http.openai.request import (
 )
 from everturn_gateway.http.openai.side_requests import is_side_request
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.principals import Principal
 
 T = TypeVar("T")
 
 CHANNEL: Final = "openai"
+
+
+class Handed(Struct, frozen=True):
+    """A message that was handed in, or a turn that goes on with a message."""
+
+    submission: Submission
+    is_kept: bool = True
+    "Whether there is a session that goes on."
+    after: int = 0
+    "The last event that the client was told of."
+    steps: int = 0
+    "How many steps of the turn it was shown the text of."
 
 
 class Asking(Struct, frozen=True, kw_only=True):
@@ -122,6 +136,55 @@ class Asking(Struct, frozen=True, kw_only=True):
         if agent != model:
             refuse("model", f"the session {name!r} talks to the agent {agent!r}")
         return replace(inbound, session_id=name)
+
+    async def decided(self, place: str | ConversationKey) -> Handed | None:
+        """Take the answer to a question of a conversation or session; None where it is none.
+
+        Raises:
+            ProblemError: The caller may not answer (403), or it is not clear what is meant (400).
+            UnknownSessionError: There is no such session that the caller may see.
+            NotAnApproverError, ApprovalClosedError: See `TurnService.decide`.
+        """
+        last, service, caller = self.body.messages[-1], self.gateway.service, self.caller
+        text = last.content if last.role == "user" else None
+        word = word_of(text) if isinstance(text, str) else None
+        if word is None:
+            return None
+        if isinstance(place, ConversationKey):
+            session_id = await service.conversations.current(place)
+        else:
+            session_id = place
+            await visible_session(service, caller, place)
+        if not session_id:
+            return None
+        state = await service.view(session_id)
+        approval = asked_about(word, state.open_approvals)
+        if approval is None or state.open_turn is None:
+            return None
+        if not caller.may("approve"):
+            detail = (
+                "a call waits to be allowed, and your token may not answer: it needs the scope"
+                f" approve; whoever has it answers with `everturn approve {session_id}`"
+            )
+            raise ProblemError(problem("insufficient-scope", detail, extra={"scope": "approve"}))
+        await service.decide(
+            session_id,
+            approval.call_id,
+            word.decision,
+            by=caller.name,
+            may_always=caller.may_claim,
+            arguments_hash=approval.arguments_hash,
+            expires_at=approval.expires_at,
+        )
+        submission = await service.found(session_id, state.open_turn.heard[-1].seq)
+        return Handed(submission, after=state.last_seq, steps=len(state.open_turn.steps) + 1)
+
+    def place_of(self, name: str) -> str | ConversationKey:
+        """Return the session of this id, or the caller's conversation of this name."""
+        if is_session_id(name):
+            return name
+        key = ConversationKey(channel=CHANNEL, chat=name, agent=self.body.model)
+        return own_key(self.caller, key)
 
     async def in_conversation(self, given: ClientHeaders) -> Inbound:
         """Return the message for the conversation that the headers name.

@@ -25,6 +25,11 @@ class ClientHeaders(Struct, frozen=True, kw_only=True):
     "What a page asks for itself; empty = nothing."
 
     @property
+    def is_page(self) -> bool:
+        """Whether the chat of a page is meant."""
+        return bool(self.chat) and not self.session
+
+    @property
     def name(self) -> str:
         """What they name the conversation; empty where they do not."""
         return self.session or self.chat

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.model import OpenTurn, Turn
 from everturn_actors.service import Copied
 from everturn_actors.state.session_state import SessionState
+from everturn_gateway.http.openai.approvals import is_question, word_of
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -48,6 +50,9 @@ def place_of_page(state: SessionState, before: Sequence[Turn]) -> Place:
     theirs = _said(before)
     is_whole = len(turns) == state.turns
     end = _end_of(ours, theirs, is_whole=is_whole)
+    if end is None:  # what answered a question is no message of the session
+        theirs = _without_words(theirs)
+        end = _end_of(ours, theirs, is_whole=is_whole)
     if end == len(ours) and (end or not theirs):
         return Place(goes_on=True)
     told = len(theirs)
@@ -100,6 +105,17 @@ def _is_same_answer(ours: Sequence[str], theirs: Sequence[str]) -> bool:
         return True
     shown = _squeezed("".join(theirs))
     return _squeezed(ours[-1]) in shown or _squeezed("".join(ours)).startswith(shown)
+
+
+def _without_words(said: Sequence[_Said]) -> list[_Said]:
+    """Return what was said without the answers to questions; what follows one goes on before it."""
+    found: list[_Said] = []
+    for each in said:
+        if found and word_of(each.text) and any(map(is_question, found[-1].answers[-1:])):
+            found[-1] = replace(found[-1], answers=(*found[-1].answers, *each.answers))
+        else:
+            found.append(each)
+    return found
 
 
 def _squeezed(text: str) -> str:

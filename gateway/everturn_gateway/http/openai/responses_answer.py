@@ -24,6 +24,7 @@ from everturn_actors.events import (
 from everturn_actors.model import CallOptions, ToolCall, Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.call_ids import given_id
+from everturn_gateway.http.openai.questions import SILENT, Questions, as_answer
 from everturn_gateway.http.problems import Problem
 from everturn_gateway.http.sse import WriteNow, message
 from everturn_gateway.http.turns import turn_problem
@@ -64,6 +65,8 @@ class About(Struct, frozen=True, kw_only=True):
     is_stored: bool = True
     in_background: bool = False
     metadata: dict[str, str] = {}
+    questions: Questions = SILENT
+    "What is told of calls that wait to be allowed."
 
 
 class ResponseWriter:
@@ -83,6 +86,11 @@ class ResponseWriter:
     def has_form(self) -> bool:
         """Whether the answer is held against a form: nothing of it is shown before."""
         return bool(self._about.options.response_format)
+
+    @property
+    def questions(self) -> Questions:
+        """What is told of calls that wait to be allowed."""
+        return self._about.questions
 
     # --- whole ---
 
@@ -171,7 +179,7 @@ class ResponseWriter:
 
     def take(self, delta: TextDelta, write_now: WriteNow) -> bool:
         """Write a piece of the text that is being written at once; return whether it was."""
-        if self.has_form:
+        if self.has_form or self.questions.is_shown(delta):
             return True
         if self._said is None or not delta.offset or not delta.text:
             return False  # it is not only a piece
@@ -188,13 +196,14 @@ class ResponseWriter:
             return b""
         if self._said is None and not body.text:
             return b""
-        data = b""
         if self._said is None:  # nothing of it was shown as it came
-            data += self._open_text()
-            data += self._event(
-                "response.output_text.delta", **self._place(), delta=body.text, logprobs=[]
-            )
-        return data + self._close_text(body.text, "completed")
+            return self._whole_text(body.text)
+        return self._close_text(body.text, "completed")
+
+    def question(self, text: str) -> bytes:
+        """Return a question as an item of its own."""
+        data = b"" if self._said is None else self._close_text("".join(self._said), "incomplete")
+        return data + self._whole_text(text)
 
     def end(self, result: TurnResult) -> bytes:
         """Return what ends a stream."""
@@ -220,6 +229,11 @@ class ResponseWriter:
             item={**item, "content": []},
         )
         return added + self._event("response.content_part.added", **self._place(), part=_part(""))
+
+    def _whole_text(self, text: str) -> bytes:
+        data = self._open_text()
+        data += self._event("response.output_text.delta", **self._place(), delta=text, logprobs=[])
+        return data + self._close_text(text, "completed")
 
     def _close_text(self, text: str, status: str) -> bytes:
         place = self._place()
@@ -291,14 +305,21 @@ async def events(
         return writer.take(delta, write_now)
 
     yield writer.begin()
+    asked = writer.questions.begin(submission.session_id)
     try:
         async with aclosing(submission.updates(final=True, take=take)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
-                    if not writer.has_form:
+                    if not writer.has_form and not writer.questions.is_shown(update):
                         yield writer.text(update)
+                elif text := asked.read(update):
+                    yield writer.question(text)
+                    if asked.ends:
+                        yield writer.end(as_answer(submission, text, shown=True))
+                        return
                 elif isinstance(update.body, ModelReplied):
-                    yield writer.replied(update.body, update.seq)
+                    if asked.is_new(update):
+                        yield writer.replied(update.body, update.seq)
                 elif isinstance(update.body, _ENDS):
                     yield writer.end(await submission.result())
                     return
@@ -313,11 +334,16 @@ async def followed(submission: Submission, writer: ResponseWriter) -> TurnResult
     Raises:
         CoreError: See `Submission.result`.
     """
+    asked = writer.questions.begin(submission.session_id)
     async with aclosing(submission.updates()) as updates:
         async for update in updates:
             if isinstance(update, TextDelta):
                 continue
-            if isinstance(update.body, ModelReplied):
+            if text := asked.read(update):
+                writer.question(text)
+                if asked.ends:
+                    return as_answer(submission, text, shown=True)
+            if isinstance(update.body, ModelReplied) and asked.is_new(update):
                 writer.replied(update.body, update.seq)
     result = await submission.result()
     writer.end(result)

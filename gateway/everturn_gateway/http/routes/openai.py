@@ -18,8 +18,13 @@ from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
-from everturn_gateway.http.openai.asking import read_request
-from everturn_gateway.http.openai.client_headers import SESSION_HEADER, ClientHeadersOf
+from everturn_gateway.http.openai.asking import Asking, Handed, read_request
+from everturn_gateway.http.openai.client_headers import (
+    SESSION_HEADER,
+    ClientHeaders,
+    ClientHeadersOf,
+)
+from everturn_gateway.http.openai.questions import Questions, answer_or_question
 from everturn_gateway.http.openai.request import ChatRequest
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
@@ -88,8 +93,6 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
-    service = gateway.service
-
     @router.post(
         "/chat/completions",
         response_class=Response,
@@ -117,15 +120,10 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
         without_effect, options = asking.without_effect, asking.options
         headers: dict[str, str] = {}
         name = "" if asking.is_side else given.name or body.conversation_name
-        submission = await asking.answered(name)
-        if submission is None and name:
-            named = asking.in_conversation(given) if given.name else asking.inbound(name)
-            inbound = replace(await named, retry_for_s=retry_for_s)
-            submission = await service.submit(inbound)
-            await refuse_other_content(service, submission, inbound.text)
-        elif submission is None:
-            submission = await asking.once(retry_for_s or 0)
-            without_effect += ("Idempotency-Key",) if key else ()
+        handed = await _handed_in(asking, given, name, retry_for_s)
+        submission = handed.submission
+        if key and not handed.is_kept:
+            without_effect += ("Idempotency-Key",)
         if name:
             headers = {SESSION_HEADER: submission.session_id, **replay_headers(submission)}
         request.scope[SESSION] = submission.session_id
@@ -137,6 +135,12 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
             model=body.model,
             include_usage=bool(body.stream_options and body.stream_options.include_usage),
             has_form=options is not None and bool(options.response_format),
+            questions=Questions(
+                caller=caller if name else None,
+                ends=bool(name) and given.is_page,
+                after=handed.after,
+                steps=handed.steps,
+            ),
         )
         if body.stream:
             return EventStream(
@@ -148,6 +152,26 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
             )
         answer = await _whole(request, submission, completion, waits, repeatable=bool(key))
         return Response(orjson.dumps(answer), headers=headers, media_type="application/json")
+
+
+async def _handed_in(
+    asking: Asking, given: ClientHeaders, name: str, retry_for_s: int | None
+) -> Handed:
+    """Hand a request in: to a turn that waits, to the conversation of this name, or for once."""
+    goes_on = await asking.answered(name)
+    if goes_on is not None:
+        return Handed(goes_on)
+    if not name:
+        return Handed(await asking.once(retry_for_s or 0), is_kept=False)
+    decided = await asking.decided(asking.place_of(name))
+    if decided is not None:
+        return decided
+    named = asking.in_conversation(given) if given.name else asking.inbound(name)
+    inbound = replace(await named, retry_for_s=retry_for_s)
+    service = asking.gateway.service
+    submission = await service.submit(inbound)
+    await refuse_other_content(service, submission, inbound.text)
+    return Handed(submission)
 
 
 async def _whole(
@@ -165,7 +189,8 @@ async def _whole(
             which would say the message twice, unless it has an idempotency key.
     """
     try:
-        result = await wait_for_turn(request, submission, waits)
+        answer = partial(answer_or_question, submission, completion.questions)
+        result = await wait_for_turn(request, submission, waits, answer=answer)
     except ProblemError as error:
         if repeatable:
             raise

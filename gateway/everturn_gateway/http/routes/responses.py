@@ -23,8 +23,9 @@ from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.answer import created_at
-from everturn_gateway.http.openai.asking import CHANNEL, Asking, read_request
+from everturn_gateway.http.openai.asking import CHANNEL, Asking, Handed, read_request
 from everturn_gateway.http.openai.client_headers import ClientHeaders, ClientHeadersOf
+from everturn_gateway.http.openai.questions import Questions, answer_or_question
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.responses_answer import (
     About,
@@ -84,7 +85,8 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         asking = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
         without_effect, options = asking.without_effect, asking.options
         creating = _Creating(asking=asking, body=body, given=given)
-        submission, is_stored = await creating.submitted()
+        handed = await creating.handed()
+        submission = handed.submission
         request.scope[SESSION] = submission.session_id
         headers = replay_headers(submission)
         if without_effect:
@@ -95,9 +97,15 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
             options=options or CallOptions(),
             previous=body.previous_response_id or "",
             conversation=body.conversation_name,
-            is_stored=is_stored,
+            is_stored=handed.is_kept,
             in_background=bool(body.background),
             metadata=body.metadata or {},
+            questions=Questions(
+                caller=caller if handed.is_kept else None,
+                ends=handed.is_kept and given.is_page and not body.is_named,
+                after=handed.after,
+                steps=handed.steps,
+            ),
         )
         writer = ResponseWriter(submission, about)
         if body.stream:
@@ -111,11 +119,12 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         if body.background:
             whole = writer.whole("in_progress")
             return Response(orjson.dumps(whole), headers=headers, media_type=_JSON)
-        result = await wait_for_turn(request, submission, waits)
+        answer = partial(answer_or_question, submission, about.questions)
+        result = await wait_for_turn(request, submission, waits, answer=answer)
         fault = turn_problem(result)
         if fault is not None:
             raise ProblemError(fault)
-        await followed(submission, writer)
+        result = await followed(submission, writer)
         return Response(orjson.dumps(writer.ended(result)), headers=headers, media_type=_JSON)
 
 
@@ -158,8 +167,8 @@ class _Creating(Struct, frozen=True, kw_only=True):
     body: ResponsesRequest
     given: ClientHeaders
 
-    async def submitted(self) -> tuple[Submission, bool]:
-        """Hand the request in; return the way to its answer, and whether that is kept.
+    async def handed(self) -> Handed:
+        """Hand the request in.
 
         Raises:
             ProblemError: It follows a response that it cannot follow (400), or there is none (404).
@@ -169,19 +178,22 @@ class _Creating(Struct, frozen=True, kw_only=True):
             refuse("conversation", "name it, or the response before, and not both")
         goes_on = await asking.answered("")
         if goes_on is not None:
-            return goes_on, True
+            return Handed(goes_on)
         if asking.is_side:
-            return await asking.once(0), False
+            return Handed(await asking.once(0), is_kept=False)
+        decided = await self._decided()
+        if decided is not None:
+            return decided
         name = "" if body.is_named or body.store is False else self.given.name
         if name:
             inbound = await asking.in_conversation(self.given)
-            return await asking.gateway.service.submit(inbound), True
+            return Handed(await asking.gateway.service.submit(inbound))
         asked = await asking.read()
         history = asked.history
         if body.store is False or history.turns:
             if body.previous_response_id or body.conversation:
                 refuse("input", "a session that is kept has what was said before; send the newest")
-            return await asking.once(0), False
+            return Handed(await asking.once(0), is_kept=False)
         inbound = asking.message(asked)
         options = inbound.options or CallOptions()
         if history.instructions:
@@ -196,7 +208,21 @@ class _Creating(Struct, frozen=True, kw_only=True):
                 key=self._conversation(),
                 principal=asking.caller.owns_as,
             )
-        return await asking.gateway.service.submit(inbound), True
+        return Handed(await asking.gateway.service.submit(inbound))
+
+    async def _decided(self) -> Handed | None:
+        """Take the answer to a question of the session; None where it is none."""
+        asking, body = self.asking, self.body
+        if body.store is False:
+            return None
+        if body.previous_response_id:
+            state, seq = await _found(asking.gateway, asking.caller, body.previous_response_id)
+            newest = state.open_turn
+            if newest is None or seq < newest.users[0].seq:
+                return None
+            return await asking.decided(state.session_id)
+        name = body.conversation_name or self.given.name
+        return await asking.decided(asking.place_of(name)) if name else None
 
     def _conversation(self) -> ConversationKey:
         """Return the conversation that is named, or a new one."""

@@ -1,0 +1,181 @@
+"""Calls that wait for a person, in the answers of OpenAI's API, and answered by a message there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.responses import Response
+from support.gateway import HttpGateway
+from support.openai_client import client_of
+from support.shell_agents import results, running, shell_agent
+
+from everturn_gateway.config.settings import ServerConfig
+
+PAGE = {"X-OpenWebUI-Chat-Id": "0e1f7d5c-6f0e-4d8f-a1a5-3a9a2e5c1b77"}
+
+
+def chat(*texts: str) -> list[ChatCompletionMessageParam]:
+    """Return a whole history as a page sends it: user and assistant in turns."""
+    return [
+        {"role": "assistant", "content": text} if n % 2 else {"role": "user", "content": text}
+        for n, text in enumerate(texts)
+    ]
+
+
+async def say(client: openai.AsyncOpenAI, *texts: str, streams: bool) -> str:
+    """Send a page's history; return what the page shows then."""
+    if not streams:
+        answer = await client.chat.completions.create(
+            model="second", messages=chat(*texts), extra_headers=PAGE
+        )
+        return answer.choices[0].message.content or ""
+    async with client.chat.completions.stream(
+        model="second", messages=chat(*texts), extra_headers=PAGE
+    ) as stream:
+        done = await stream.get_final_completion()
+    assert done.choices[0].finish_reason == "stop"
+    return done.choices[0].message.content or ""
+
+
+async def the_session(gateway: HttpGateway) -> str:
+    """Return the one session that there is."""
+    (session,) = await gateway.service.reader.sessions(after="", limit=2)
+    return session.session_id
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+async def test_a_page_is_asked_and_answers(tmp_path: Path, streams: bool) -> None:
+    """The answer ends with the question, a word in the chat lets the turn go on."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi > seen; cat seen"), "It says hi.", "bye"]
+        asked = await say(client, "look", streams=streams)
+        told = await say(client, "look", asked, "Yes!", streams=streams)
+        session_id = await the_session(gateway)
+        ran = await results(gateway, session_id)
+        await say(client, "look", asked, "Yes!", told, "thanks", streams=streams)
+        last = await the_session(gateway)
+
+    assert "May bash run?" in asked
+    assert "echo hi > seen; cat seen" in asked
+    assert f"everturn approve {session_id} c1" in asked
+    assert told == "It says hi."
+    assert ran == ["hi"]
+    assert last == session_id
+    assert [m.text for m in gateway.provider.requests[2].messages] == [
+        *("look", "I will look.", "hi", "It says hi.", "thanks")
+    ]
+
+
+@pytest.mark.parametrize("word", ["no", "deny c1", "what is it?"])
+async def test_it_does_not_run(tmp_path: Path, word: str) -> None:
+    """A no is an answer, and anything else that is said comes first."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi > seen"), "As you like."]
+        asked = await say(client, "look", streams=True)
+        told = await say(client, "look", asked, word, streams=True)
+        ran = await results(gateway, await the_session(gateway))
+
+    assert told == "As you like."
+    assert not (gateway.config.workspace / "files" / "second" / "seen").exists()
+    assert len(ran) == 1
+
+
+async def test_only_who_may_is_asked_and_answers(tmp_path: Path) -> None:
+    """Without the scope a word changes nothing, and the question does not ask for one."""
+    server = ServerConfig(require_token=True)
+    async with shell_agent(tmp_path, server=server) as gateway:
+        gateway.provider.script += [running("true")]
+        talks = await gateway.token("ann", "talk")
+        async with client_of(gateway, key=talks) as client:
+            asked = await say(client, "look", streams=True)
+            with pytest.raises(openai.PermissionDeniedError) as refused:
+                await say(client, "look", asked, "yes", streams=False)
+        state = await gateway.service.view(await the_session(gateway))
+
+    assert "May bash run?" in asked
+    assert "answer in this chat" not in asked
+    assert "everturn approve" in refused.value.message
+    assert [each.call_id for each in state.open_approvals] == ["c1"]
+
+
+async def test_a_policy_says_who_may(tmp_path: Path) -> None:
+    """The scope alone is not enough where the policy names others."""
+    server = ServerConfig(require_token=True)
+    async with shell_agent(tmp_path, server=server, approvers=["bob"]) as gateway:
+        gateway.provider.script += [running("true"), "done"]
+        ann = await gateway.token("ann", "talk", "approve")
+        async with client_of(gateway, key=ann) as client:
+            asked = await say(client, "look", streams=True)
+            with pytest.raises(openai.PermissionDeniedError):
+                await say(client, "look", asked, "yes", streams=False)
+
+    assert "answer in this chat" not in asked
+
+
+async def test_a_stream_tells_of_it_and_goes_on(tmp_path: Path) -> None:
+    """A client with a conversation of its own is told, and waits on: others may answer."""
+    header = {"X-Everturn-Session": "desk"}
+    shown, other = "", ""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi"), "It says hi."]
+        stream = await client.chat.completions.create(
+            model="second", messages=chat("look"), stream=True, extra_headers=header
+        )
+        async for chunk in stream:
+            shown += chunk.choices[0].delta.content or ""
+            if "answer in this chat" in shown and "(yes)" not in shown:
+                answer = await client.chat.completions.create(
+                    model="second", messages=chat("yes"), extra_headers=header
+                )
+                other = answer.choices[0].message.content or ""
+                shown += "(yes)"
+
+    assert shown.startswith("I will look.\n\n**May bash run?**")
+    assert shown.endswith("It says hi.")
+    assert other == "It says hi."
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_responses_tell_of_it(tmp_path: Path, streams: bool) -> None:
+    """The question is an item of its own, and the next response answers it."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi"), "It says hi.", "bye"]
+        one: Response = await client.responses.create(
+            model="second", input="look", extra_headers=PAGE
+        )
+        two: Response
+        if streams:
+            async with client.responses.stream(
+                model="second", input="yes", previous_response_id=one.id
+            ) as stream:
+                two = await stream.get_final_response()
+        else:
+            two = await client.responses.create(
+                model="second", input="yes", previous_response_id=one.id
+            )
+        three = await client.responses.create(
+            model="second", input="thanks", previous_response_id=two.id
+        )
+
+    assert [item.type for item in one.output] == ["message", "message"]
+    assert "answer in this chat" in one.output_text
+    assert (one.status, two.output_text, three.output_text) == ("completed", "It says hi.", "bye")
+
+
+async def test_several_calls_that_wait_are_named(tmp_path: Path) -> None:
+    """One is asked about after the other; each word is about the one that waits."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        first, second = running("echo one", "c1"), running("echo two", "c2")
+        both = first.__class__(text="Both.", calls=(*first.calls, *second.calls))
+        gateway.provider.script += [both, "done"]
+        asked = await say(client, "look", streams=True)
+        again = await say(client, "look", asked, "yes c1", streams=True)
+        told = await say(client, "look", asked, "yes c1", again, "no c2", streams=True)
+        ran = await results(gateway, await the_session(gateway))
+
+    assert ("echo one" in asked, "echo two" in again, told) == (True, True, "done")
+    assert ran[0] == "one"
+    assert "two" not in ran[1]
