@@ -70,6 +70,8 @@ def configure(folder: Path, **sections: object) -> None:
     write_agent(folder, "test")
 
 
+MORNING = "30 8 * * mon-fri, Europe/Berlin"
+
 # What people do with a job, from its making to its end.
 LIFE = (
     (*MORNINGS, *SAY),
@@ -110,11 +112,11 @@ async def test_a_command_says_the_same_with_and_without_a_gateway(tmp_path: Path
     added, once, listed, shown, coming, paused, asleep, resumed, cancelled, data, gone, wrong = here
 
     assert [each.code for each in here] == [0] * 10 + [2, 2]
-    assert added.out == "added mornings of test: next 2030-03-28 07:30\n"
-    assert once.out == "added once of test: next 2030-12-01 08:30\n"
+    assert added.out == "added mornings of test: next 2030-03-28 08:30 Europe/Berlin\n"
+    assert once.out == "added once of test: next 2030-12-01 08:30 UTC\n"
     assert [re.split("  +", line.strip()) for line in listed.out.splitlines()[2:]] == [
-        ["mornings", "test", "30 8 * * mon-fri, Europe/Berlin", "2030-03-28 07:30", "scheduled"],
-        ["once", "test", "at 2030-12-01 08:30 UTC", "2030-12-01 08:30", "scheduled"],
+        ["mornings", "test", MORNING, "2030-03-28 08:30 Europe/Berlin", "scheduled"],
+        ["once", "test", "at 2030-12-01 08:30 UTC", "2030-12-01 08:30 UTC", "scheduled"],
     ]
     assert "job       mornings (Stand-up)\n" in shown.out
     assert "message   Stand-up!\n" in shown.out
@@ -124,12 +126,37 @@ async def test_a_command_says_the_same_with_and_without_a_gateway(tmp_path: Path
     assert paused.out == "paused mornings; `everturn schedule resume mornings` goes on\n"
     assert "state     paused\n" in asleep.out
     assert "next, " not in asleep.out
-    assert resumed.out == "resumed mornings: next 2030-03-28 07:30\n"
+    assert resumed.out == "resumed mornings: next 2030-03-28 08:30 Europe/Berlin\n"
     assert cancelled.out == "cancelled once; its file is kept in schedules/cancelled\n"
     assert [job["id"] for job in json.loads(data.out)["schedules"]] == ["mornings"]
     assert gone.err == wrong.err.replace("nosuch", "once")
     assert wrong.err == "everturn: there is no scheduled job 'nosuch'; there are: mornings\n"
     assert [same(each) for each in there] == [same(each) for each in here]
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (("--at", "in 10 minutes"), r"at [0-9]{4}-\d\d-\d\d \d\d:\d\d(:\d\d)? Asia/Tokyo"),
+        (("--at", "tomorrow 9:00"), r"at [0-9]{4}-\d\d-\d\d 09:00 Asia/Tokyo"),
+        (("--at", "@daily"), r"0 0 \* \* \*, Asia/Tokyo"),
+        (("--at", "every 90 minutes"), "every 90 minutes"),
+        (("--every", "90 minutes"), "every 90 minutes"),
+    ],
+)
+def test_a_job_is_made_with_the_words_of_people(
+    tmp_path: Path, run: Run, words: tuple[str, ...], shown: str
+) -> None:
+    """They hold in the job's zone, and what is printed names it."""
+    configure(tmp_path)
+    config = ("--config", str(tmp_path / "everturn.yaml"))
+    zone = ("--timezone", "Asia/Tokyo")
+    added = run("schedule", "add", "--id", "x", "-a", "test", *words, *zone, *SAY, *config)
+    told = run("schedule", "show", "x", *config)
+
+    assert added.code == 0, added.err
+    assert added.out.endswith(" Asia/Tokyo\n")
+    assert re.search(rf"^when +{shown}$", told.out, re.MULTILINE), told.out
 
 
 # --- what cannot be ---

@@ -116,7 +116,10 @@ def test_how_long_a_run_took_is_short(seconds: float | None, text: str) -> None:
 
 def test_instants_are_told_by_the_clock_that_is_asked_for() -> None:
     """An instant by the wrong clock is off by hours, and looks right."""
-    assert moment_text("2026-12-01T07:30:00.000000Z", BERLIN) == "2026-12-01 08:30"
+    berlin = "Europe/Berlin"
+    assert moment_text("2026-12-01T07:30:00.000000Z", berlin) == "2026-12-01 08:30 Europe/Berlin"
+    assert moment_text("2026-10-25T00:30:00Z", berlin) == "2026-10-25 02:30 +0200 Europe/Berlin"
+    assert moment_text("2026-10-25T01:30:00Z", berlin) == "2026-10-25 02:30 +0100 Europe/Berlin"
     assert wall_text("2026-07-01T08:30:00+02:00") == "2026-07-01 08:30:00 +0200"
     assert wall_text("2026-07-01T06:30:00.000000Z") == "2026-07-01 06:30:00"
 

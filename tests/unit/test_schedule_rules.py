@@ -690,8 +690,6 @@ def test_a_job_is_over_when_nothing_is_left_to_settle() -> None:
         ("30 8 * *", "needs five fields .* has 4$"),
         ("0 30 8 * * *", "has 6; it has no field for seconds"),
         ("0 30 8 ? * MON-FRI 2026", "has 7$"),
-        ("@daily", "^@daily is not known; write '0 0 \\* \\* \\*'$"),
-        ("@Hourly", "write '0 \\* \\* \\* \\*'$"),
         ("@reboot", "needs five fields"),
         ("60 8 * * *", "^minute: '60' is wrong; it may be 0 to 59"),
         ("* 24 * * *", "^hour: '24'"),

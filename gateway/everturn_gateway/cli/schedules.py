@@ -11,13 +11,17 @@ from everturn_gateway.cli.declaration import JobId, Json, command
 from everturn_gateway.commands.shared.options import Options
 
 Once: TypeAlias = Annotated[
-    str | None, typer.Option(help="Once, like 2026-12-01T08:30.", metavar="INSTANT")
+    str | None,
+    typer.Option(
+        help="Once, like 2026-12-01T08:30, 'tomorrow 9:00' or 'in 10 minutes'.", metavar="WHEN"
+    ),
 ]
 Every: TypeAlias = Annotated[
-    str | None, typer.Option(help="Again and again, like 15m, 6h or 90.", metavar="SPAN")
+    str | None, typer.Option(help="Again and again, like 15m, '90 minutes' or 90.", metavar="SPAN")
 ]
 Cron: TypeAlias = Annotated[
-    str | None, typer.Option(help="By the clock, like '30 8 * * mon-fri'.", metavar="FIELDS")
+    str | None,
+    typer.Option(help="By the clock, like '30 8 * * mon-fri' or @daily.", metavar="FIELDS"),
 ]
 Zone: TypeAlias = Annotated[
     str | None, typer.Option(help="The zone of the clock, like Europe/Berlin.", metavar="ZONE")
@@ -77,10 +81,8 @@ def add_job(
     jitter_seconds: Annotated[
         int | None, typer.Option(help="Run it up to so much later.", metavar="SECONDS")
     ] = None,
-    start: Annotated[
-        str | None, typer.Option(help="Nothing runs before.", metavar="INSTANT")
-    ] = None,
-    end: Annotated[str | None, typer.Option(help="Nothing runs after.", metavar="INSTANT")] = None,
+    start: Annotated[str | None, typer.Option(help="Nothing runs before.", metavar="WHEN")] = None,
+    end: Annotated[str | None, typer.Option(help="Nothing runs after.", metavar="WHEN")] = None,
     max_runs: Annotated[
         int | None, typer.Option(help="It is over after so many runs.", metavar="COUNT")
     ] = None,

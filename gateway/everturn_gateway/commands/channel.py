@@ -133,7 +133,7 @@ def _state(status: ChannelStatus) -> str:
 
 
 def _moment(instant: datetime | None) -> str:
-    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S}" if instant else "never"
+    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S %Z}" if instant else "never"
 
 
 def _record(status: ChannelStatus) -> dict[str, object]:

@@ -16,6 +16,7 @@ from everturn_gateway.client.models import ask_models, forget_models
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
+from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.settings import admin_token, api_token, load, run_async
@@ -192,4 +193,4 @@ def _source(hint: Hint) -> str:
 
 
 def _moment(hint: Hint) -> str:
-    return f"{hint.expires_at.astimezone():%Y-%m-%d %H:%M}"
+    return minute_text(hint.expires_at)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.access.pairing import Paired, Pairing, Request
 from everturn_gateway.app import open_keyed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.settings import load, run_async
@@ -60,7 +60,7 @@ def list_pairs(options: Options, *, as_json: bool) -> int:
         print_table(
             ("code", "channel", "sender", "calls themselves", "valid until"),
             [
-                (each.code, each.channel, each.sender_id, each.name, _minute(each.expires_at))
+                (each.code, each.channel, each.sender_id, each.name, minute_text(each.expires_at))
                 for each in waiting
             ],
         )
@@ -69,7 +69,7 @@ def list_pairs(options: Options, *, as_json: bool) -> int:
         print_table(
             ("approved", "sender", "calls themselves", "since"),
             [
-                (each.channel, each.sender_id, each.name, _minute(each.approved_at))
+                (each.channel, each.sender_id, each.name, minute_text(each.approved_at))
                 for each in known
             ],
         )
@@ -113,7 +113,3 @@ def remove_pair(options: Options, channel: str, sender: str) -> int:
         return EXIT_FAILED
     print_line(f"no longer approved: {sender} on {channel}")
     return EXIT_OK
-
-
-def _minute(instant: datetime) -> str:
-    return f"{instant.astimezone():%Y-%m-%d %H:%M}"

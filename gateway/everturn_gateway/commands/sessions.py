@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
-from datetime import datetime
 
 from msgspec import structs
 
@@ -18,6 +17,7 @@ from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import Piece, Style
 from everturn_gateway.commands.clients import open_client
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.questions import confirm
@@ -50,7 +50,7 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
                         row.key.channel,
                         row.key.chat,
                         row.status,
-                        _minute(row.updated_at),
+                        minute_text(row.updated_at),
                     )
                     for row in rows
                 ],
@@ -96,7 +96,7 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
         screen.show([Piece(style="reply", text=f"{describe(status)}\n")])
         for message in messages:
             style: Style = "user" if message.role == "user" else "note"
-            when = f", {_minute(message.at)}" if message.at else ""
+            when = f", {minute_text(message.at)}" if message.at else ""
             head = f"\n{message.role}{when}"
             screen.show(
                 [
@@ -221,7 +221,3 @@ def _summary(row: SessionSummary) -> dict[str, object]:
         "principal": row.principal,
         "shared_with": row.shared_with,
     }
-
-
-def _minute(instant: datetime) -> str:
-    return f"{instant.astimezone():%Y-%m-%d %H:%M}"

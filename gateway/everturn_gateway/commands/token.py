@@ -16,6 +16,7 @@ from everturn_gateway.app import open_keyed
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
@@ -219,9 +220,9 @@ def _row(record: TokenRecord, now: datetime, used_at: datetime | None) -> tuple[
         ", ".join(record.scopes),
         ", ".join(record.agents) or "all",
         ", ".join(_limits(record)) or "none",
-        _minute(record.created_at),
-        _minute(record.expires_at) if record.expires_at else "never",
-        _minute(used_at) if used_at else "never",
+        minute_text(record.created_at),
+        minute_text(record.expires_at) if record.expires_at else "never",
+        minute_text(used_at) if used_at else "never",
         state_of(record, now),
     )
 
@@ -239,12 +240,8 @@ def _told(record: TokenRecord) -> str:
     """Return what a new token is for, in a sentence without its end."""
     agents = f" with {', '.join(record.agents)}" if record.agents else ""
     limits = f", up to {' and '.join(_limits(record))}" if _limits(record) else ""
-    until = f", until {_minute(record.expires_at)}" if record.expires_at else ""
+    until = f", until {minute_text(record.expires_at)}" if record.expires_at else ""
     return f"{record.name} may {', '.join(record.scopes)}{agents}{limits}{until}"
-
-
-def _minute(instant: datetime) -> str:
-    return f"{instant.astimezone():%Y-%m-%d %H:%M}"
 
 
 async def token_notes(config: Config) -> list[str]:
@@ -301,4 +298,4 @@ def _looked_at(
 
 
 def _minute_of(instant: datetime | None) -> str:
-    return _minute(instant) if instant is not None else "never"
+    return minute_text(instant) if instant is not None else "never"

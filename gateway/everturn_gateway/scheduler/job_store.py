@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.scheduler.jobs import Job, Made
-from everturn_gateway.scheduler.making import Source, job_of
+from everturn_gateway.scheduler.making import Source, dated, job_of
 from everturn_gateway.scheduler.reading import file_instant
 from everturn_gateway.scheduler.settings import (
     JobSection,
@@ -103,6 +103,14 @@ class JobStore:
             JobRefusedError: With every fault, by field.
         """
         return job_of(section, job_id=job_id, timezone=self._timezone, made=made)
+
+    def dated(self, section: JobSection, *, now: datetime) -> JobSection:
+        """Return a section with dates for what is counted from now.
+
+        Raises:
+            JobRefusedError: With every fault, by field.
+        """
+        return dated(section, now=now, timezone=self._timezone)
 
     def use_timezone(self, timezone: str) -> bool:
         """Read jobs that name no zone in this one from now on; return whether that is another."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,6 +40,7 @@ from everturn_gateway.scheduler.settings import (
     ToSection,
     check_job_id,
 )
+from everturn_gateway.scheduler.words import from_now, is_from_now
 from everturn_gateway.time_zones import check_zone
 from everturn_gateway.yaml_files import Document, FieldPath, dotted
 
@@ -160,6 +162,36 @@ def job_of(
     )
 
 
+def dated(section: JobSection, *, now: datetime, timezone: str = "") -> JobSection:
+    """Return a section with dates for what is counted from now, for a job that is made now.
+
+    Reads the file of a time zone that was not used before.
+
+    Args:
+        section: What was asked for.
+        now: UTC.
+        timezone: Of the workspace, for sections that name none; empty = there is none.
+
+    Raises:
+        JobRefusedError: With every fault, by field.
+    """
+    faults = FaultList(Source())
+    zone = section.timezone or timezone
+    if faults.try_("timezone", lambda: check_zone(zone or "UTC")) is None:
+        return section  # said with all else that is wrong
+    changed: dict[str, str] = {}
+    for name in ("at", "start", "end"):
+        text: str | None = getattr(section, name)
+        if text is None:
+            continue
+        found = faults.try_(name, partial(from_now, text, now=now, zone=zone))
+        if found is not None and found != text:
+            changed[name] = found
+    if faults.found:
+        raise JobRefusedError(faults=faults.found)
+    return section.model_copy(update=changed) if changed else section
+
+
 def made_of(section: MadeSection | None) -> Made:
     """Return who made a job; a file without that section was written by hand."""
     if section is None:
@@ -232,6 +264,14 @@ def _cron(expression: str, zone: str | None, faults: FaultList) -> Cron | None:
 
 
 def _instant_of(text: str, name: str, zone: str | None, faults: FaultList) -> datetime | None:
+    if is_from_now(text):
+        if zone is not None:
+            message = (
+                f"{text!r} is counted from the moment at which it is said; a file needs a date:"
+                " 2026-12-01T08:30"
+            )
+            faults.add(name, message)
+        return None
     written = read_written(text)
     if written.offset is None and zone is None:
         return None

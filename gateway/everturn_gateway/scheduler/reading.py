@@ -15,6 +15,10 @@ from everturn_gateway.scheduler.rules.rules import local_instant
 
 MAX_TEXT_BYTES: Final = 64 * 1024  # of a message or a task, in UTF-8
 MAX_INTERVAL_S: Final = 366 * 86_400
+NEEDS_ZONE: Final = (
+    "needs a time zone: set timezone, or write an offset from UTC behind it,"
+    " or set schedules: {timezone: ...} in everturn.yaml"
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = (1970, 9998)  # beyond, the hours of a zone would lead out of what Python counts
 
@@ -29,8 +33,9 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
 _OFFSET: Final = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{2}))?")
 _OFFSET_HOURS: Final = 14  # the furthest from UTC that any place is
 _INTERVAL: Final = re.compile(
-    r"(?:(?P<w>[0-9]{1,9}) ?w)? ?(?:(?P<d>[0-9]{1,9}) ?d)? ?(?:(?P<h>[0-9]{1,9}) ?h)?"
-    r" ?(?:(?P<m>[0-9]{1,9}) ?m)? ?(?:(?P<s>[0-9]{1,9}) ?s)?"
+    r"(?:(?P<w>[0-9]{1,9}) ?w(?:eeks?)?)? ?(?:(?P<d>[0-9]{1,9}) ?d(?:ays?)?)?"
+    r" ?(?:(?P<h>[0-9]{1,9}) ?h(?:ours?)?)? ?(?:(?P<m>[0-9]{1,9}) ?m(?:in(?:utes?)?)?)?"
+    r" ?(?:(?P<s>[0-9]{1,9}) ?s(?:ec(?:onds?)?)?)?"
 )
 _UNITS_S: Final = {"w": 7 * 86_400, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -55,11 +60,7 @@ class Written(Struct, frozen=True, kw_only=True):
         if self.offset is not None:
             return self.wall.replace(tzinfo=self.offset).astimezone(UTC)
         if not zone:
-            msg = (
-                "needs a time zone: set timezone, or write an offset from UTC behind it,"
-                " or set schedules: {timezone: ...} in everturn.yaml"
-            )
-            raise ValueError(msg)
+            raise ValueError(NEEDS_ZONE)
         return local_instant(self.wall, zone)
 
 
@@ -121,7 +122,7 @@ def file_instant(time_ns: int) -> datetime | None:
 
 
 def read_interval(value: object) -> int:
-    """Read a span of time in whole seconds: a number, or text like `90s`, `15m`, `6h`, `1d`, `2w`.
+    """Read a span of time in whole seconds: a number, or text like `90s`, `15m`, `6 hours`.
 
     Raises:
         ValueError: It is none, or shorter than a second, or longer than a year.

@@ -170,8 +170,10 @@ class Scheduler:
         async with self._adding:
             made = made if made.at else replace(made, at=self._clock.now())
             job_id = job_id or section.id or f"job-{random.token_hex(_ID_BYTES)}"
+            date = partial(self._registry.store.dated, section, now=self._clock.now())
+            section = await to_thread.run_sync(date)  # it may read the file of a time zone
             read = partial(self._registry.store.job_of, section, job_id=job_id, made=made)
-            job = await to_thread.run_sync(read)  # it may read the file of a time zone
+            job = await to_thread.run_sync(read)
             check_new(self._registry, job, now=self._clock.now(), max_jobs=max_jobs)
             if isinstance(job.to, ToSession):
                 await check_session(self._service, job.to.session_id)

@@ -12,9 +12,10 @@ from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from everturn_actors.ids import is_session_id
+from everturn_actors.json_values import is_object
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
     Made,
@@ -25,9 +26,9 @@ from everturn_gateway.scheduler.reading import (
     check_line,
     check_text,
     interval_text,
-    read_interval,
     read_written,
 )
+from everturn_gateway.scheduler.words import EXAMPLES, cron_of, is_from_now, recurring, span_s
 from everturn_gateway.yaml_files import Section
 
 JOB_ID_CHARACTERS: Final = 80
@@ -121,6 +122,18 @@ def _instant(value: str) -> str:
     return value
 
 
+def _when(value: str) -> str:
+    """Return a date with a time, or words for one; words are for who makes a job."""
+    value = value.strip()
+    if not is_from_now(value):
+        try:
+            read_written(value)
+        except ValueError as error:
+            told = str(error).replace("it like 2026-12-01T08:30", f"it like {EXAMPLES}")
+            raise ValueError(told) from None
+    return value
+
+
 JobId = Annotated[
     str,
     AfterValidator(check_job_id),
@@ -135,7 +148,11 @@ _Name = Annotated[
 _Instant = Annotated[
     str, BeforeValidator(_timestamp, json_schema_input_type=str), AfterValidator(_instant)
 ]
-Interval = Annotated[int, BeforeValidator(read_interval, json_schema_input_type=int | str)]
+_When = Annotated[
+    str, BeforeValidator(_timestamp, json_schema_input_type=str), AfterValidator(_when)
+]
+_Cron = Annotated[str, AfterValidator(_label), AfterValidator(cron_of)]
+Interval = Annotated[int, BeforeValidator(span_s, json_schema_input_type=int | str)]
 _Text = Annotated[str, AfterValidator(check_text)]
 
 # --- the sections --------------------------------------------------------------------------------
@@ -191,12 +208,12 @@ class JobFields(Section):
 
     label: Annotated[str, AfterValidator(_label)] | None = None
     "What people call it; by default its id."
-    at: _Instant | None = None
+    at: _When | None = None
     "Once: 2026-12-01T08:30, in the zone of timezone, or with an offset from UTC behind it."
     every: Interval | None = None
-    "Again and again, after so many seconds; also 15m, 6h, 1d."
-    cron: Annotated[str, AfterValidator(_label)] | None = None
-    "By the clock: minute, hour, day of the month, month, day of the week."
+    "Again and again, after so many seconds; also 15m, 90 minutes, 1d."
+    cron: _Cron | None = None
+    "By the clock: minute, hour, day of the month, month, day of the week; or @daily."
     timezone: str | None = None
     "Like Europe/Berlin; by default schedules.timezone of everturn.yaml."
     message: _Text | None = None
@@ -213,9 +230,9 @@ class JobFields(Section):
     "Later than this a run does not run; by default a day, with misfire skip 10 seconds."
     jitter_seconds: Annotated[int, Field(ge=0, le=_DAY_S)] = 0
     "Up to so much later it runs, always the same for the same run."
-    start: _Instant | None = None
+    start: _When | None = None
     "Nothing runs before; written as `at` is."
-    end: _Instant | None = None
+    end: _When | None = None
     "Nothing runs after; written as `at` is."
     max_runs: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     "It is over after so many runs."
@@ -223,6 +240,20 @@ class JobFields(Section):
     retries: RetriesSection = RetriesSection()
     process: Annotated[str, AfterValidator(_name)] | None = None
     "The background process that it is tied to: it is over when that ends."
+
+    @model_validator(mode="before")
+    @classmethod
+    def _recurring(cls, data: object) -> object:
+        """Take `at: every 90 minutes` and `at: @daily` for what they mean."""
+        if not is_object(data) or not isinstance(at := data.get("at"), str):
+            return data
+        if data.get("every") is not None or data.get("cron") is not None:
+            return data
+        found = recurring(at)
+        if found is None:
+            return data
+        rest = {name: value for name, value in data.items() if name != "at"}
+        return rest | ({"every": found.every} if found.every else {"cron": found.cron})
 
 
 class JobSection(JobFields):

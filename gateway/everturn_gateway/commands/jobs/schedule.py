@@ -119,7 +119,7 @@ def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
             sys.stdout.write("\n")
             print_table(
                 ("due", "outcome", "took", "tries", "session", "turn", ""),
-                map(run_row, job.runs),
+                (run_row(each, job.timezone) for each in job.runs),
                 right=("took", "tries"),
             )
         return EXIT_OK

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, tzinfo
+from datetime import datetime
 from pathlib import Path
 from typing import Final, assert_never
 from zoneinfo import ZoneInfo
@@ -33,7 +33,7 @@ def when_text(job: JobBody) -> str:
     """Return when a job runs: `every 15 minutes`, `at 2026-12-01 08:30 Europe/Berlin`."""
     match job.when:
         case AtBody(at=at):
-            return f"at {moment_text(at, ZoneInfo(job.timezone))} {job.timezone}"
+            return f"at {moment_text(at, job.timezone)}"
         case EveryBody(every_seconds=seconds):
             return f"every {span_text(seconds)}".replace("every 1 ", "every ")
         case CronBody(cron=cron, timezone=zone):
@@ -64,10 +64,15 @@ def took_text(seconds: float | None) -> str:
     return f"{minutes} min {rest} s"
 
 
-def moment_text(scheduled_at: str, zone: tzinfo | None = None) -> str:
-    """Return an instant by the clock of `zone`, None = this machine's; seconds where it has any."""
-    local = datetime.fromisoformat(scheduled_at).astimezone(zone)
-    return f"{local:%Y-%m-%d %H:%M:%S}" if local.second else f"{local:%Y-%m-%d %H:%M}"
+def moment_text(scheduled_at: str, zone: str) -> str:
+    """Return an instant by the clock of a zone, with its name; seconds where it has any.
+
+    Of a time that comes twice the offset tells which of the two it is.
+    """
+    local = datetime.fromisoformat(scheduled_at).astimezone(ZoneInfo(zone))
+    seconds = f":{local:%S}" if local.second else ""
+    comes_twice = local.utcoffset() != local.replace(fold=1 - local.fold).utcoffset()
+    return f"{local:%Y-%m-%d %H:%M}{seconds}{f' {local:%z}' if comes_twice else ''} {zone}"
 
 
 def to_text(to: ToBody | None) -> str:
@@ -102,17 +107,21 @@ def outcome_text(run: RunBody) -> str:
 
 def last_text(job: JobBody) -> str:
     """Return how a job's newest run came out, and when it was due."""
-    return f"{outcome_text(job.last)} {moment_text(job.last.scheduled_at)}" if job.last else ""
+    if job.last is None:
+        return ""
+    return f"{outcome_text(job.last)} {moment_text(job.last.scheduled_at, job.timezone)}"
 
 
 def coming_text(job: JobBody) -> str:
     """Return when a job is due next, or why it is not."""
-    return f"next {moment_text(job.next_at)}" if job.next_at else job.why or job.state
+    if job.next_at:
+        return f"next {moment_text(job.next_at, job.timezone)}"
+    return job.why or job.state
 
 
 def job_row(job: JobBody) -> tuple[str, ...]:
     """Return the row of a job: its id, agent, when, next, state, last."""
-    next_at = moment_text(job.next_at) if job.next_at else ""
+    next_at = moment_text(job.next_at, job.timezone) if job.next_at else ""
     return (job.id, job.agent, when_text(job), next_at, job.state, last_text(job))
 
 
@@ -131,7 +140,7 @@ def facts(job: JobDetail) -> Iterator[tuple[str, str]]:
         yield "jitter", f"up to {span_text(job.jitter_seconds)}"
     for name, scheduled_at in (("start", job.start), ("end", job.end)):
         if scheduled_at:
-            yield name, moment_text(scheduled_at)
+            yield name, moment_text(scheduled_at, job.timezone)
     if job.quiet:
         yield "quiet", f"{job.quiet.begins} to {job.quiet.ends} {job.quiet.timezone}"
     retries = job.retries
@@ -146,7 +155,7 @@ def facts(job: JobDetail) -> Iterator[tuple[str, str]]:
 
 def _made_text(job: JobBody) -> str:
     made = job.made
-    at = f", {moment_text(made.at)}" if made.at else ""
+    at = f", {moment_text(made.at, job.timezone)}" if made.at else ""
     place = made.conversation
     where = f", in {place.channel}, chat {place.chat}" if place else ""
     outside = ", after it had read text from outside" if made.untrusted else ""
@@ -163,10 +172,10 @@ _MAKERS: Final = {
 }
 
 
-def run_row(run: RunBody) -> tuple[str, ...]:
+def run_row(run: RunBody, zone: str) -> tuple[str, ...]:
     """Return the row of a run: due, outcome, took, tries, session, turn, error."""
     return (
-        moment_text(run.scheduled_at) + (" (by hand)" if run.by_hand else ""),
+        moment_text(run.scheduled_at, zone) + (" (by hand)" if run.by_hand else ""),
         outcome_text(run),
         took_text(run.duration_seconds) if run.outcome != "missed" else "",
         str(run.attempt) if run.outcome != "missed" else "",

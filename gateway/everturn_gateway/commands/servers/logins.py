@@ -17,6 +17,7 @@ from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.servers.loopback import Loopback, open_loopback
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
@@ -242,4 +243,4 @@ def _state(login: McpLogin, now: datetime) -> str:
         return "over; log in again"
     if login.refresh_token or login.expires_at is None:
         return "holds until it is taken back"
-    return f"holds until {login.expires_at.astimezone():%Y-%m-%d %H:%M}"
+    return f"holds until {minute_text(login.expires_at)}"

@@ -38,15 +38,6 @@ _HORIZON_YEARS: Final = 50  # a 29th of February on a given weekday is at most 4
 _SAMPLE: Final = 50  # dates of which the smallest distance is taken
 _EXPRESSION_MOST: Final = 500  # characters; all minutes of an hour, in a list, take 169
 _SHOWN: Final = 80  # characters of an expression in a message
-_NICKNAMES: Final = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _FIELDS: Final = (
     ("minute", "0 to 59"),
     ("hour", "0 to 23"),
@@ -190,9 +181,6 @@ def _miscounted(shown: str, parts: list[str]) -> str:
     form = "minute, hour, day of the month, month and day of the week"
     if not parts:
         return f"needs five fields: {form}"
-    name = parts[0].lower()
-    if name in _NICKNAMES:
-        return f"{name} is not known; write {_NICKNAMES[name]!r}"
     more = "; it has no field for seconds or years" if len(parts) == len(_FIELDS) + 1 else ""
     return f"needs five fields ({form}), and {shown!r} has {len(parts)}{more}"
 

@@ -39,12 +39,14 @@ class ScheduleArguments(Arguments):
     """Arguments of `schedule`; what a job of these may hold is checked as in a file of its own."""
 
     action: Literal["create", "list", "cancel"]
-    at: str | None = Field(default=None, description="date and time: 2026-12-01T08:30")
+    at: str | None = Field(
+        default=None, description="2026-12-01T08:30, tomorrow 9:00, monday 18:00"
+    )
     in_minutes: Annotated[float, AfterValidator(_some_minutes)] | None = None
     every: Annotated[str, BeforeValidator(_number_as_text)] | None = Field(
-        default=None, description="15m, 6h, 1d"
+        default=None, description="15m, 6h, 90 minutes"
     )
-    cron: str | None = Field(default=None, description="five fields")
+    cron: str | None = Field(default=None, description="five fields, or @daily")
     timezone: str | None = Field(default=None, description="of at, cron, end: Europe/Berlin")
     message: str | None = Field(default=None, description="text for the people here, sent as it is")
     task: str | None = Field(
