@@ -172,11 +172,17 @@ async def test_a_command_ends_with_whoever_started_it(tmp_path: Path) -> None:
     environment = make_site(tmp_path)
     argv = await confine(environment, BWRAP, "exec 7>lifeline; echo up >&7; sleep 60")
     with lifeline(environment.files) as line:
-        # A shell in between, which is killed as a gateway would be.
-        between = await anyio.open_process(["/bin/sh", "-c", '"$@"; :', "sh", *argv])
-        assert await line.next_line() == "up"
-        between.kill()
-        await between.wait()
+        # A shell in between, which is killed as a gateway would be. No pipe leads to it: what it
+        # leaves behind would hold it open, and the loop would end before it was closed.
+        async with await anyio.open_process(
+            ["/bin/sh", "-c", '"$@"; :', "sh", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as between:
+            assert await line.next_line() == "up"
+            between.kill()
+            await between.wait()
         await line.until_cut()
 
 
