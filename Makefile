@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 # Tests wait for disks, clocks and processes about half as long as they compute.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
 
-.PHONY: run test suite quick nightly check lock schema clean
+.PHONY: run test suite quick nightly lint check lock schema clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
@@ -20,7 +20,7 @@ run: $(VENV)/.run
 
 test: $(VENV)/.test
 	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
-	@$(MAKE) --no-print-directory -j2 check suite
+	@$(MAKE) --no-print-directory -j2 lint suite
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
@@ -31,16 +31,19 @@ quick: $(VENV)/.test
 	$(BIN)/python -m pytest -n logical --dist worksteal tests/unit tests/contract
 
 # Hours: property tests and state machines with thousands of examples, others each time.
-nightly: $(VENV)/.test
+nightly: check
 	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-2000} $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 \
 	  tests/property tests/stateful tests/escape tests/integration/test_openapi.py \
 	  tests/integration/test_fault_matrix.py
 
-check: $(VENV)/.test
+lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+
+# A second opinion on the types of the sources, which takes as long as a tenth of the tests.
+check: lint
 	$(BIN)/basedpyright
 
 lock: $(VENV)/.test
