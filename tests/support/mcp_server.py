@@ -74,11 +74,18 @@ TOOLS = (
 )
 
 
+RESOURCES = (
+    types.Resource(uri="notes://today", name="today", description="What\nhappened."),
+    types.Resource(uri="notes://chart", name="chart", mime_type="image/png"),
+)
+
+
 @dataclass(slots=True)
 class Service:
     """What one server does, for all that are connected to it."""
 
     tools: list[types.Tool] = field(default_factory=lambda: list(TOOLS))
+    has_resources: bool = False
     page: int = 0
     "Tools on a page of the list; 0 = all on one."
     calls: list[str] = field(default_factory=list[str])
@@ -154,6 +161,35 @@ class Service:
                 raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name}")
         return said("done")
 
+    async def list_resources(
+        self, _: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """Answer `resources/list`, a page for each."""
+        number = int((params and params.cursor) or 0)
+        more = str(number + 1) if number + 1 < len(RESOURCES) else None
+        page = list(RESOURCES[number : number + 1])
+        return types.ListResourcesResult(resources=page, next_cursor=more)
+
+    async def list_templates(
+        self, _: Context, __: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        """Answer `resources/templates/list`."""
+        template = types.ResourceTemplate(uri_template="notes://{day}", name="a day")
+        return types.ListResourceTemplatesResult(resource_templates=[template])
+
+    async def read_resource(
+        self, _: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        """Answer `resources/read`."""
+        uri = str(params.uri)
+        if uri == "notes://chart":
+            blob = types.BlobResourceContents(uri=uri, mime_type="image/png", blob=CHART)
+            return types.ReadResourceResult(contents=[blob])
+        if uri != "notes://today":
+            raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown resource: {uri}")
+        text = types.TextResourceContents(uri=uri, text="Ann has a cat.")
+        return types.ReadResourceResult(contents=[text])
+
     async def _hang(self) -> None:
         self.hanging += 1
         self._move()
@@ -195,7 +231,16 @@ def _everything() -> list[types.ContentBlock]:
 
 def make_server(service: Service) -> Server[Any]:
     """Return the official server, with what `service` does."""
-    return Server("test", on_list_tools=service.list_tools, on_call_tool=service.call_tool)
+    listed: dict[str, Any] = {}
+    if service.has_resources:
+        listed = {
+            "on_list_resources": service.list_resources,
+            "on_list_resource_templates": service.list_templates,
+            "on_read_resource": service.read_resource,
+        }
+    return Server(
+        "test", on_list_tools=service.list_tools, on_call_tool=service.call_tool, **listed
+    )
 
 
 # --- over HTTP -----------------------------------------------------------------------------------
@@ -265,9 +310,11 @@ async def open_http(app: App) -> AsyncGenerator[str]:
 
 
 @asynccontextmanager
-async def open_http_server(*, is_modern: bool = False) -> AsyncGenerator[HttpServer]:
+async def open_http_server(
+    *, is_modern: bool = False, has_resources: bool = False
+) -> AsyncGenerator[HttpServer]:
     """Serve the official server at `/mcp`; `is_modern` refuses what older revisions begin with."""
-    service = Service()
+    service = Service(has_resources=has_resources)
     app = make_server(service).streamable_http_app()
     http = HttpServer("", service)
     if is_modern:

@@ -28,9 +28,11 @@ from mcp.shared.dispatcher import CallOptions
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_PARAMS,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
+    BlobResourceContents,
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
@@ -38,16 +40,21 @@ from mcp_types import (
     Implementation,
     InputRequiredResult,
     PaginatedRequestParams,
+    ReadResourceRequest,
+    ReadResourceRequestParams,
+    ReadResourceResult,
     RequestId,
     TextContent,
+    TextResourceContents,
     ToolListChangedNotification,
 )
 from mcp_types import Tool as WireTool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from everturn_actors.json_values import as_object, is_list
 from everturn_gateway.tools.environment import ToolEnvironment
+from everturn_gateway.tools.mcp import resources
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
     McpError,
@@ -134,6 +141,10 @@ class _Sifting(JSONRPCDispatcher):
                 made: dict[str, Any] = {"content": [text, *images]}
                 kept = {name: result[name] for name in ("isError", "resultType") if name in result}
                 return made | kept
+            case resources.LIST | resources.TEMPLATES:
+                return resources.sifted_page(method, result)
+            case resources.READ:
+                return resources.sifted_contents(result)
             case _:
                 return result
 
@@ -194,10 +205,14 @@ class WireSession:
         Raises:
             McpError: They cannot be had.
         """
+        offers = self._client.server_capabilities
+        has_resources = offers is not None and offers.resources is not None
         tools: list[RemoteDefinition] = []
         cursor: str | None = None
         self._dispatcher.faults.clear()
-        for _ in range(PAGES_MOST):
+        # A server of resources alone does not know the request for a list of tools.
+        pages = 0 if has_resources and offers and offers.tools is None else PAGES_MOST
+        for _ in range(pages):
             after = PaginatedRequestParams(cursor=cursor)
             page = await self._asked(partial(self._client.list_tools, params=after))
             tools += map(_definition, page.tools)
@@ -205,9 +220,12 @@ class WireSession:
             if not cursor:
                 break
         else:
-            self._dispatcher.faults.append(
-                f"only the first {PAGES_MOST} pages of its list are read"
-            )
+            if pages:
+                self._dispatcher.faults.append(
+                    f"only the first {PAGES_MOST} pages of its list are read"
+                )
+        if has_resources:
+            tools += resources.DEFINITIONS
         return listing_of(tools, self._settings, self._dispatcher.faults)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
@@ -216,6 +234,10 @@ class WireSession:
         Raises:
             McpError: There is no result, or none that can be used.
         """
+        if name == resources.LIST:
+            return await self._list_resources(arguments.get("cursor"))
+        if name == resources.READ:
+            return await self._read_resource(arguments.get("uri"))
         params = CallToolRequestParams(name=name, arguments=arguments)
         # Not `call_tool`: it also judges the result by a schema of the server's, which may be one
         # that takes for ever, and which nobody here relies on.
@@ -226,11 +248,29 @@ class WireSession:
             raise McpAnswerError(msg)
         text = "".join(part.text for part in result.content if isinstance(part, TextContent))
         images = [part.data for part in result.content if isinstance(part, ImageContent)]
-        return Answer(
-            text=text,
-            is_error=bool(result.is_error),
-            images=await anyio.to_thread.run_sync(_decoded, images) if images else (),
-        )
+        return await _answer(text, images, is_error=bool(result.is_error))
+
+    async def _list_resources(self, cursor: object) -> Answer:
+        after = PaginatedRequestParams(cursor=cursor if isinstance(cursor, str) else None)
+        page = await self._asked(partial(self._client.list_resources, params=after))
+        found: list[dict[str, Any]] = [_plain(each) for each in page.resources]
+        templates: list[dict[str, Any]] = []
+        if not after.cursor:
+            try:
+                more = await self._asked(self._client.list_resource_templates)
+                templates = [_plain(each) for each in more.resource_templates]
+            except McpRefusedError:
+                pass  # it has none
+        return Answer(text=resources.page_text(found, templates, page.next_cursor))
+
+    async def _read_resource(self, uri: object) -> Answer:
+        if not isinstance(uri, str):
+            raise McpRefusedError(words="uri has to be a text", code=INVALID_PARAMS)
+        request = ReadResourceRequest(params=ReadResourceRequestParams(uri=uri))
+        result = await self._asked(partial(self._client.send_request, request, ReadResourceResult))
+        text = "".join(c.text for c in result.contents if isinstance(c, TextResourceContents))
+        images = [c.blob for c in result.contents if isinstance(c, BlobResourceContents)]
+        return await _answer(text, images)
 
     async def ping(self) -> None:
         """Return when the server has shown that it is there.
@@ -299,6 +339,15 @@ def _failure(error: MCPError, traffic: Traffic) -> McpError:
         return McpGoneError(why, words=traffic.words)
     words = error.message.strip() or f"error {error.code}"
     return McpRefusedError(words=words[:REFUSAL_CHARACTERS], code=error.code)
+
+
+async def _answer(text: str, images: Sequence[str], *, is_error: bool = False) -> Answer:
+    found = await anyio.to_thread.run_sync(_decoded, images) if images else ()
+    return Answer(text=text, is_error=is_error, images=found)
+
+
+def _plain(entry: BaseModel) -> dict[str, Any]:
+    return entry.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _decoded(images: Sequence[str]) -> tuple[bytes, ...]:
