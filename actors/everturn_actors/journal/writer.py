@@ -39,7 +39,8 @@ class _Ticket(Struct, kw_only=True, eq=False):
 
     job: Job
     settle: Callable[[], None]
-    done: asyncio.Event
+    done: asyncio.Future[None]
+    "Cancelled where its caller waits no longer."
 
     @property
     def size_bytes(self) -> int:
@@ -95,13 +96,13 @@ class Writer:
             except BaseException:
                 settle()
                 raise
-        ticket = _Ticket(job=job, settle=settle, done=asyncio.Event())
+        ticket = _Ticket(job=job, settle=settle, done=asyncio.get_running_loop().create_future())
         if self._closed:
             self._refuse(ticket)
             return
         self._waiting.append(ticket)
         self._hand_over()
-        await ticket.done.wait()
+        await ticket.done
 
     def close(self) -> None:
         """Take nothing more; `run` does what waits and ends."""
@@ -199,7 +200,8 @@ class Writer:
     def _settle(self, ticket: _Ticket) -> None:
         self._room.release()
         ticket.settle()
-        ticket.done.set()
+        if not ticket.done.done():
+            ticket.done.set_result(None)
 
     def _refuse(self, ticket: _Ticket) -> None:
         ticket.job.error = JournalWriteError(f"{self._why_closed}; nothing was written")

@@ -114,7 +114,7 @@ class Feed:
             return
         for follower in [each for each in self._waiting if not each.takes(live)]:
             del self._waiting[follower]
-            follower.changed.set()
+            follower.wake()
 
     def nudge(self) -> None:
         """Let all followers look whether they are still wanted."""
@@ -159,7 +159,7 @@ class Feed:
     def _notify(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for follower in waiting:
-            follower.changed.set()
+            follower.wake()
 
     # --- the followers' side ---
 
@@ -227,10 +227,10 @@ class Feed:
 
     async def _changed(self, follower: _Follower) -> None:
         """Wait for something that the follower has to look at by itself."""
-        follower.changed = asyncio.Event()
+        follower.changed = asyncio.get_running_loop().create_future()
         self._waiting[follower] = None
         try:
-            await follower.changed.wait()
+            await follower.changed
         finally:
             self._waiting.pop(follower, None)
 
@@ -251,14 +251,19 @@ class _Follower(Struct, eq=False):
     after: int
     pieces: Pieces
     take: TakeDelta | None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    "What it waits for, while it does."
+    changed: asyncio.Future[None] | None = None
+    "What it waits for, or did the last time."
     live: LiveReply | None = None
     read: int = 0
     "Pieces of `live` it has read."
     offset: int = 0
     turn: int = 0
     step: int = 0
+
+    def wake(self) -> None:
+        """Let it look by itself."""
+        if self.changed is not None and not self.changed.done():
+            self.changed.set_result(None)
 
     def takes(self, live: LiveReply) -> bool:
         """Whether a follower that waits need not wake for what the running reply gained."""

@@ -21,7 +21,7 @@ from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.turn.loop import run_turn
+from everturn_actors.turn.loop import run_turn, too_slow
 from everturn_actors.turn.media import MediaReader
 
 _CloseAs: TypeAlias = Literal["", "cancel", "pause", "stopped"]
@@ -32,6 +32,7 @@ class _Task(Struct, eq=False):
 
     number: int
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    "Ends it: when it is stopped, or at the deadline of the turn."
     close_as: _CloseAs = ""
     "What becomes of the turn when the work is stopped; empty = nobody has stopped it."
     by: str = ""
@@ -132,7 +133,7 @@ class TurnRunner:
             with task.scope:
                 if agent is not None:
                     try:
-                        await run_turn(self, task.number, agent, self._runtime.pace)
+                        await run_turn(self, task.number, agent, self._runtime.pace, task.scope)
                     except ActorStoppedError:
                         if self._task is not task:
                             raise  # another one works on it, or will
@@ -156,6 +157,8 @@ class TurnRunner:
             why = self._runtime.find_agent(self.state.key.agent)
             error = "its agent was away for a moment" if isinstance(why, Agent) else str(why)
             await self.record(*close_turn(turn, "failed", error))
+        elif not task.close_as:
+            await self.record(*close_turn(turn, "failed", too_slow(agent)))
         elif task.close_as == "stopped":
             await self.record(*close_turn(turn, "failed", "what it asked for had stopped"))
         elif task.close_as == "cancel":

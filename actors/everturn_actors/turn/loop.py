@@ -35,11 +35,21 @@ SAME_CALLS = 5  # in a row end a turn: nothing new will come of the sixth
 BROKEN_REPLIES = 2  # in a row end a turn: the model was told what was wrong, and did no better
 
 
-async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> None:
+async def run_turn(
+    host: TurnHost, number: int, agent: Agent, pace: Pace, scope: anyio.CancelScope
+) -> None:
     """Carry turn `number`, the open one of `host`, to its end, and record that end.
 
-    The boundary around a turn: a model that cannot answer, a deadline, or a fault of whatever
-    works on it ends it as failed, with the reason in words. The session goes on.
+    The boundary around a turn: a model that cannot answer, or a fault of whatever works on it,
+    ends it as failed, with the reason in words. The session goes on.
+
+    Args:
+        host: The session.
+        number: The turn.
+        agent: Who answers.
+        pace: How it waits between tries.
+        scope: Around this call; gets the deadline of the turn. Where that has passed, the caller
+            ends the turn, for the reason `too_slow`.
 
     Raises:
         ActorStoppedError: The service or the actor stops; the turn goes on at the next start.
@@ -48,15 +58,16 @@ async def run_turn(host: TurnHost, number: int, agent: Agent, pace: Pace) -> Non
     opened = _open_turn(host, number)
     if opened is not None and opened.options.is_bare:
         agent = agent.bare()
-    timeout_s = agent.spec.session.turn_timeout_s
-    error = ""
-    with anyio.move_on_after(timeout_s) as deadline:
-        error = await _work(host, number, agent, pace, deadline)
-    if deadline.cancelled_caught:
-        error = f"the turn took longer than its {timeout_s:g} s"
+    scope.deadline = anyio.current_time() + agent.spec.session.turn_timeout_s
+    error = await _work(host, number, agent, pace, scope)
     turn = _open_turn(host, number)
     if error and turn is not None:
         await host.record(*close_turn(turn, "failed", error))
+
+
+def too_slow(agent: Agent) -> str:
+    """Return why a turn whose deadline has passed has failed."""
+    return f"the turn took longer than its {agent.spec.session.turn_timeout_s:g} s"
 
 
 async def _work(
