@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,14 +13,23 @@ import yaml
 from anyio import to_thread
 from support.delivering import delivering, idle
 from support.feeding_adapter import feeding
-from support.gateway import open_http_gateway, write_agent
+from support.gateway import HttpGateway, open_http_gateway, write_agent
+from support.openai_client import client_of
 from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.shell_agents import until_asked as until_asked_over_http
 
 from everturn_actors.errors import ApprovalClosedError, NotAnApproverError
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Approval, ConversationKey, Decision, Inbound, Reply, ToolCall
+from everturn_actors.model import (
+    Approval,
+    ConversationKey,
+    Decision,
+    Inbound,
+    Reply,
+    ToolCall,
+    ToolResult,
+)
 from everturn_actors.service import Submission
 from everturn_actors.spec import AgentSpec, SessionSpec
 from everturn_actors.testing import (
@@ -277,11 +288,12 @@ async def test_the_question_and_its_end_are_told_in_the_chat(has_buttons: bool) 
 # --- over HTTP ---
 
 
-async def test_over_http_the_question_is_shown_and_answered_by_number(tmp_path: Path) -> None:
-    """Whoever builds a page of their own gets what a chat shows."""
+@asynccontextmanager
+async def asking_agent(folder: Path) -> AsyncGenerator[HttpGateway]:
+    """Open a gateway whose agent `second` may ask people."""
 
     def write() -> None:
-        file = write_agent(tmp_path / "agents", name="second")
+        file = write_agent(folder / "agents", name="second")
         document = yaml.safe_load(file.read_text())
         document["spec"]["tools"] = [
             {"type": "builtin", "name": "ask_user", "timeout_seconds": 120}
@@ -289,7 +301,13 @@ async def test_over_http_the_question_is_shown_and_answered_by_number(tmp_path: 
         file.write_text(yaml.safe_dump(document))
 
     await to_thread.run_sync(write)
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with open_http_gateway(folder) as gateway:
+        yield gateway
+
+
+async def test_over_http_the_question_is_shown_and_answered_by_number(tmp_path: Path) -> None:
+    """Whoever builds a page of their own gets what a chat shows."""
+    async with asking_agent(tmp_path) as gateway, gateway.client() as client:
         gateway.provider.script += [asking(), "done"]
         session_id = await gateway.session("second")
         path = f"/api/v1/sessions/{session_id}"
@@ -312,3 +330,38 @@ async def test_over_http_the_question_is_shown_and_answered_by_number(tmp_path: 
     assert (wrong.status_code, wrong.json()["detail"].partition("takes")[1]) == (409, "takes")
     assert (right.status_code, right.json()["decision"]) == (200, "answer")
     assert gateway.provider.requests[1].messages[-1].text == "Light blue"
+
+
+@pytest.mark.parametrize(
+    ("typed", "result"),
+    [
+        ("no", "No"),
+        ("yes", "Yes"),
+        ("neither", "a new message came first: it may be the answer"),
+    ],
+)
+async def test_a_client_of_openai_is_asked_and_answers_in_its_chat(
+    tmp_path: Path, typed: str, result: str
+) -> None:
+    """A yes to such a question is an answer and no approval; what else is written is read."""
+    page = {"X-OpenWebUI-Chat-Id": "0e1f7d5c-6f0e-4d8f-a1a5-3a9a2e5c1b77"}
+    async with asking_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [asking(question="Paint it?", choices=["Yes", "No"]), "done"]
+        first = await client.chat.completions.create(
+            model="second", messages=[{"role": "user", "content": "go"}], extra_headers=page
+        )
+        asked = first.choices[0].message.content or ""
+        second = await client.chat.completions.create(
+            model="second",
+            messages=[
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": asked},
+                {"role": "user", "content": typed},
+            ],
+            extra_headers=page,
+        )
+    sent = gateway.provider.requests[1].messages
+
+    assert asked.startswith("Paint it?\n1. Yes\n2. No\n\nUntil ")
+    assert second.choices[0].message.content == "done"
+    assert [each.text for each in sent if isinstance(each, ToolResult)] == [result]

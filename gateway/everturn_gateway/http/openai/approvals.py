@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from everturn_actors.events import ApprovalAsked
-from everturn_actors.model import Approval, Decision, ToolCall
-from everturn_channels.delivery.words import call_text, files_text
+from everturn_actors.model import Approval, Decision, Inquiry, ToolCall
+from everturn_channels.delivery.words import call_text, default_text, files_text, inquiry_text
 from everturn_channels.names import visible
 from everturn_channels.texts import DECISION_WORDS
 from everturn_gateway.http.openai.refusals import refuse
@@ -70,6 +70,8 @@ def question(
         session_id: Where.
         is_caller: Whether whoever reads it may answer.
     """
+    if asked.inquiry is not None:
+        return _inquiry(asked, asked.inquiry, at)
     head, _, arguments = call_text(call).partition("\n\n")
     ticks = max((len(run) for run in re.findall(r"`+", arguments)), default=0)
     fence = "`" * max(3, ticks + 1)
@@ -85,3 +87,11 @@ def question(
     else:
         parts.append(f"Until {until}, whoever may allow it answers with {command}.")
     return "\n\n".join(filter(None, parts))
+
+
+def _inquiry(asked: ApprovalAsked, inquiry: Inquiry, at: datetime) -> str:
+    """Return what the agent wants to know; whatever is written next is the answer."""
+    until = f"{at + timedelta(seconds=asked.timeout_s):%Y-%m-%d %H:%M} UTC"
+    ways = " or ".join(("a number", "words") if inquiry.choices else ("words",))
+    parts = [inquiry_text(inquiry), visible(asked.reason.strip()), default_text(inquiry)]
+    return "\n\n".join(filter(None, (*parts, f"Until {until}, {_SIGN} {ways}.")))

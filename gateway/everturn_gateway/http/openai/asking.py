@@ -146,8 +146,8 @@ class Asking(Struct, frozen=True, kw_only=True):
             NotAnApproverError, ApprovalClosedError: See `TurnService.decide`.
         """
         last, service, caller = self.body.messages[-1], self.gateway.service, self.caller
-        text = last.content if last.role == "user" else None
-        word = word_of(text) if isinstance(text, str) else None
+        text = last.content if last.role == "user" and isinstance(last.content, str) else ""
+        word = word_of(text)
         if word is None:
             return None
         if isinstance(place, ConversationKey):
@@ -167,10 +167,16 @@ class Asking(Struct, frozen=True, kw_only=True):
                 f" approve; whoever has it answers with `everturn approve {session_id}`"
             )
             raise ProblemError(problem("insufficient-scope", detail, extra={"scope": "approve"}))
+        decision, answer = word.decision, ""
+        if approval.inquiry is not None:
+            decision, answer = "answer", approval.inquiry.read(text) or ""
+            if not answer:
+                return None  # it is a message, which the agent reads
         await service.decide(
             session_id,
             approval.call_id,
-            word.decision,
+            decision,
+            answer=answer,
             by=caller.name,
             may_always=caller.may_claim,
             arguments_hash=approval.arguments_hash,

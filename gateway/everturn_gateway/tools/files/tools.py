@@ -13,7 +13,7 @@ from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutpu
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.confined import Place, Version
 from everturn_gateway.tools.environment import FileWrite, ToolEnvironment
-from everturn_gateway.tools.files import reading
+from everturn_gateway.tools.files import documents, reading
 from everturn_gateway.tools.files.editing import Edited, edit
 from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Found, Wanted
 from everturn_gateway.tools.files.listing import (
@@ -52,6 +52,9 @@ class ReadFile(Arguments):
         default=reading.LINES_MAX, description="how many lines"
     )
     column: FromOne = Field(default=1, description="where to begin in a very long line")
+    pages: Annotated[str, Field(max_length=20)] = Field(
+        default="", description="of a PDF: 3, 2-5 or 7-"
+    )
 
 
 class WriteFile(Arguments):
@@ -109,7 +112,8 @@ def file_tools(
     reads: tuple[Tool, ...] = (
         FunctionTool(
             "read_file",
-            "Read a text file of your workspace, each line after its number and a tab.",
+            "Read a file of your workspace as text, PDFs and office files too: each line after its"
+            " number and a tab.",
             arguments=ReadFile,
             capabilities=_READS,
             answer=files.read,
@@ -159,9 +163,19 @@ class _Files:
         self._judged = judged
         self._finding = Finding(self._folder, environment.environ)
         self._marks = environment.marks
+        self._environ = environment.environ
 
     async def read(self, asked: ReadFile, _context: ToolContext) -> ToolOutput:
-        return await self._folder.run(partial(self._page, asked), reads=True)
+        wanted = documents.pages_of(asked.pages)
+        if not documents.is_named_document(asked.path):
+            return await self._folder.run(partial(self._page, asked), reads=True)
+        data, source = await self._folder.run(partial(self._document, asked.path), reads=True)
+        if not documents.is_document(asked.path, data):  # somebody's text under such a name
+            return await self._folder.run(partial(self._page, asked), reads=True)
+        text, notes = await documents.text_of(asked.path, data, wanted, self._environ)
+        lines = reading.Wanted(line=asked.offset, lines=asked.limit, column=asked.column)
+        page = reading.page(asked.path, text, lines, notes=notes) if text else " ".join(notes)
+        return ToolOutput(text=page, untrusted=bool(source), source=source)
 
     async def list(self, asked: ListFiles, _context: ToolContext) -> str:
         if not asked.pattern:
@@ -225,7 +239,19 @@ class _Files:
             )
             raise ToolFailedError(msg)
 
-    def _read(self, place: Place) -> tuple[bytes, Version, tuple[str, ...]]:
+    def _document(self, path: str) -> tuple[bytes, str]:
+        """Read a document; return it with the text from outside in it, in words."""
+        most = documents.READ_MAX_BYTES
+        with self._folder.place(path) as place:
+            data, version, sources = self._read(place, most)
+        if version[2] > most:
+            msg = f"{shown(path)} has {version[2]:,} bytes; {most:,} are the most of a document"
+            raise ToolFailedError(msg)
+        return data, file_source(place.inside, sources) if sources else ""
+
+    def _read(
+        self, place: Place, most: int = READ_MAX_BYTES
+    ) -> tuple[bytes, Version, tuple[str, ...]]:
         """Read a file, with the text from outside in it, by source."""
         found: list[str] = []
 
@@ -233,7 +259,7 @@ class _Files:
             found.extend(self._marks.sources(fd, place.inside))
 
         with self._marks.reading():
-            data, version = place.read(READ_MAX_BYTES, look=look)
+            data, version = place.read(most, look=look)
         return data, version, tuple(found)
 
     def _source_of_hits(self, found: Found) -> str:
