@@ -312,6 +312,20 @@ async def test_errors_have_the_shape_of_openai(tmp_path: Path) -> None:
     assert all(set(answer.json()) == {"error"} for answer in answers)
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["embeddings", "audio/speech", "images/generations", "completions", "moderations"],
+)
+async def test_what_agents_do_not_do_is_not_found(tmp_path: Path, path: str) -> None:
+    """A client that looks for another model is told so in its own shape."""
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        with pytest.raises(openai.NotFoundError) as missing:
+            await client.post(f"/{path}", body={"model": "test"}, cast_to=object)
+
+    assert f"there is no /v1/{path} here" in missing.value.message
+    assert missing.value.type == "invalid_request_error"
+
+
 async def test_a_failed_turn_is_not_repeated_by_the_client(tmp_path: Path) -> None:
     """The official client repeats server errors by itself; that would say the message again."""
     provider = ScriptedProvider(ModelAuthError("the key was refused"))

@@ -164,6 +164,32 @@ async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
     assert stopped.status == "cancelled"
 
 
+async def test_a_response_is_streamed_again(tmp_path: Path) -> None:
+    """Whoever lost the stream has it from its beginning; a number is refused, not guessed."""
+    provider = ScriptedProvider(WORDS)
+    provider.hold()
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        begun = await client.responses.create(model="test", input="hi", background=True)
+        stream = await client.responses.retrieve(begun.id, stream=True)
+        kinds: list[str] = []
+        async for event in stream:
+            kinds.append(event.type)
+            if event.type == "response.in_progress":
+                provider.release()
+        again = await client.responses.retrieve(begun.id, stream=True)
+        text = [e.response.output_text async for e in again if e.type == "response.completed"]
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.responses.retrieve(begun.id, stream=True, starting_after=2)
+
+    assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+    assert "response.output_text.delta" in kinds
+    assert text == [WORDS]
+    assert refused.value.param == "starting_after"
+
+
 async def test_conversations_by_name_and_nothing_kept(tmp_path: Path) -> None:
     """A name goes on where it was; what is not stored cannot be fetched."""
     provider = ScriptedProvider("one", "two", "three")

@@ -60,6 +60,8 @@ from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
 
 logger = logging.getLogger(__name__)
 
+NOT_SERVED = ("/v1/audio", "/v1/completions", "/v1/embeddings", "/v1/images", "/v1/moderations")
+"What clients of OpenAI's API may look for, and no agent does."
 CLIENT_LEFT = 499  # nobody reads it; the status that nginx made usual
 _DOCS = Path(__file__).with_name("docs.html")
 # The page has its own script and style in it, talks to this server alone, and stands in no other
@@ -247,7 +249,7 @@ def _http_problem(app: Api, request: Request, error: HTTPException) -> Problem:
         return body_problem(error.__cause__)
     path = request.url.path
     details = {
-        404: f"there is nothing at {path}; the routes are in /openapi.json",
+        404: _nothing_at(path),
         405: f"{path} does not take {request.method}",
     }
     headers = dict(error.headers or {})
@@ -259,3 +261,13 @@ def _http_problem(app: Api, request: Request, error: HTTPException) -> Problem:
 
 def _answer(request: Request, problem: Problem) -> Response:
     return problem_response(problem, request.scope)
+
+
+def _nothing_at(path: str) -> str:
+    """Return what is said of a path that is no route."""
+    if path.startswith(NOT_SERVED):
+        return (
+            f"the gateway has agents, and none of OpenAI's other models: there is no {path} here;"
+            " have the client ask for that at another provider"
+        )
+    return f"there is nothing at {path}; the routes are in /openapi.json"

@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from msgspec import Struct
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -53,7 +53,7 @@ def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/v1/responses`."""
     router = APIRouter(prefix="/v1/responses", tags=["openai"])
     _add_create(router, gateway, waits)
-    _add_stored(router, gateway)
+    _add_stored(router, gateway, waits)
     return router
 
 
@@ -128,13 +128,44 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         return Response(orjson.dumps(writer.ended(result)), headers=headers, media_type=_JSON)
 
 
-def _add_stored(router: APIRouter, gateway: Gateway) -> None:
+def _add_stored(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
     service = gateway.service
 
-    @router.get("/{response_id}", response_class=Response, responses=openai_errors(404))
-    async def get_response(response_id: ResponseId, caller: CallerOf) -> Response:
-        """Return a response that is kept, as far as it is."""
-        return await _stored(gateway, caller, response_id)
+    @router.get(
+        "/{response_id}",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The response; with `stream`, its events as server-sent events",
+                "content": {
+                    _JSON: {"schema": {"type": "object"}},
+                    **event_stream("")[200]["content"],
+                },
+            },
+            **openai_errors(404, 503),
+        },
+    )
+    async def get_response(
+        response_id: ResponseId,
+        caller: CallerOf,
+        *,
+        stream: bool = False,
+        starting_after: Annotated[
+            str,
+            Query(description="Not supported: the events of a stream are not kept one by one."),
+        ] = "",
+    ) -> Response:
+        """Return a response that is kept, as far as it is; with `stream`, from its beginning on."""
+        if starting_after:
+            refuse(
+                "starting_after",
+                "a stream does not go on at a number here: leave it out, and the stream begins"
+                " anew, or leave stream out, and get the response as it is",
+            )
+        if not stream:
+            return await _stored(gateway, caller, response_id)
+        kept = await _kept(gateway, caller, response_id)
+        return EventStream(partial(events, kept.submission, kept.writer), waits)
 
     @router.post("/{response_id}/cancel", response_class=Response, responses=openai_errors(404))
     async def cancel_response(response_id: ResponseId, caller: CallerOf) -> Response:
@@ -291,8 +322,20 @@ def _is_running(state: SessionState, seq: int) -> bool:
     return turn is not None and seq >= turn.users[0].seq and not turn.waits_for_caller
 
 
-async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
-    """Return a response as it is now."""
+class _Kept(Struct, frozen=True, kw_only=True):
+    """A response that is kept."""
+
+    submission: Submission
+    writer: ResponseWriter
+    is_running: bool
+
+
+async def _kept(gateway: Gateway, caller: Principal, given: str) -> _Kept:
+    """Return a response that is kept.
+
+    Raises:
+        ProblemError: There is none that the caller may see (404).
+    """
     state, seq = await _found(gateway, caller, given)
     rows = await gateway.service.history(state.session_id, after=seq - 1, limit=1)
     if not rows or not isinstance(rows[0].body, Received | CallsAnswered):
@@ -304,11 +347,18 @@ async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
         created=int(rows[0].at.timestamp()),
         model=state.key.agent,
         options=options or CallOptions(),
+        questions=Questions(caller=caller),
     )
     writer = ResponseWriter(submission, about)
-    if _is_running(state, seq):
-        return Response(orjson.dumps(writer.whole("in_progress")), media_type=_JSON)
-    whole = writer.ended(await followed(submission, writer))
+    return _Kept(submission=submission, writer=writer, is_running=_is_running(state, seq))
+
+
+async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
+    """Return a response as it is now."""
+    kept = await _kept(gateway, caller, given)
+    if kept.is_running:
+        return Response(orjson.dumps(kept.writer.whole("in_progress")), media_type=_JSON)
+    whole = kept.writer.ended(await followed(kept.submission, kept.writer))
     return Response(orjson.dumps(whole), media_type=_JSON)
 
 
