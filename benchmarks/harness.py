@@ -134,13 +134,13 @@ def _wait_ready(process: subprocess.Popen[str], folder: Path) -> str:
     while time.perf_counter() < deadline and process.poll() is None:
         if about.exists():
             url = json.loads(about.read_text())["url"].rstrip("/")
-            if _get(url, "/readyz") == 200:
+            if status_of(url, "/readyz") == 200:
                 return str(url)
         time.sleep(0.005)
     raise SystemExit("the gateway did not become ready")
 
 
-def _get(url: str, path: str) -> int:
+def status_of(url: str, path: str) -> int:
     """Return the status of a GET, 0 where nobody answers."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=START_S)
     try:

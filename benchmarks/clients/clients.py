@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -48,11 +48,11 @@ def reply(request: Received) -> Answer:
 
 
 @contextmanager
-def model_api() -> Generator[str]:
+def model_api(default: Callable[[Received], Answer] = reply) -> Generator[str]:
     """Serve the model API from a thread; give its URL."""
     with (
         anyio.from_thread.start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(open_model_api(default=reply)) as api,
+        portal.wrap_async_context_manager(open_model_api(default=default)) as api,
     ):
         yield api.url
 
