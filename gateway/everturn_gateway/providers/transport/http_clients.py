@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import ssl
 from collections.abc import Callable
-from functools import partial
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import anyio.to_thread
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_gateway.late_loading import loading_late
-from everturn_gateway.providers.transport.endpoints import is_loopback
 from everturn_gateway.providers.transport.http_port import HttpClient
 
 CLOSE_TIMEOUT_S = 2.0
-_PROXY_SCHEMES = ("http", "https")
 
 
 class HttpClients:
@@ -78,37 +71,7 @@ async def _opened(address: str) -> HttpClient:
 def _prepared(address: str) -> Callable[[], HttpClient]:
     with loading_late():
         from everturn_gateway.providers.transport.http_session import (  # noqa: PLC0415 - heavy; nobody needs it before the first call
-            HttpSession,
+            prepared,
         )
 
-    proxy = proxy_for(address)
-    # Plain HTTP needs no certificates; reading them takes 20 ms.
-    is_plain = all(url.startswith("http://") for url in (address, proxy or address))
-    certificates = (
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        if is_plain
-        else ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE") or None)
-    )
-    return partial(HttpSession, address, certificates=certificates, proxy=proxy)
-
-
-def proxy_for(address: str) -> str | None:
-    """Return the address of the proxy that the environment names for `address`.
-
-    Raises:
-        ValueError: It is none that can be asked.
-    """
-    parts = urlsplit(address)
-    host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(parts.netloc):
-        return None
-    proxies = getproxies()
-    proxy = proxies.get(parts.scheme) or proxies.get("all")
-    if not proxy:
-        return None
-    named = proxy if "://" in proxy else f"http://{proxy}"
-    scheme = urlsplit(named).scheme
-    if scheme not in _PROXY_SCHEMES:
-        msg = f"a proxy that speaks {scheme} cannot be used; name one with http:// or https://"
-        raise ValueError(msg)
-    return named
+    return prepared(address)

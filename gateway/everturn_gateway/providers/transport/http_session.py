@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from io import BytesIO
 from math import inf
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from anyio.lowlevel import checkpoint
 from yarl import URL
 
+from everturn_gateway.providers.transport.endpoints import is_loopback
 from everturn_gateway.providers.transport.http_port import (
     BrokenError,
     SilentError,
@@ -26,6 +30,47 @@ KEPT_CONNECTIONS_S = 60.0  # as long as the load balancers in front of large pro
 JOIN_S = 0.001  # pieces that follow each other faster are handed on together
 _WHOLE_BYTES = 512 * 1024  # of a body; a larger one leaves in parts, and the loop goes on between
 _HEADER_BYTES = 64 * 1024  # of one field of an answer
+_PROXY_SCHEMES: Final = ("http", "https")
+
+
+def prepared(address: str) -> Callable[[], HttpSession]:
+    """Return what opens the connections to an address. Not for the event loop.
+
+    Raises:
+        OSError: The certificates of the environment cannot be read.
+        ValueError: Its proxy cannot be asked.
+    """
+    proxy = _proxy_for(address)
+    # Plain HTTP needs no certificates; reading them takes 20 ms.
+    is_plain = all(url.startswith("http://") for url in (address, proxy or address))
+    certificates = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if is_plain
+        else ssl.create_default_context(cafile=os.environ.get("SSL_CERT_FILE") or None)
+    )
+    return partial(HttpSession, address, certificates=certificates, proxy=proxy)
+
+
+def _proxy_for(address: str) -> str | None:
+    """Return the address of the proxy that the environment names for `address`.
+
+    Raises:
+        ValueError: It is none that can be asked.
+    """
+    parts = urlsplit(address)
+    host = parts.hostname or ""
+    if is_loopback(host) or proxy_bypass(parts.netloc):
+        return None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy:
+        return None
+    named = proxy if "://" in proxy else f"http://{proxy}"
+    scheme = urlsplit(named).scheme
+    if scheme not in _PROXY_SCHEMES:
+        msg = f"a proxy that speaks {scheme} cannot be used; name one with http:// or https://"
+        raise ValueError(msg)
+    return named
 
 
 class HttpSession:
