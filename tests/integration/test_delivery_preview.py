@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.delivering import Delivering, Dictated, delivering, idle
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
@@ -510,6 +512,30 @@ async def test_people_see_which_tools_run_and_later_which_ran() -> None:
         assert test.adapter.world.texts == ["~ran look, write", "done"]
         log = await test.log(said.session_id)
         assert not any(isinstance(event.body, PreviewSent) for event in log)
+
+
+def todo(call_id: str, **items: str) -> ToolCall:
+    """Return a call that writes a list: what is to be done, and how far it is."""
+    listed = [{"text": text, "status": status} for text, status in items.items()]
+    return ToolCall(call_id=call_id, name="todo", arguments=json.dumps({"items": listed}))
+
+
+async def test_a_to_do_list_is_one_message_that_changes() -> None:
+    """Also where nobody is told of tools: who waits for long work sees how far it is."""
+    settings = ChannelSettings(streaming=False)
+    tool = Deed("todo")
+    async with delivering(provider=Dictated(), settings=settings, tools=by_name(tool)) as test:
+        said = await test.say()
+        await settle(test, Reply(calls=(todo("a", boil="in_progress", brew="pending"),)))
+        assert test.adapter.world.texts == ["~▸ boil\n☐ brew"]
+        test.clock.advance(1)
+        await settle(test, Reply(calls=(todo("b", boil="done", brew="in_progress"),)))
+        assert test.adapter.world.texts == ["~☑ boil\n▸ brew"]
+        await settle(test, Reply(calls=(todo("c", boil="done", brew="done"),)))  # too soon to show
+        await settle(test, Reply(text="Tea!"))
+        await test.until_delivered(said.session_id)
+
+        assert test.adapter.world.texts == ["~☑ boil\n☑ brew", "Tea!"]
 
 
 async def test_a_draft_tells_of_tools_too() -> None:

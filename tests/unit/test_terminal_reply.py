@@ -196,3 +196,13 @@ def test_who_is_asked_sees_the_whole_call() -> None:
 
     assert "waits to be allowed: it is not allowed (call 1)" in told
     assert arguments in told
+
+
+def test_a_to_do_list_is_shown_as_one() -> None:
+    """Who waits for long work reads how far it is, not the arguments of a call."""
+    items = '{"items": [{"text": "Boil\\u001b water", "status": "done"}, {"text": "Brew tea"}]}'
+    call = ToolCall(call_id="1", name="todo", arguments=items)
+
+    told = shown([event(ModelReplied(text="", calls=(call,)))])
+
+    assert [line.strip() for line in told.splitlines()] == ["☑ Boil\\u001b water", "☐ Brew tea"]

@@ -10,7 +10,9 @@ from everturn_actors.delivery.port import Outgoing
 from everturn_actors.model import OpenTurn
 from everturn_actors.ports import Clock
 from everturn_actors.service import TextDelta
-from everturn_channels.delivery.words import ran_text, running_text
+from everturn_actors.todo import todo_lines, todo_of_turn
+from everturn_channels.delivery.words import ran_text, running_text, with_todo
+from everturn_channels.names import visible
 from everturn_channels.settings import ChannelSettings
 
 
@@ -25,6 +27,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     "The tools that it tells of; empty = it is the text of a reply, or tells of none any more."
     is_status: bool = False
     "It tells of tools, and is no part of a reply."
+    todo: str = ""
+    "The to-do list of the turn, which stands before that; empty = there is none."
 
 
 class Coming(Struct):
@@ -39,7 +43,7 @@ class Coming(Struct):
 
 
 class Status(Struct):
-    """The message that tells of tools."""
+    """The message that tells of tools, and shows the to-do list of a turn."""
 
     platform_id: str = ""
     "Empty = there is none."
@@ -47,6 +51,10 @@ class Status(Struct):
     "All that it told of."
     is_running: bool = False
     "Whether it says that they still run."
+    todo: str = ""
+    "The list that it shows."
+    turn: int = 0
+    "Whose list that is."
     is_old: bool = False
     "Whether other messages stand below it: for the next tool there will be a new one."
 
@@ -97,23 +105,50 @@ class Intents:
 
     def _of_status(self) -> Intent | None:
         turn, names = self._running()
-        if turn is not None and names:
-            number, step = turn.number, len(turn.steps) + 2  # where the next reply will stand
+        if turn is not None:
+            todo = self.todo(turn.number)
+            is_called = turn.step is not None and turn.step.reply is not None
+            # where the next reply will stand
+            number, step = turn.number, len(turn.steps) + (2 if is_called else 1)
             if self._given_up == (number, step, True):
                 return None
-            text = running_text(names)
-            return Intent(turn=number, step=step, text=text, running=names, is_status=True)
+            if names or (todo and todo != self.status.todo):
+                told = running_text(names) if names else self._ran()
+                return Intent(
+                    turn=number,
+                    step=step,
+                    text=with_todo(todo, told),
+                    running=names,
+                    is_status=True,
+                    todo=todo,
+                )
         if self.status.is_running:
-            return Intent(turn=0, step=0, text=ran_text(self.status.names), is_status=True)
+            text = with_todo(self.status.todo, self._ran())
+            return Intent(turn=0, step=0, text=text, is_status=True, todo=self.status.todo)
         return None
 
+    def todo(self, number: int) -> str:
+        """Return the to-do list of a turn, the open one or the newest; empty where it has none."""
+        state = self._session.state
+        turn = state.open_turn or (state.conversation.turns or (None,))[-1]
+        if turn is None or turn.number != number:
+            return self.status.todo if self.status.turn == number else ""
+        return visible(todo_lines(todo_of_turn(turn) or ()))
+
+    def ended(self) -> str:
+        """Return what the message says when nothing runs any more."""
+        return with_todo(self.status.todo, self._ran())
+
+    def _ran(self) -> str:
+        return ran_text(self.status.names) if self.status.names else ""
+
     def _running(self) -> tuple[OpenTurn | None, tuple[str, ...]]:
-        """Return the open turn, and the tools of it that run and should be told of."""
+        """Return the open turn, if something of it may be told, and the tools of it that run."""
         turn = self._session.state.open_turn
-        if not self._settings.tool_activity or turn is None or not turn.delivers:
+        if turn is None or not turn.delivers or self._owes_before():
             return None, ()
-        if turn.step is None or turn.step.reply is None or self._owes_before():
-            return None, ()
+        if not self._settings.tool_activity or turn.step is None or turn.step.reply is None:
+            return turn, ()
         step, calls = turn.step, turn.step.reply.calls
         runs = (call for call in calls if call.call_id in step.started)
         return turn, tuple(call.name for call in runs if call.call_id not in step.results)

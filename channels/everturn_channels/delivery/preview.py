@@ -24,7 +24,6 @@ from everturn_channels.adapter import Adapter, ChatType, Outbound
 from everturn_channels.delivery.intents import Coming, Intent, Intents, Status
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.delivery.rendering import line, preview_nonce
-from everturn_channels.delivery.words import ran_text
 from everturn_channels.errors import NotSentError, RefusedError, SendError
 from everturn_channels.health import mask_token
 from everturn_channels.settings import ChannelSettings
@@ -69,7 +68,7 @@ class Preview:
 
     async def run(self) -> None:
         """Show what there is to show, until cancelled."""
-        if not self._is_possible or not (self._streams or self._settings.tool_activity):
+        if not self._is_possible:
             return
         async with anyio.create_task_group() as tasks:
             if self._streams:
@@ -85,13 +84,19 @@ class Preview:
         """Let what is under way end, and leave no line behind that says a tool runs."""
         with anyio.move_on_after(FINISH_S):
             async with self._calling:
-                if self._intents.status.is_running and self._limiter.acquire_nowait():
+                if self._ends_late() and self._limiter.acquire_nowait():
                     try:
                         await self._end_status()
                     except SendError as error:
                         self._note(error)
                     finally:
                         self._limiter.release()
+
+    def _ends_late(self) -> bool:
+        """Whether the message of tools does not say yet how it ended."""
+        status = self._intents.status
+        is_behind = bool(status.platform_id) and self._intents.todo(status.turn) != status.todo
+        return status.is_running or is_behind
 
     async def hand_over(self, item: OutboxItem) -> OutboxItem:
         """Wait for what is under way, and return the outbox item of a reply as it stands then."""
@@ -236,7 +241,7 @@ class Preview:
 
     async def _show_status(self, intent: Intent) -> None:
         """Tell of tools, in a message that goes on telling until others stand below it."""
-        if not intent.running:
+        if not intent.turn:
             await self._end_status()
             return
         key, status = self._session.state.key, self._intents.status
@@ -248,14 +253,16 @@ class Preview:
         else:
             message = Outbound(chat_id=key.chat, topic=key.topic, payload=payload)
             status = self._intents.status = Status(platform_id=await self._adapter.send(message))
-        status.is_running = True
+        status.is_running = bool(intent.running)
         status.names += intent.running
+        status.todo, status.turn = intent.todo, intent.turn
 
     async def _end_status(self) -> None:
         """Let the message say that the tools ran."""
         key, status = self._session.state.key, self._intents.status
         status.is_running = False  # once: a line that is wrong in the end does no harm
-        payload = line(self._adapter, ran_text(status.names))
+        status.todo = self._intents.todo(status.turn)
+        payload = line(self._adapter, self._intents.ended())
         await self._adapter.edit(key.chat, key.topic, status.platform_id, payload)
 
     def _page(self, text: str) -> str:

@@ -171,6 +171,11 @@ def ran_text(names: Sequence[str]) -> str:
     return f"ran {_listed(names)}"
 
 
+def with_todo(todo: str, told: str) -> str:
+    """Return a to-do list with what is told of tools below it; either may be empty."""
+    return "\n\n".join(part for part in (todo, told) if part)
+
+
 def _arguments(arguments: str) -> str:
     try:
         value: object = json.loads(arguments)

@@ -42,6 +42,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import Attachment, ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
+from everturn_actors.todo import todo_in, todo_lines
 from everturn_channels.delivery.words import default_text, files_text, inquiry_text
 from everturn_channels.names import clean, one_line, visible
 
@@ -227,6 +228,9 @@ def _sent_file(file: Attachment) -> Piece:
 
 
 def _call(call: ToolCall) -> Piece:
+    if todo := todo_in(call):
+        lines = visible(todo_lines(todo)).replace("\n", "\n  ")
+        return Piece(style="note", text=f"  {lines}")
     arguments = clean(call.arguments).replace("\n", " ")
     if len(arguments) > ARGUMENTS_SHOWN:
         arguments = arguments[: ARGUMENTS_SHOWN - 1] + "…"

@@ -266,7 +266,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
                 model_statistics=base.models,
                 delivery_ports=agents.channels.delivery_ports,
                 known_as=agents.channels.known_as,
-                on_delete=base.tool_factory.processes.forget,
+                on_delete=base.tool_factory.forget,
                 observer=base.changes,
                 supervisor=start.supervisor,
             ),

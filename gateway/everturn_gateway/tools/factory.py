@@ -16,6 +16,7 @@ from msgspec import Struct
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.ports import Clock, Gate, KeyedStore, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
+from everturn_actors.todo import TODO_TOOL
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
@@ -41,6 +42,7 @@ from everturn_gateway.tools.shell import Confinement
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.shell.trees import end_left
 from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
+from everturn_gateway.tools.todo import TodoLists, TodoReminder
 from everturn_gateway.tools.toolbox import Found, Toolbox
 
 logger = logging.getLogger(__name__)
@@ -93,6 +95,7 @@ class ToolFactory:
         self.processes = shared.processes
         self._held: dict[Path, HeldFiles] = {}
         self._words: dict[str, AllowedWords] = {}
+        self.todo_lists = TodoLists(shared.keyed)
 
     @property
     def state(self) -> Path:
@@ -181,7 +184,13 @@ class ToolFactory:
             notifier=self.shared.notifier,
             watch=self.shared.watch,
             held=self.held(environment),
+            reminder=TodoReminder(self.todo_lists) if _keeps_todo(config) else None,
         )
+
+    async def forget(self, session_id: str) -> None:
+        """Keep nothing of what tools keep of a session that is deleted."""
+        await self.todo_lists.forget(session_id)
+        await self.processes.forget(session_id)
 
     def held(self, environment: ToolEnvironment) -> HeldFiles:
         """Return which files of a workspace open calls may run, for all agents that work there."""
@@ -208,6 +217,7 @@ class _ToolMaker:
             shop.processes,
             shop.shared.beyond,
             Reloading(reload=self._reload),
+            shop.todo_lists,
         )
         self._parts: Mapping[type, object] = {type(each): each for each in parts}
 
@@ -299,6 +309,10 @@ def _places(config: ToolConfig) -> tuple[str, ...]:
     """Return where tools that may be searched come from, as the agent's files say it."""
     servers = (f"the MCP server {each.name}" for each in config.mcp)
     return (*servers, *(("programs of the owner",) if config.cli or config.found else ()))
+
+
+def _keeps_todo(config: ToolConfig) -> bool:
+    return any(use.plugin.name == TODO_TOOL for use in config.uses)
 
 
 def _written_beside(config: ToolConfig) -> Iterator[Path]:

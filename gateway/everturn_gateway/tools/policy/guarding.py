@@ -40,6 +40,7 @@ from everturn_gateway.tools.policy.subjects import (
     policy_name_of,
     subject_of,
 )
+from everturn_gateway.tools.todo.reminder import TodoReminder
 
 _LARGE_CHARACTERS = 50_000  # cleaning more takes over a millisecond: in a thread
 
@@ -78,6 +79,7 @@ class GuardedTool:
         notifier: Notifier | None = None,
         watch: CallWatch | None = None,
         held: HeldFiles | None = None,
+        reminder: TodoReminder | None = None,
     ) -> None:
         """Stand around `tool`.
 
@@ -90,6 +92,7 @@ class GuardedTool:
             notifier: Who tells; None = nobody.
             watch: Is told of every call that runs.
             held: Files that nobody writes while a call runs; one that is over lets go of its own.
+            reminder: Says what of the model's to-do list goes with a result; None = nothing.
         """
         self._tool = tool
         self._agent = agent
@@ -99,6 +102,7 @@ class GuardedTool:
         self._notifier = notifier
         self._watch = watch
         self._held = held
+        self._reminder = reminder
 
     @property
     def definition(self) -> ToolDefinition:
@@ -199,6 +203,8 @@ class GuardedTool:
             text = fence(text, session_id=context.session_id, call_id=call.call_id)
         if not output.is_error:
             text = "\n\n".join((text, *(f"Note: {note}" for note in notes(self._after, call))))
+            if self._reminder and (told := await self._reminder.after(call.name, context)):
+                text = f"{text}\n\n{await self._cleaned(told)}"
         source = clean(output.source, self._secrets) if output.source else ""
         return replace(output, text=text, source=source)
 
