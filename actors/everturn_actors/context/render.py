@@ -355,9 +355,7 @@ class Renderer:
         limits = structs.replace(limits, window_messages=conversation.window_messages or None)
         pictures = NO_PICTURES
         if files:
-            room = pictures_room(
-                policy.divide(policy.numbers, limits, *fixed), policy, limits, summary
-            )
+            room = pictures_room(policy, limits, fixed, summary)
             pictures = choose(files, room_tokens=room, scale=statistics.scale)
         units = history.units + sum(map(message_units, now)) + pictures.units
         projection = Projection(

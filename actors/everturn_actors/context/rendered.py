@@ -158,8 +158,18 @@ def request_limits(
     return limits, fixed
 
 
-def pictures_room(budget: Budget, policy: AnyPolicy, limits: Limits, summary: str) -> int | None:
-    """Return how many tokens the window has for images; None where it is not known."""
+def pictures_room(
+    policy: AnyPolicy, limits: Limits, fixed: tuple[int, int], summary: str
+) -> int | None:
+    """Return how many tokens the window has for images; None where it is not known.
+
+    Args:
+        policy: Divides the window.
+        limits: Of the request.
+        fixed: What its prompt and its tools take, in tokens.
+        summary: The one that is shown.
+    """
+    budget = policy.divide(policy.numbers, limits, *fixed)
     if budget.window_tokens <= 0:
         return None
     return budget.free_tokens - policy.estimates(limits).text(summary)

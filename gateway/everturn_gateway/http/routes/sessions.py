@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.model import ConversationKey
+from everturn_actors.service import TurnService
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, sees_state, session_filter
 from everturn_gateway.http.live.overviews import ListQuery, read_overviews
@@ -23,6 +24,7 @@ from everturn_gateway.http.schemas.sessions import (
     SessionList,
     SessionRow,
 )
+from everturn_gateway.principals import Principal
 
 
 def sessions_router(gateway: Gateway) -> APIRouter:
@@ -42,14 +44,7 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     async def create_session(body: NewSession, caller: CallerOf) -> Response:
         """Begin a session, or find the one of a conversation that you named."""
         check_agent(caller, gateway.library, body.agent)
-        key = own_key(caller, _key(body, body.chat or uuid.uuid4().hex))
-        if body.chat is None:
-            session_id, is_new = (
-                await service.conversations.create(key, principal=caller.owns_as),
-                True,
-            )
-        else:
-            session_id, is_new = await service.conversations.open(key, principal=caller.owns_as)
+        session_id, is_new = await _begun(service, body, caller)
         state = await service.view(session_id)
         if not sees_state(caller, state):  # somebody who operates began it under this name
             raise UnknownSessionError(session_id)
@@ -101,5 +96,12 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     return router
 
 
-def _key(body: NewSession, chat: str) -> ConversationKey:
-    return ConversationKey(channel=body.channel, chat=chat, agent=body.agent)
+async def _begun(service: TurnService, body: NewSession, caller: Principal) -> tuple[str, bool]:
+    """Return the session that is asked for, and whether it is a new one."""
+    key = ConversationKey(
+        channel=body.channel, chat=body.chat or uuid.uuid4().hex, agent=body.agent
+    )
+    key = own_key(caller, key)
+    if body.chat is None:
+        return await service.conversations.create(key, principal=caller.owns_as), True
+    return await service.conversations.open(key, principal=caller.owns_as)
