@@ -86,6 +86,7 @@ class Service:
 
     tools: list[types.Tool] = field(default_factory=lambda: list(TOOLS))
     has_resources: bool = False
+    has_prompts: bool = False
     page: int = 0
     "Tools on a page of the list; 0 = all on one."
     calls: list[str] = field(default_factory=list[str])
@@ -190,6 +191,30 @@ class Service:
         text = types.TextResourceContents(uri=uri, text="Ann has a cat.")
         return types.ReadResourceResult(contents=[text])
 
+    async def list_prompts(
+        self, _: Context, __: types.PaginatedRequestParams | None
+    ) -> types.ListPromptsResult:
+        """Answer `prompts/list`."""
+        topic = types.PromptArgument(name="topic", description="Of what.", required=True)
+        prompt = types.Prompt(name="summarize", description="Sums it up.", arguments=[topic])
+        return types.ListPromptsResult(prompts=[prompt])
+
+    async def get_prompt(
+        self, _: Context, params: types.GetPromptRequestParams
+    ) -> types.GetPromptResult:
+        """Answer `prompts/get`."""
+        topic = (params.arguments or {}).get("topic")
+        if not topic:
+            raise MCPError(code=types.INVALID_PARAMS, message="topic is missing")
+        text = types.TextContent(text=f"Sum up what is known of {topic}.")
+        reply = types.TextContent(text="Gladly.")
+        return types.GetPromptResult(
+            messages=[
+                types.PromptMessage(role="user", content=text),
+                types.PromptMessage(role="assistant", content=reply),
+            ]
+        )
+
     async def _hang(self) -> None:
         self.hanging += 1
         self._move()
@@ -238,6 +263,8 @@ def make_server(service: Service) -> Server[Any]:
             "on_list_resource_templates": service.list_templates,
             "on_read_resource": service.read_resource,
         }
+    if service.has_prompts:
+        listed |= {"on_list_prompts": service.list_prompts, "on_get_prompt": service.get_prompt}
     return Server(
         "test", on_list_tools=service.list_tools, on_call_tool=service.call_tool, **listed
     )
@@ -311,10 +338,10 @@ async def open_http(app: App) -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def open_http_server(
-    *, is_modern: bool = False, has_resources: bool = False
+    *, is_modern: bool = False, has_resources: bool = False, has_prompts: bool = False
 ) -> AsyncGenerator[HttpServer]:
     """Serve the official server at `/mcp`; `is_modern` refuses what older revisions begin with."""
-    service = Service(has_resources=has_resources)
+    service = Service(has_resources=has_resources, has_prompts=has_prompts)
     app = make_server(service).streamable_http_app()
     http = HttpServer("", service)
     if is_modern:

@@ -18,6 +18,7 @@ from everturn_gateway.principals import TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.telemetry import Telemetry
+from everturn_gateway.tools.mcp import Prompt
 from everturn_gateway.usage import Spending, UsageLedger
 
 
@@ -97,6 +98,23 @@ class Library(Protocol):
 
         Raises:
             UnknownAgentError: There is none of this name.
+        """
+        ...
+
+    async def prompts(self, name: str) -> tuple[Prompt, ...]:
+        """Return the prompts of an agent's MCP servers, for people to send.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+    async def prompt_text(self, name: str, prompt: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt.
+
+        Raises:
+            UnknownAgentError: There is no such agent.
+            McpError: There is no such prompt, or its server does not say.
         """
         ...
 

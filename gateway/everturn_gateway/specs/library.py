@@ -33,6 +33,7 @@ from everturn_gateway.specs.models import (
 )
 from everturn_gateway.specs.tool_sets import equipped
 from everturn_gateway.tools.factory import ToolFactory
+from everturn_gateway.tools.mcp import Prompt, UnknownPromptError
 from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.toolbox import Toolbox
 from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
@@ -160,6 +161,27 @@ class AgentLibrary:
         """
         tools = self._entry(name).agent.tools
         return tools.faults if isinstance(tools, Toolbox) else ()
+
+    async def prompts(self, name: str) -> tuple[Prompt, ...]:
+        """Return the prompts of an agent's MCP servers, for people to send.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        tools = self._entry(name).agent.tools
+        return await tools.prompts() if isinstance(tools, Toolbox) else ()
+
+    async def prompt_text(self, name: str, prompt: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt of an agent's MCP servers; nobody vouches for it.
+
+        Raises:
+            UnknownAgentError: There is no such agent.
+            McpError: There is no such prompt, or its server does not say.
+        """
+        tools = self._entry(name).agent.tools
+        if not isinstance(tools, Toolbox):
+            raise UnknownPromptError(prompt, ())
+        return await tools.prompt_text(prompt, arguments)
 
     def access(self, name: str) -> AccessRules | None:
         """Return who may talk to an agent on a chat platform; None = there is no such agent."""

@@ -10,7 +10,7 @@ from anyio import to_thread
 
 from everturn_actors.ports import Tool
 from everturn_gateway.errors import Fault
-from everturn_gateway.tools.mcp import McpToolbox
+from everturn_gateway.tools.mcp import McpToolbox, Prompt, UnknownPromptError
 from everturn_gateway.tools.searching import ToolSearch
 
 logger = logging.getLogger(__name__)
@@ -81,6 +81,25 @@ class Toolbox(Mapping[str, Tool]):
         if self._servers is not None:
             await self._servers.prepare()
             self._compose()
+
+    async def prompts(self) -> tuple[Prompt, ...]:
+        """Return what people may send that MCP servers have written, as it is now.
+
+        Servers that were never asked are started, as before a turn.
+        """
+        await self.prepare()
+        return self._servers.prompts if self._servers is not None else ()
+
+    async def prompt_text(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt; see `McpToolbox.prompt_text`.
+
+        Raises:
+            McpError: There is no such prompt, or its server does not say.
+        """
+        await self.prepare()
+        if self._servers is None:
+            raise UnknownPromptError(name, ())
+        return await self._servers.prompt_text(name, arguments)
 
     async def reload(self) -> str:
         """Look for tools and skills again; return in words what changed and what is wrong."""

@@ -57,6 +57,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     # Agents.
     ("GET", "/api/v1/agents"): Rule(need="read"),
     ("GET", "/api/v1/agents/{name}"): Rule(need="read", agent="name"),
+    ("GET", "/api/v1/agents/{name}/prompts"): Rule(need="talk", agent="name"),
+    ("POST", "/api/v1/agents/{name}/prompts"): Rule(need="talk", agent="name"),
     ("GET", "/api/v1/agents/{name}/spec"): Rule(need="operate", agent="name"),
     # Sessions.
     ("GET", _SESSIONS): Rule(need="read"),

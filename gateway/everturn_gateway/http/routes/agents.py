@@ -11,13 +11,19 @@ from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.masking import masked
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import ProblemError, invalid, problem
 from everturn_gateway.http.schemas.agents import (
     AgentBody,
     AgentDetailBody,
     AgentList,
     AgentSpecBody,
+    FilledPrompt,
+    PromptBody,
+    PromptList,
+    PromptText,
 )
 from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.tools.mcp import McpError, McpRefusedError, UnknownPromptError
 
 
 def agents_router(gateway: Gateway) -> APIRouter:
@@ -43,6 +49,27 @@ def agents_router(gateway: Gateway) -> APIRouter:
                 tool_faults=tuple(map(printable, library.tool_faults(name))),
             )
         )
+
+    @router.get("/{name}/prompts", response_model=PromptList, responses=problems(404))
+    async def list_prompts(name: str) -> Response:
+        """List the prompts of the agent's MCP servers; those that do not run are started."""
+        found = await library.prompts(name)
+        return answer(PromptList(prompts=tuple(map(PromptBody.of, found))))
+
+    @router.post(
+        "/{name}/prompts", response_model=PromptText, responses=problems(400, 404, 422, 502)
+    )
+    async def fill_prompt(name: str, body: FilledPrompt) -> Response:
+        """Return the text of a prompt with its places filled in; nothing is sent to the agent."""
+        try:
+            text = await library.prompt_text(name, body.name, body.arguments)
+        except UnknownPromptError as error:
+            raise ProblemError(problem("unknown-prompt", str(error))) from error
+        except McpRefusedError as error:
+            raise ProblemError(invalid(printable(error.words))) from error
+        except McpError as error:
+            raise ProblemError(problem("server-failed", str(error))) from error
+        return answer(PromptText(content=printable(text)))
 
     @router.get("/{name}/spec", response_model=AgentSpecBody, responses=problems(404))
     async def get_agent_spec(name: str) -> Response:

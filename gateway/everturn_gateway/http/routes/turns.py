@@ -262,6 +262,7 @@ async def _submit(
         sender=sender,
         idempotency_key=key or "",
         attachments=await uploads_of(body.attachments),
+        untrusted=body.untrusted,
         retry_for_s=body.retry_for_seconds,
     )
     submission = await service.submit(inbound)

@@ -11,6 +11,7 @@ from pydantic import (
 from everturn_gateway.errors import Fault, printable
 from everturn_gateway.http.ports import AgentView, ReloadView
 from everturn_gateway.http.schemas.base import Body
+from everturn_gateway.tools.mcp import Prompt
 
 
 class ModelBody(Body):
@@ -53,6 +54,57 @@ class AgentDetailBody(AgentBody):
     tool_faults: tuple[str, ...] = Field(
         description="What is wrong with its tools: MCP servers that are down, tools that others"
         " hide; one line each."
+    )
+
+
+class PromptArgumentBody(Body):
+    """A place of a prompt that is filled in."""
+
+    name: str
+    description: str
+    required: bool
+
+
+class PromptBody(Body):
+    """A text that an MCP server has for people to send."""
+
+    name: str = Field(description="The server's name, a colon, and the prompt's.")
+    description: str
+    arguments: tuple[PromptArgumentBody, ...]
+
+    @staticmethod
+    def of(prompt: Prompt) -> PromptBody:
+        """Return the body of `prompt`."""
+        return PromptBody(
+            name=printable(prompt.name),
+            description=printable(prompt.description),
+            arguments=tuple(
+                PromptArgumentBody(
+                    name=each.name, description=each.description, required=each.required
+                )
+                for each in prompt.arguments
+            ),
+        )
+
+
+class PromptList(Body):
+    """The prompts of an agent's MCP servers."""
+
+    prompts: tuple[PromptBody, ...]
+
+
+class FilledPrompt(Body):
+    """Which prompt, and what stands in its places."""
+
+    name: str = Field(min_length=1, max_length=400, examples=["wiki:summarize"])
+    arguments: dict[str, str] = Field(default_factory=dict, max_length=20)
+
+
+class PromptText(Body):
+    """The text of a prompt."""
+
+    content: str = Field(
+        description="To be sent as a message with `untrusted`: nobody vouches for it."
     )
 
 

@@ -57,6 +57,12 @@ class NewMessage(Body):
         " with it.",
         examples=["Good morning!"],
     )
+    untrusted: bool = Field(
+        default=False,
+        strict=True,
+        description="Whether it holds text from outside that nobody vouches for: calls with effects"
+        " ask again then.",
+    )
     retry_for_seconds: (
         Annotated[int, Field(strict=True, ge=0, le=RETRY_FOR_MAX_S), BeforeValidator(_whole)] | None
     ) = Field(

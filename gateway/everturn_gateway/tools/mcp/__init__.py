@@ -6,18 +6,24 @@ Source: https://modelcontextprotocol.io/specification, revisions up to 2026-07-2
 from __future__ import annotations
 
 from everturn_gateway.tools.mcp.connection import McpLimits
+from everturn_gateway.tools.mcp.errors import McpError, McpRefusedError, UnknownPromptError
+from everturn_gateway.tools.mcp.listing import Prompt
 from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.servers import McpServers, McpToolbox, open_mcp
 from everturn_gateway.tools.mcp.settings import McpOAuthSettings, McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
 __all__ = [
+    "McpError",
     "McpLimits",
     "McpLogins",
     "McpOAuthSettings",
+    "McpRefusedError",
     "McpServerSettings",
     "McpServers",
     "McpTool",
     "McpToolbox",
+    "Prompt",
+    "UnknownPromptError",
     "open_mcp",
 ]

@@ -64,3 +64,11 @@ class McpRefusedError(McpError):
     def __init__(self, *, words: str, code: int) -> None:
         self.code = code
         super().__init__(words=words)
+
+
+class UnknownPromptError(McpError):
+    """No server of the agent has such a prompt."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        there = f"there are: {', '.join(known)}" if known else "its MCP servers have none"
+        super().__init__(f"there is no prompt {name!r}; {there}")

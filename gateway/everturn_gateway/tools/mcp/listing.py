@@ -35,11 +35,29 @@ class RemoteDefinition(Struct, frozen=True, kw_only=True):
     "The server says that calling it twice does no harm; a claim, no more."
 
 
+class PromptArgument(Struct, frozen=True, kw_only=True):
+    """A place to fill in."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """A text that a person may send, as its server tells it."""
+
+    name: str
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
 class Listing(Struct, frozen=True, kw_only=True):
     """The tools of one server."""
 
     tools: tuple[RemoteDefinition, ...] = ()
     "By name, so that a list that comes in another order makes the same prompt."
+    prompts: tuple[Prompt, ...] = ()
+    "By name. For people alone: no model is told of them."
     faults: tuple[str, ...] = ()
     "What was left out and why, one line each."
 

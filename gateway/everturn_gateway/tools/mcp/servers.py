@@ -9,13 +9,16 @@ from types import MappingProxyType
 
 import anyio
 import anyio.abc
+from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.connection import Connection, McpLimits
-from everturn_gateway.tools.mcp.listing import Listing
+from everturn_gateway.tools.mcp.errors import UnknownPromptError
+from everturn_gateway.tools.mcp.listing import Listing, Prompt
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
 from everturn_gateway.tools.mcp.oauth import McpLogins
+from everturn_gateway.tools.mcp.prompts import GET
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
@@ -55,6 +58,35 @@ class McpToolbox:
             lines += connection.known.faults if connection.known else ()
             found += [f"MCP server {connection.settings.name!r}: {line}" for line in lines]
         return (*found, *self._renamed)
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """What people may send, by the names `server:prompt`."""
+        return tuple(
+            replace(prompt, name=f"{connection.settings.name}:{prompt.name}")
+            for connection in self._connections
+            for prompt in (connection.known.prompts if connection.known else ())
+        )
+
+    async def prompt_text(self, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt with its places filled in.
+
+        Args:
+            name: One of those in `prompts`.
+            arguments: What stands in its places.
+
+        Raises:
+            UnknownPromptError: There is no such prompt.
+            McpError: The server does not say; the text tells why.
+        """
+        server, _, prompt = name.partition(":")
+        for connection in self._connections:
+            known = connection.known.prompts if connection.known else ()
+            if connection.settings.name == server and any(each.name == prompt for each in known):
+                asked: dict[str, object] = {"name": prompt, "arguments": dict(arguments)}
+                answer = await connection.call(GET, asked)
+                return connection.environment.secrets.mask(answer.text)
+        raise UnknownPromptError(name, tuple(each.name for each in self.prompts))
 
     async def prepare(self) -> Mapping[str, McpTool]:
         """Bring the tools up to date before a turn, and return them.

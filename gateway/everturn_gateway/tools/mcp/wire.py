@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 
 import anyio
 import anyio.to_thread
+import msgspec
 from mcp import MCPError
 from mcp.client import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
@@ -36,10 +37,14 @@ from mcp_types import (
     CallToolRequest,
     CallToolRequestParams,
     CallToolResult,
+    GetPromptRequest,
+    GetPromptRequestParams,
+    GetPromptResult,
     ImageContent,
     Implementation,
     InputRequiredResult,
     PaginatedRequestParams,
+    PromptListChangedNotification,
     ReadResourceRequest,
     ReadResourceRequestParams,
     ReadResourceResult,
@@ -50,11 +55,12 @@ from mcp_types import (
 )
 from mcp_types import Tool as WireTool
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec.structs import replace
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from everturn_actors.json_values import as_object, is_list
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.mcp import resources
+from everturn_gateway.tools.mcp import prompts, resources
 from everturn_gateway.tools.mcp.errors import (
     McpAnswerError,
     McpError,
@@ -66,6 +72,7 @@ from everturn_gateway.tools.mcp.errors import (
 )
 from everturn_gateway.tools.mcp.listing import (
     Listing,
+    Prompt,
     RemoteDefinition,
     listing_of,
     shortened,
@@ -145,6 +152,10 @@ class _Sifting(JSONRPCDispatcher):
                 return resources.sifted_page(method, result)
             case resources.READ:
                 return resources.sifted_contents(result)
+            case prompts.LIST:
+                return prompts.sifted_prompts(result)
+            case prompts.GET:
+                return prompts.sifted_messages(result)
             case _:
                 return result
 
@@ -226,7 +237,24 @@ class WireSession:
                 )
         if has_resources:
             tools += resources.DEFINITIONS
-        return listing_of(tools, self._settings, self._dispatcher.faults)
+        listing = listing_of(tools, self._settings, self._dispatcher.faults)
+        if offers is None or offers.prompts is None:
+            return listing
+        return replace(listing, prompts=await self._list_prompts())
+
+    async def _list_prompts(self) -> tuple[Prompt, ...]:
+        """Return the prompts of the server by name: as many as a person looks through."""
+        found: dict[str, Prompt] = {}
+        cursor: str | None = None
+        for _ in range(PAGES_MOST):
+            after = PaginatedRequestParams(cursor=cursor)
+            page = await self._asked(partial(self._client.list_prompts, params=after))
+            for each in page.prompts:
+                found.setdefault(each.name, msgspec.convert(_plain(each), Prompt))
+            cursor = page.next_cursor
+            if not cursor or len(found) >= prompts.PROMPTS_MOST:
+                break
+        return tuple(found[name] for name in sorted(found)[: prompts.PROMPTS_MOST])
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
         """Call a tool. Cancellation tells the server to stop.
@@ -238,6 +266,8 @@ class WireSession:
             return await self._list_resources(arguments.get("cursor"))
         if name == resources.READ:
             return await self._read_resource(arguments.get("uri"))
+        if name == prompts.GET:
+            return await self._prompt(arguments)
         params = CallToolRequestParams(name=name, arguments=arguments)
         # Not `call_tool`: it also judges the result by a schema of the server's, which may be one
         # that takes for ever, and which nobody here relies on.
@@ -262,6 +292,13 @@ class WireSession:
             except McpRefusedError:
                 pass  # it has none
         return Answer(text=resources.page_text(found, templates, page.next_cursor))
+
+    async def _prompt(self, asked: Mapping[str, Any]) -> Answer:
+        params = GetPromptRequestParams(name=asked["name"], arguments=asked["arguments"])
+        request = GetPromptRequest(params=params)
+        result = await self._asked(partial(self._client.send_request, request, GetPromptResult))
+        said = (each.content for each in result.messages)
+        return Answer(text="".join(part.text for part in said if isinstance(part, TextContent)))
 
     async def _read_resource(self, uri: object) -> Answer:
         if not isinstance(uri, str):
@@ -292,11 +329,8 @@ class WireSession:
         Servers of older revisions say so without being asked.
         """
         capabilities = self._client.server_capabilities
-        if (
-            capabilities is None
-            or capabilities.tools is None
-            or not capabilities.tools.list_changed
-        ):
+        tools = capabilities.tools if capabilities is not None else None
+        if tools is None or not tools.list_changed:
             return
         try:
             async with listen(self._client, tools_list_changed=True) as changes:
@@ -396,7 +430,7 @@ async def open_session(
     traffic = Traffic(on_end)
 
     async def hear(message: IncomingMessage) -> None:
-        if isinstance(message, ToolListChangedNotification):
+        if isinstance(message, ToolListChangedNotification | PromptListChangedNotification):
             on_change()
         await anyio.lowlevel.checkpoint()
 
