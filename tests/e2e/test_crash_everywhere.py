@@ -18,7 +18,7 @@ from support.killing.accounts import Account, Rule, Talk, Turn, audit, compare
 from support.killing.hook.kill_points import KillPoint, Moment
 from support.killing.lives import Part
 from support.killing.parts import PARTS
-from support.killing.starting import Launcher, open_forked
+from support.killing.starting import Launcher, open_launcher
 from support.killing.table import Outcome, kill, make_ready
 from support.tables import table
 
@@ -61,7 +61,7 @@ async def test_a_kill_at_a_durable_operation_changes_nothing_but_what_is_documen
                 at = find(ready.expected.trace, wanted)
                 outcomes.append(await kill(ready, at, folder / f"kill-{number}", launcher))
 
-    async with open_forked() as launcher, anyio.create_task_group() as tasks:
+    async with open_launcher() as launcher, anyio.create_task_group() as tasks:
         for number, part in enumerate(PARTS):
             tasks.start_soon(go_through, part, tmp_path / str(number), launcher)
 

@@ -35,6 +35,8 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
+RUN = "PYTEST_RUN_PID"
+"In the environment of all workers: the process of the run of tests."
 _REQUEST_BYTES = 128 * 1024  # arguments and environment of one start
 _CHUNK_BYTES = 64 * 1024
 _LAZY = (
@@ -59,35 +61,54 @@ def _import_all(more: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
-def _give_birth(line: socket.socket) -> list[str]:
+def _give_birth(listener: socket.socket, run: int) -> list[str]:
     """Fork a child for each request; return in the child, with its arguments.
 
     Raises:
-        SystemExit: In the parent, when nobody asks any more.
+        SystemExit: In the parent, when the run of tests is over.
     """
+    over = os.pidfd_open(run)
     with selectors.DefaultSelector() as watched:
-        watched.register(line, selectors.EVENT_READ)
+        for each in (listener, over):
+            watched.register(each, selectors.EVENT_READ)
         while True:
             for key, _ in watched.select():
+                if key.fd == over:
+                    raise SystemExit(0)
                 if key.data:
                     watched.unregister(key.fd)
                     _tell_the_end(key.fd, *key.data)
-                    continue
-                data, fds, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 4)
-                if not data:
-                    raise SystemExit(0)
-                told = fds.pop()
-                if not (pid := os.fork()):
-                    for sibling in watched.get_map().values():
-                        for fd in (sibling.fd, *(sibling.data or ())[1:]):
-                            os.close(fd)
-                    line.detach()
-                    os.close(told)
-                    return _become(json.loads(data), fds)
-                os.write(told, b"%d\n" % pid)
-                watched.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
-                for fd in fds:
-                    os.close(fd)
+                elif key.fileobj is listener:
+                    watched.register(listener.accept()[0], selectors.EVENT_READ)
+                elif (asked := _hear(key, watched)) is not None:
+                    return _become(*asked)
+
+
+def _hear(
+    key: selectors.SelectorKey, watched: selectors.BaseSelector
+) -> tuple[Mapping[str, Any], Sequence[int]] | None:
+    """Fork a child as somebody asks; return in the child what was asked, and its streams."""
+    line = key.fileobj
+    assert isinstance(line, socket.socket)
+    data, fds, _, _ = socket.recv_fds(line, _REQUEST_BYTES, 4)
+    if not data:  # one of those who ask has ended
+        watched.unregister(line)
+        line.close()
+        return None
+    told = fds.pop()
+    if not (pid := os.fork()):
+        for sibling in watched.get_map().values():
+            if isinstance(sibling.fileobj, socket.socket):
+                sibling.fileobj.detach()
+            for fd in (sibling.fd, *(sibling.data or ())[1:]):
+                os.close(fd)
+        os.close(told)
+        return json.loads(data), fds
+    os.write(told, b"%d\n" % pid)
+    watched.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
+    for fd in fds:
+        os.close(fd)
+    return None
 
 
 def _tell_the_end(ended: int, pid: int, told: int) -> None:
@@ -107,6 +128,9 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     os.environ.update(request["environment"])
     if more := os.environ.get("PYTHONPATH"):  # Python reads it as it starts
         sys.path[:0] = more.split(os.pathsep)
+        sys.modules.pop("sitecustomize", None)
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module("sitecustomize")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["has_terminal"]:
         os.setsid()
@@ -116,16 +140,22 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
 
 
 def _main() -> None:
+    address, run, *more = sys.argv[1:]
+    listener = _socket()
+    try:
+        listener.bind(f"\0{address}")
+    except OSError:  # another worker of this run was faster
+        return
+    listener.listen()
     if os.fork():
         os._exit(0)  # nobody's child from here on: tests look at what a gateway leaves behind
-    line = socket.socket(fileno=int(sys.argv[1]))
     for name in ("fsync", "fdatasync"):
         setattr(os, name, lambda _descriptor: None)  # as in the tests themselves: see `conftest.py`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who sends it means the tests, which then hang up
-    _import_all(sys.argv[2:])
+    _import_all(more)
     gc.collect()
     gc.freeze()  # a collection would write to pages that all children share
-    sys.argv[:] = ["everturn", *_give_birth(line)]
+    sys.argv[:] = ["everturn", *_give_birth(listener, int(run))]
     _command()
 
 
@@ -152,20 +182,25 @@ def _command() -> NoReturn:
 def _nursery(more: tuple[str, ...]) -> socket.socket:
     """Return the line to a process that has imported everything, and these modules too.
 
-    It ends when the line is closed, which the end of the tests does, whatever it is.
+    All workers of a run of tests share it: the first who needs it starts it. It ends with the run.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
+    run = os.environ.get(RUN, str(os.getpid()))
+    address = f"everturn-tests-{run}-{'-'.join(more)}"
+    ours = _socket()
+    while ours.connect_ex(f"\0{address}"):
         subprocess.run(
-            [sys.executable, "-P", __file__, str(theirs.fileno()), *more],
+            [sys.executable, "-P", __file__, address, run, *more],
             # The packages that one test puts there are none of the next one's.
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
             check=True,
         )
     atexit.register(ours.close)
     return ours
+
+
+def _socket() -> socket.socket:
+    return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 class _Source(anyio.abc.ByteReceiveStream):
