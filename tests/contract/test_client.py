@@ -34,7 +34,7 @@ from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client
 from everturn_channels.terminal.conversation import Answer, Conversation
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
 Kind = Literal["here", "http"]
 

@@ -17,7 +17,7 @@ from support.plugins import PRELUDE
 from support.process import GatewayProcess, gateway_process
 
 STOP_S = 8  # short, and still long enough for a machine that runs other things as well
-WAIT_S = 30
+WAIT_S = 60
 # Neither listens to anybody who asks it to end.
 NAP = """\
 #!/bin/sh

@@ -73,7 +73,7 @@ async def test_a_day_of_two_bots(tmp_path: Path) -> None:
             await until(lambda: len(read(family, CLERK)) == 3)
             family.click(*button)
             await until_state(client, "connected", "telegram-work")
-            with anyio.fail_after(20):  # as Telegram does: what is not taken comes again
+            with anyio.fail_after(60):  # as Telegram does: what is not taken comes again
                 while (again := await deliver(client, delivered)) == 503:  # noqa: ASYNC110 - it tries
                     await anyio.sleep(0.2)
             await until(lambda: read(family, ANN)[-1] == "It is made.")

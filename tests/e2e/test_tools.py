@@ -22,7 +22,7 @@ from support.process import GatewayProcess, gateway_process, write_workspace
 from everturn_actors.model import ToolCall
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
-DEADLINE_S = 40
+DEADLINE_S = 60
 ALLOWED = "mode: dangerous\n"
 
 

@@ -8,7 +8,7 @@ from everturn_actors.model import Inbound
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
-WAIT_S = 30
+WAIT_S = 60
 LIMIT = ServiceSettings(leave_grace_s=0, drain_s=0, max_active=3)
 
 

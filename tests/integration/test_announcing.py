@@ -41,7 +41,7 @@ from everturn_actors.testing import (
     texts,
 )
 
-WAIT_S = 20  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 SOON_TURNS_OF_THE_LOOP = 60
 WRITES_MAX = 100  # more than there are
 MOMENTS: tuple[Moment, ...] = get_args(Moment)

@@ -18,7 +18,7 @@ from everturn_actors.model import FileDigest, Inbound, ToolCall, ToolDefinition
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, Verdict
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 
 
 class Act:

@@ -48,7 +48,7 @@ from everturn_actors.testing import (
 )
 
 ASK = Verdict(effect="ask", reason="it writes", pattern="builtin:act", timeout_s=60)
-WAIT_S = 10  # for what takes milliseconds; a test that would wait for ever fails instead
+WAIT_S = 60  # for what takes milliseconds; a test that would wait for ever fails instead
 
 
 def asks() -> Rules:

@@ -25,7 +25,7 @@ from everturn_gateway.commands.shared.running import Running, noted, read_note
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.limits import within_descriptors
 
-WAIT_S = 40
+WAIT_S = 60
 READY = "Ctrl-C stops it."
 
 

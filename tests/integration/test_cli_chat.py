@@ -56,7 +56,7 @@ async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
             await person.expect("This will")
             await person.press_control("c")
             await person.expect("(cancelled)", "you>")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await request.left.wait()
 
             await person.enter("are you there?")

@@ -32,7 +32,7 @@ from everturn_gateway.config.settings import (
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Price, Rates
 
-WAIT_S = 40
+WAIT_S = 60
 READY = "Ctrl-C stops it."
 PRICE = Price(rates=Rates(input=1, output=2))
 

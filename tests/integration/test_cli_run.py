@@ -107,7 +107,7 @@ async def test_ctrl_c_cancels_the_turn(tmp_path: Path, served: bool) -> None:
                 await running.until("never")
                 running.interrupt()
                 code = (await running.end()).code
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await api.requests[0].left.wait()
                 return code
 

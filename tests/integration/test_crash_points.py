@@ -41,7 +41,7 @@ from everturn_actors.testing import (
 )
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 MOMENTS: tuple[Moment, ...] = ("before", "half", "after")
 MAY_RUN_AGAIN = ("read", "page", "note")
 LARGE = "line of a page\n" * 4_000

@@ -175,7 +175,7 @@ def payload(text: str) -> str:
 async def fails(notes: Notebook, bot: DiscordAdapter) -> Exception:
     """Return why a bot stopped."""
     try:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await bot.serve(notes)
     except (SetupError, ConnectionLostError) as error:
         return error

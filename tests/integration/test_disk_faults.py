@@ -30,7 +30,7 @@ from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes import open_processes
 
-WAIT_S = 20  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 FAIL_AT = (60, 131)  # one while people talk, one in the middle of a scheduled task
 HOLD_AT = (33, 120, 200)
 

@@ -18,7 +18,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.clock import SystemClock
 
-WAIT_S = 20
+WAIT_S = 60
 TOKEN = "of-this-test"
 
 

@@ -23,7 +23,7 @@ from everturn_actors.events import ApprovalDecided
 from everturn_actors.model import Reply
 from everturn_channels.terminal.client import Client
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 def path(session_id: str, *parts: object) -> str:

@@ -21,7 +21,7 @@ from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_gateway.config.settings import ServerConfig
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 KEY = ConversationKey(channel="terminal", chat="ann", agent="test")
 
 

@@ -26,7 +26,7 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server as server_module
 
 UNKNOWN = "20260101T000000000-00000000"
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 def path(session_id: str, *parts: object) -> str:

@@ -21,7 +21,7 @@ from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.live.stream import Cursor, Watch, read_cursor, read_watches
 
 SESSIONS = "/api/v1/sessions"
-DEADLINE_S = 30
+DEADLINE_S = 60
 TOKEN = "t" * 40
 
 

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_gateway.client.in_process import InProcessTransport
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"x-kind", b"test")]}
 
 

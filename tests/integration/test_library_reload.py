@@ -26,7 +26,7 @@ from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.specs.library import AgentFiles
 from everturn_gateway.yaml_files import watching
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 POLL_MS = 100
 
 

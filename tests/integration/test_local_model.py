@@ -30,7 +30,7 @@ from everturn_gateway.providers.local.provider import threads
 from everturn_gateway.providers.local.weights import SMOLLM2
 
 ENGINE = Path(__file__).parent.parent / "support" / "stub_engine"
-WAIT_S = 30
+WAIT_S = 60
 
 
 def ignore(_piece: str) -> None:

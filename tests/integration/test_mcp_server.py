@@ -18,7 +18,7 @@ from support.shell_agents import results, running, shell_agent, until_asked
 
 from everturn_actors.events import TurnFinished
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,

@@ -46,7 +46,7 @@ FACTS = ModelStatistics(
         said="no tools", learnt_at=START, expires_at=START + timedelta(hours=48), times=2
     ),
 )
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def names(folder: Path) -> list[str]:

@@ -34,7 +34,7 @@ from everturn_actors.testing import (
     texts,
 )
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 LONGEST_S = 75  # that anything here waits between two tries
 QUICK = 4  # tries that follow each other at once
 

@@ -28,7 +28,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.http.schemas.agents import FaultBody
 from everturn_gateway.logs import SecretRegistry
 
-WAIT_S: Final = 20
+WAIT_S: Final = 60
 GOOD: Final = ConversationKey(channel="api", chat="one", agent="good")
 ADDED: Final = {
     "HEARTBEAT.md": "  heartbeat: {every: 1h, to: {channel: api, chat: one}}\n",

@@ -159,7 +159,9 @@ async def test_a_sealed_gateway_reads_its_variables_again_on_sighup(tmp_path: Pa
             process.send_signal(signal.SIGHUP)
             said = await until_logged(log, "schedules")
             headers = {"Authorization": f"Bearer {CANARY}"}
-            async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
+            async with httpx2.AsyncClient(
+                base_url=url, headers=headers, timeout=DEADLINE_S
+            ) as client:
                 answer = await client.get("/api/v1/agents")
             # Another command of this user's finds the gateway, and speaks to it.
             listed = await anyio.run_process(

@@ -27,7 +27,7 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Gateway
 
-WAIT_S = 30
+WAIT_S = 60
 DAY_S = 86_400
 NOBODY = "20260101T000000000-00000000"
 

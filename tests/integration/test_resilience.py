@@ -33,7 +33,7 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.usage import Tally, read_usage, total
 
 KEY = "sk-test-0123456789"
-WAIT_S = 20.0
+WAIT_S = 60.0
 AGENT = """\
 apiVersion: duragent/v1alpha1
 kind: Agent

@@ -152,7 +152,7 @@ async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
         one = await client.responses.create(model="test", input="hi", background=True)
         waiting = await client.responses.retrieve(one.id)
         provider.release()
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while (done := await client.responses.retrieve(one.id)).status == "in_progress":
                 await anyio.lowlevel.checkpoint()
         provider.hold()

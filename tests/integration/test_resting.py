@@ -31,7 +31,7 @@ from everturn_actors.testing import (
 )
 
 SOON = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0)
-WAIT_S = 20
+WAIT_S = 60
 LONG = "word " * 400
 
 Act: TypeAlias = Callable[[TestService], Awaitable[Any]]

@@ -39,7 +39,7 @@ from everturn_actors.testing import (
     texts,
 )
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 DOWN = ModelAuthError("the key was refused")
 
 

@@ -15,7 +15,7 @@ from everturn_gateway.tools.shell import running
 from everturn_gateway.tools.shell.running import Finished, run_process
 
 _ENV = {"PATH": os.environ["PATH"]}
-_HANG_S = 30.0
+_HANG_S = 60.0
 
 
 async def _bash(

@@ -26,7 +26,7 @@ from everturn_gateway.tools.shell.confinement.sandbox import (
     sandbox_fault,
 )
 
-_HANG_S = 30
+_HANG_S = 60
 
 
 @pytest.fixture

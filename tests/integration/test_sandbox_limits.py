@@ -26,7 +26,7 @@ from everturn_gateway.tools.shell.confinement.sandbox import Limits, command_lin
 
 pytestmark = needs_sandbox
 
-_HANG_S = 30.0
+_HANG_S = 60.0
 _TREE = "f() { if [ $1 -gt 0 ]; then f $(($1-1)) & f $(($1-1)) & fi; wait; sleep 60; }; "
 "`f N` starts 2^(N+1) shells, each of which stays: 1,024 for 9."
 

@@ -23,7 +23,7 @@ from everturn_gateway.scheduler.jobs import Made, SendMessage
 from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.yaml_files import reading
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 POLL_MS = 100
 ZONE = "Europe/Berlin"
 JOB = """\

@@ -26,7 +26,7 @@ from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes import open_processes
 from everturn_gateway.tools.scheduling.tool import ScheduleTool
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 class Cut:

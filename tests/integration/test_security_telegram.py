@@ -42,7 +42,7 @@ async def line_to(
         async with open_line(
             token=TOKEN, api_base=base, proxy="", clock=clock, where="here"
         ) as line:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 yield line, clock
     finally:
         await runner.cleanup()

@@ -32,7 +32,7 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
-WAIT_S = 30
+WAIT_S = 60
 SOON_TURNS_OF_THE_LOOP = 20  # enough for whatever was woken or cancelled to notice it
 
 

@@ -54,7 +54,7 @@ from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 
-WAIT_S = 5  # for what takes milliseconds: nobody waits for an answer longer than a second
+WAIT_S = 25  # for what takes milliseconds: less than anybody else waits, who would end it otherwise
 PATIENT = ServiceSettings(leave_grace_s=0, drain_s=0, resume=False)
 AT_ONCE = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0, sweep_s=10**8)
 PRIVATE = "sk-0123456789"

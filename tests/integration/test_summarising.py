@@ -30,7 +30,7 @@ TASK = SummaryTask(
     turns=tuple(simple_turn(number, text="word " * 200) for number in range(3, 30)),
     previous=Summary(last_turn=2, messages=7, text="What came before."),
 )
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 class Caller:

@@ -40,7 +40,7 @@ from everturn_gateway.specs import AgentLibrary
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.usage import UsageLedger
 
-WAIT_S = 20
+WAIT_S = 60
 KEY = ConversationKey(channel="api", chat="one", agent="helper")
 AGENT = """\
 apiVersion: duragent/v1alpha1

@@ -20,7 +20,7 @@ from everturn_actors.testing import (
     open_test_service,
 )
 
-WAIT_S = 20  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 OWN = Queueing(joins="own")
 
 

@@ -43,7 +43,7 @@ ONE = Tally(
 )
 MODEL = "openai/gpt-5"
 TODAY = date(2026, 1, 2)  # of a ManualClock
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def add(to: UsageLedger, agent: str = "a", model: str = MODEL) -> None:

@@ -162,7 +162,7 @@ async def test_a_pull_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(fetch)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             await arriving.wait()
         tasks.cancel_scope.cancel()
 

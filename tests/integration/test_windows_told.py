@@ -28,7 +28,7 @@ from everturn_gateway.providers.transport import streaming as transport
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 LISTING = "/v1/models"
 MODEL = ModelSpec(provider="openai", name="m")
 REQUEST = ModelRequest(model="m", system="", messages=(UserMessage(text="Hi"),))

@@ -25,7 +25,7 @@ from support.gateway import HttpGateway, open_http_gateway
 from support.mutations import as_json, mutated, torn
 from support.pictures import body_of, picture
 
-WAIT_S: Final = 5.0
+WAIT_S: Final = 60.0
 SOON_S: Final = 0.1  # an answer that does not come by then is not looked at
 LAST: Final = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 AGENT: Final = {"model": "test", "stream": False}

@@ -24,7 +24,7 @@ from everturn_actors.model import AmbientMessage, Announcement, Inbound
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import TestService, open_test_service
 
-WAIT_S = 10  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 QUICK = ServiceSettings(leave_grace_s=0, drain_s=0)
 
 Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]

@@ -63,7 +63,7 @@ from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 
 T = TypeVar("T")
 
-WAIT_S = 20  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 QUIET = 40  # rounds of the loop in which nothing touches the disk
 CAPABILITIES = {
     "read": ToolCapabilities(read_only=True),

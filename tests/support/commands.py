@@ -31,7 +31,7 @@ both_ways = pytest.mark.parametrize(
     "confinement",
     [pytest.param(PLAIN, id="plain"), pytest.param(BWRAP, id="bwrap", marks=needs_sandbox)],
 )
-_HANG_S = 30.0  # when something that has to end does not
+_HANG_S = 60.0  # when something that has to end does not
 
 
 def make_site(folder: Path, **environ: str) -> ToolEnvironment:

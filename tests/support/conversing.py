@@ -104,7 +104,7 @@ async def say(
 ) -> TurnResult:
     """Submit a message and wait for its answer."""
     inbound = Inbound(text=text, key=key or test.key(), sender=sender)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         return await (await test.service.submit(inbound)).result()
 
 

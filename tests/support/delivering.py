@@ -34,7 +34,7 @@ from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import DOUBT_S
 from everturn_channels.settings import ChannelSettings
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 ROUNDS = 100  # of the loop; what follows from one thing takes about twenty
 
 

@@ -72,7 +72,7 @@ class Hold:
 
     async def wait(self) -> None:
         """Wait until it came."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await self.reached.wait()
 
 

@@ -48,7 +48,7 @@ from everturn_gateway.tools.mcp import connection
 from everturn_gateway.tools.mcp.listing import Listing, RemoteDefinition
 from everturn_gateway.tools.mcp.results import Answer
 
-WAIT_S = 30  # for what takes milliseconds, or a few pauses
+WAIT_S = 60  # for what takes milliseconds, or a few pauses
 NUMBERS = count(1)
 ABLE = capabilities(chunk_units=4000, typing_s=4)
 RATE = 50  # seconds of the gateway's clock in one second

@@ -57,7 +57,7 @@ from everturn_channels.settings import (
 
 SaveFile: TypeAlias = Callable[[str, str, bytes], Awaitable[str | None]]
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 
 AT_ONCE = QueueRules(debounce_s=0)
 OPEN = AccessRules(

@@ -12,7 +12,7 @@ import anyio.lowlevel
 from everturn_channels.adapter import Adapter, ChatRef, InboundEvent, InboundHandler
 from everturn_channels.errors import NotNowError
 
-_WAIT_S = 30.0  # for what has to happen soon
+_WAIT_S = 60.0  # for what has to happen soon
 _MOMENT_S = 0.01  # instead of every longer wait
 
 

@@ -36,7 +36,7 @@ from everturn_gateway.scheduler.scheduler import Scheduler
 
 T = TypeVar("T")
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 QUIET = 40  # rounds of the loop in which nothing touches a disk
 
 

@@ -30,6 +30,7 @@ from pydantic import AnyHttpUrl
 from support.mcp_server import App, Receive, Scope, Send, Service, make_server, open_http
 
 LASTS_S = 3600
+DEADLINE_S = 60  # of an answer, on a machine that does other things as well
 
 
 @dataclass(slots=True)
@@ -186,7 +187,7 @@ async def open_auth_server(*, registers: bool = True) -> AsyncGenerator[AuthServ
 
 async def browsed(page: str) -> str:
     """Return where a browser ends that opens a page and is sent on once."""
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=DEADLINE_S) as http:
         answer = await http.get(page)
     assert answer.status_code == 302, answer.text
     return answer.headers["location"]

@@ -34,7 +34,7 @@ from everturn_gateway.tools.mcp import (
 )
 from everturn_gateway.tools.mcp.connection import Connection
 
-DEADLINE_S = 30.0  # for what has to happen; a machine that runs other things needs its time
+DEADLINE_S = 60.0  # for what has to happen; a machine that runs other things needs its time
 _SUPPORT = Path(__file__).parent
 
 

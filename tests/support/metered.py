@@ -30,7 +30,7 @@ from everturn_gateway.telemetry.tracing import Tracer
 from everturn_gateway.tools.policy import GuardedTool, Policy
 from everturn_gateway.usage import DailyLimit
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 
 
 class Scrape:

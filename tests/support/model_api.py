@@ -47,7 +47,7 @@ __all__ = [
 
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized"}
 _ABOUT = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v0/models")
-_WAIT_S = 30.0  # how long a test waits for something that must happen
+_WAIT_S = 60.0  # how long a test waits for something that must happen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

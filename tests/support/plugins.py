@@ -16,7 +16,7 @@ from everturn_channels.adapter import ChatRef, InboundEvent
 from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 
-PATIENCE_S = 20.0  # for a process on a busy machine
+PATIENCE_S = 60.0  # for a process on a busy machine
 PRELUDE = """\
 import json, os, sys
 

@@ -29,7 +29,7 @@ from everturn_gateway.tools.processes.telling import SENDER
 from everturn_gateway.tools.processes.tool import BackgroundProcess
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 
-DEADLINE_S = 20.0  # of anything that has to happen; all of it takes milliseconds
+DEADLINE_S = 60.0  # of anything that has to happen; all of it takes milliseconds
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 
 

@@ -16,7 +16,7 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.run_logs.files import RunLogs
 
-WAIT_S = 30  # for what takes milliseconds
+WAIT_S = 60  # for what takes milliseconds
 
 
 async def opened(folder: Path) -> RunLogs:

@@ -16,7 +16,7 @@ import httpx2
 import schemathesis
 from schemathesis import Case, HookContext
 
-_gateway = httpx2.Client(base_url=os.environ.get("GATEWAY_URL", ""))
+_gateway = httpx2.Client(base_url=os.environ.get("GATEWAY_URL", ""), timeout=60)
 _calls = count()
 _AGENT = re.compile(r"[A-Za-z0-9-]{1,64}")
 _JOB = {"agent": "test", "every": 3600, "task": "Look around."}

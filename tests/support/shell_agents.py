@@ -16,7 +16,7 @@ from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.model import Reply, ToolCall
 from everturn_gateway.config.settings import ServerConfig
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 def running(command: str, call_id: str = "c1") -> Reply:

@@ -32,7 +32,7 @@ BOT_ID: Final = 4242424242
 ANN: Final = 1001
 TEXT_UNITS, CAPTION_UNITS, ANSWER_UNITS = 4096, 1024, 200
 FILE_BYTES: Final = 20 * 1024 * 1024
-_WAIT_S: Final = 10.0  # for what has to happen soon
+_WAIT_S: Final = 60.0  # for what has to happen soon
 STARTED_S: Final = int(SystemClock().now().timestamp())
 "The platform's clock, which moves a second for each message. Gateways pass over old messages."
 

@@ -164,7 +164,7 @@ class Live:
 
     async def until(self, job_id: str, holds: Callable[[JobView], bool]) -> JobView:
         """Wait until something is true of a job."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not holds(view := self.scheduler.job(job_id)):
                 await self.scheduler.until_news(job_id)
         return view

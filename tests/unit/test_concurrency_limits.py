@@ -14,7 +14,7 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_actors.turn.call_status import listening
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 def request(text: str) -> ModelRequest:

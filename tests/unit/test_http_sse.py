@@ -13,7 +13,7 @@ from support.tables import table
 from everturn_gateway.http import sse
 from everturn_gateway.http.waiting import OpenWaits
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 Source: TypeAlias = Callable[[sse.WriteNow], AsyncGenerator[bytes]]
 
 

@@ -74,7 +74,7 @@ class Talk:
         """Make a call, as the loop does."""
         made = ToolCall(call_id=call_id, name="schedule", arguments=json.dumps(arguments))
         context = structs.replace(plain_context(said), key=key)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             output = await self.tool.run(made, context)
         return output if isinstance(output, ToolOutput) else ToolOutput(text=output)
 
