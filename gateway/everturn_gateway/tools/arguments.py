@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TypeVar
+from copy import deepcopy
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,11 +25,18 @@ class Arguments(BaseModel):
     )
 
 
+_SCHEMAS: Final = 128  # kept: more than there are tools that come with the gateway
+
 ArgumentsT = TypeVar("ArgumentsT", bound=Arguments)
 
 
 def parameters(model: type[Arguments]) -> dict[str, object]:
     """Return the JSON Schema of the arguments, without what no model needs."""
+    return deepcopy(_schema(model))
+
+
+@lru_cache(maxsize=_SCHEMAS)  # a millisecond for each tool, at each load of each agent
+def _schema(model: type[Arguments]) -> dict[str, object]:
     schema = as_object(_short(model.model_json_schema()))
     schema.pop("description", None)
     return schema
