@@ -135,8 +135,8 @@ async def test_what_is_taken_over_holds(tmp_path: Path) -> None:
         "agent: helper\nmessage: Hello.\ncron: 0 9 * * *\nto: {channel: http, chat: one}\n"
     )
     async with opened(tmp_path) as gateway:
-        while not gateway.schedules.faults():
-            await anyio.wait_all_tasks_blocked()
+        await gateway.schedules.load()
+        assert gateway.schedules.faults()
         old = gateway.config
         new = dataclasses.replace(
             old,
