@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -18,7 +19,12 @@ from everturn_actors.model import (
     ToolResult,
     UserMessage,
 )
-from everturn_gateway.providers.transport.wire import BodyWriter
+from everturn_gateway.providers.transport.wire import (
+    LONG_MESSAGES,
+    NEW_MESSAGES,
+    BodyWriter,
+    SentBytes,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 calls = st.builds(
@@ -100,3 +106,69 @@ def test_a_body_is_the_json_of_its_request(request: ModelRequest) -> None:
         ]
     assert json.loads(body) == want
     assert writer.body(request, max_tokens_field="max_tokens") == body
+
+
+def _said(*numbers: int) -> list[AnyMessage]:
+    return [
+        UserMessage(text=f"{n}, he said", seq=n) if n % 2 else Reply(text=f'"{n}"', seq=n)
+        for n in numbers
+    ]
+
+
+changes = st.one_of(
+    st.tuples(st.just("more"), st.integers(1, 2 * NEW_MESSAGES)),
+    st.tuples(st.just("cut"), st.integers(1, NEW_MESSAGES)),
+    st.tuples(st.just("replaced"), st.integers(0, LONG_MESSAGES)),
+    st.tuples(st.just("told"), st.just(0)),
+    st.tuples(st.just("asked of another model"), st.just(0)),
+)
+
+
+@given(
+    st.lists(changes, max_size=8),
+    st.sampled_from(["", "You are a test."]),
+    st.sampled_from([0, 3_000, 2**20]),
+)
+def test_what_is_kept_of_a_conversation_never_changes_a_request(
+    steps: list[tuple[str, int]], system: str, most_bytes: int
+) -> None:
+    """However it goes on, a request is what somebody writes who has seen none before."""
+    sent = SentBytes(most_bytes)
+    writer, model = BodyWriter(sent=sent), "one"
+    said = _said(*range(1, LONG_MESSAGES + NEW_MESSAGES))
+    for what, number in steps:
+        last: list[AnyMessage] = []
+        if what == "more":
+            said += _said(*range(len(said) + 1, len(said) + 1 + number))
+        elif what == "cut":
+            del said[:number]
+        elif what == "replaced" and number < len(said):
+            said[number] = Reply(text="something else")
+        elif what == "told":
+            last = [UserMessage(text="[Your last reply could not be used.]")]
+        else:
+            model += "!"
+        request = ModelRequest(model=model, system=system, messages=(*said, *last))
+
+        body = writer.body(request, max_tokens_field="max_tokens")
+
+        assert body == BodyWriter().body(request, max_tokens_field="max_tokens")
+        want = [{"role": "system", "content": system}] if system else []
+        assert json.loads(body)["messages"] == [*want, *map(expected, request.messages)]
+        assert sent.size_bytes <= most_bytes
+
+
+def test_of_a_long_conversation_only_what_is_new_is_written() -> None:
+    """Written anew with each turn, a thousand messages take longer than all else of the turn."""
+    sent, written = SentBytes(), list[int]()
+
+    def write(some: Sequence[AnyMessage]) -> bytes:
+        written.append(len(some))
+        return b"{}"
+
+    said = _said(*range(1, 1_000))
+    for turn in range(50):
+        said += _said(1_000 + 2 * turn, 1_001 + 2 * turn)
+        sent.parts(tuple(said), "", write)
+
+    assert sum(written) < len(said) + 50 * 2 * NEW_MESSAGES

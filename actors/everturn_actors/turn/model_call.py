@@ -212,9 +212,10 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     """
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
-    for _ in host.renderer.begin(host.state.conversation, agent.spec, tools):
-        await anyio.lowlevel.checkpoint()  # what comes next may take as long: others go in between
     conversation = host.state.conversation
+    for _ in host.renderer.begin(conversation, agent.spec, tools):
+        await anyio.lowlevel.checkpoint()  # what comes next may take as long: others go in between
+        conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
     if hidden:
         await host.record(*hidden)

@@ -23,6 +23,7 @@ from everturn_gateway.providers.local.provider import (
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.wire import SentBytes
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ class ConnectedProviders:
         self._add_secret, self._mask = setup.add_secret, setup.mask
         self._tasks = setup.tasks
         self._model_statistics = setup.statistics
-        self._clients = HttpClients()
+        self._clients, self._sent = HttpClients(), SentBytes()
         self._servers: dict[LocalWeights, LocalServer] = {}
         self._inquiries: dict[tuple[Endpoint, str], Inquiry] = {}
 
@@ -57,7 +58,9 @@ class ConnectedProviders:
         clients, mask = self._clients, self._mask
         match endpoint.api:
             case "openai":
-                return OpenAICompatible(endpoint, clients=clients, mask=mask, model=model.name)
+                return OpenAICompatible(
+                    endpoint, clients=clients, mask=mask, model=model.name, sent=self._sent
+                )
             case "anthropic":
                 from everturn_gateway.providers.anthropic import (  # noqa: PLC0415 - only who asks Claude pays for it
                     Anthropic,

@@ -18,7 +18,7 @@ from everturn_gateway.providers.transport.model_errors import unsupported_parame
 from everturn_gateway.providers.transport.reading import ReplyReader
 from everturn_gateway.providers.transport.sse import EventParser
 from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport
-from everturn_gateway.providers.transport.wire import BodyWriter
+from everturn_gateway.providers.transport.wire import BodyWriter, SentBytes
 
 # DeepSeek and Kimi want the thoughts back that led to a call.
 _WANTS_REASONING: Final = re.compile(
@@ -46,12 +46,13 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
         clients: HttpClients,
         mask: Callable[[str], str],
         model: str = "",
+        sent: SentBytes | None = None,
     ) -> None:
         transport = Transport(endpoint, clients=clients, mask=mask, parser=EventParser)
         manner = _Manner(max_tokens_field=endpoint.max_tokens_field)
         super().__init__(transport, model=model, manner=manner)
         self._origin = endpoint.address
-        self._writer = BodyWriter(origin=endpoint.address, vendor=endpoint.vendor)
+        self._writer = BodyWriter(origin=endpoint.address, vendor=endpoint.vendor, sent=sent)
 
     def _reader(self, request: ModelRequest, on_text: Callable[[str], None]) -> ReplyReader:
         where = self._transport.where(request.model)

@@ -1,8 +1,8 @@
 """A request as the bytes of a chat-completions body. Pure: no IO.
 
 The messages of a request are serialised in one go, which takes a third of the time of joining the
-bytes of each, and no text is held twice. Only what takes work to put together, a reply with calls,
-is kept as bytes with its message.
+bytes of each. Only what takes work to put together, a reply with calls, is kept as bytes with its
+message, and what long conversations began with, in bounded memory.
 
 Sources: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11-21);
 https://ai.google.dev/gemini-api/docs/openai and /thought-signatures;
@@ -12,11 +12,13 @@ https://openrouter.ai/docs/use-cases/reasoning-tokens and /usage-accounting (rea
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, assert_never
 
 import orjson
+from msgspec import Struct
 
 from everturn_actors.model import (
     DEFAULT_OPTIONS,
@@ -46,6 +48,11 @@ _UNSIGNED: Final = {"google": {"thought_signature": "skip_thought_signature_vali
 _SIGNS_NONE: Final = re.compile(r"gemini-[12]\b")
 
 
+LONG_MESSAGES: Final = 64  # of a request; a shorter one is written in some microseconds
+NEW_MESSAGES: Final = 32  # since a beginning was kept: then a longer one is
+SENT_BYTES: Final = 8 * 1024 * 1024  # of all conversations; some twenty of a thousand messages
+
+
 class KeptBytes:
     """The bytes of the last system prompt and the last tools of a model of an agent.
 
@@ -69,11 +76,84 @@ class KeptBytes:
         return self._tools[1] if tools else b""
 
 
+class _Begun(Struct, frozen=True):
+    """What a request began with."""
+
+    form: str
+    messages: tuple[AnyMessage, ...]
+    data: bytes
+
+
+class SentBytes:
+    """The bytes with which the newest requests of long conversations began, in bounded memory.
+
+    Such a request is the one before, and a few messages. To write all of it anew takes longer than
+    anything else that grows with a conversation. Beyond `most_bytes` the conversation that was not
+    asked for longest is written anew.
+    """
+
+    def __init__(self, most_bytes: int = SENT_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._begun: OrderedDict[int, _Begun] = OrderedDict()
+        "By the identity of the first message, which an entry keeps alive."
+        self.size_bytes = 0
+
+    def parts(
+        self,
+        messages: tuple[AnyMessage, ...],
+        form: str,
+        write: Callable[[Sequence[AnyMessage]], bytes],
+    ) -> tuple[bytes, ...]:
+        """Return messages as `write` gives them; a comma belongs between two parts.
+
+        Args:
+            messages: Of a request; not none.
+            form: What the bytes depend on besides.
+            write: Returns some of them, with commas between.
+        """
+        if len(messages) < LONG_MESSAGES:
+            return (write(messages),)
+        begun = self._begun.get(id(messages[0]))
+        known = 0 if begun is None else len(begun.messages)
+        # Mostly these are the same objects, and are not looked into.
+        if begun is None or begun.form != form or messages[:known] != begun.messages:
+            begun, known = None, 0
+        # The last may be of this request alone: it tells what was wrong with a reply.
+        if len(messages) - 1 - known >= NEW_MESSAGES:
+            new = write(messages[known:-1])
+            data = b",".join((begun.data, new)) if begun is not None else new
+            begun, known = _Begun(form, messages[:-1], data), len(messages) - 1
+            self._keep(begun)
+        elif begun is not None:
+            self._begun.move_to_end(id(messages[0]))
+        rest = write(messages[known:])
+        return (begun.data, rest) if begun is not None else (rest,)
+
+    def _keep(self, begun: _Begun) -> None:
+        place = id(begun.messages[0])
+        before = self._begun.pop(place, None)
+        self.size_bytes += len(begun.data) - (len(before.data) if before is not None else 0)
+        self._begun[place] = begun
+        while self.size_bytes > self._most_bytes:
+            _, oldest = self._begun.popitem(last=False)
+            self.size_bytes -= len(oldest.data)
+
+
 class BodyWriter:
     """Writes request bodies for one model of one agent."""
 
-    def __init__(self, *, origin: str = "", vendor: Vendor = "") -> None:
+    def __init__(
+        self, *, origin: str = "", vendor: Vendor = "", sent: SentBytes | None = None
+    ) -> None:
+        """Begin without anything kept.
+
+        Args:
+            origin: The address that gets back what it gave with a reply.
+            vendor: Whose API it is.
+            sent: What requests began with, of all models; None = of this one alone.
+        """
         self._origin = origin
+        self._sent = sent or SentBytes()
         self._vendor = vendor
         self._form = "openai gemini" if vendor == "gemini" else "openai"
         self._kept = KeptBytes()
@@ -109,26 +189,40 @@ class BodyWriter:
         if asked is not DEFAULT_OPTIONS:
             given = openai_options(asked)
             options |= {k: v for k, v in given.items() if v is not None and k not in leave_out}
-        messages: list[object] = []
-        if request.system:
-            messages.append(orjson.Fragment(self._kept.system(request.system)))
-        # Most are of these two kinds: a call for each would take twice as long as all the rest.
-        messages += [
-            {"role": "user", "content": message.text}
-            if type(message) is UserMessage and not message.attachments
-            else {"role": "assistant", "content": message.text}
-            if type(message) is Reply and not message.calls
-            else self._message(message, request, echoes=echoes)
-            for message in images_apart(request)
-        ]
+        parts = [self._kept.system(request.system)] if request.system else []
+        if request.media:  # which of them is shown may change from one request to the next
+            parts.append(self._messages(images_apart(request), request, echoes=echoes))
+        elif request.messages:
+            write = partial(self._messages, request=request, echoes=echoes)
+            form = f"{request.model} {echoes} {self._form} {self._origin}"
+            parts += self._sent.parts(request.messages, form, write)
         if "response_format" in leave_out and (told := form_in_words(asked)):
-            messages.append({"role": "system", "content": told})
+            parts.append(dumps({"role": "system", "content": told}))
         tools = self._kept.tools(request.tools)
         if tools:
             choice = openai_tool_choice(asked)
             options |= {k: v for k, v in choice.items() if k not in leave_out}
         # Joined: `%` copies what is long again and again, twenty times as slowly.
-        return b"".join((dumps(options)[:-1], b',"messages":', dumps(messages), tools, b"}"))
+        head, end = dumps(options)[:-1] + b',"messages":[', b"]" + tools + b"}"
+        if not request.system or len(parts) == 1:
+            return b"".join((head, b",".join(parts), end))
+        # What is long is copied once: what stands around it is added to what is short.
+        return b",".join((head + parts[0], *parts[1:-1], parts[-1] + end))
+
+    def _messages(
+        self, messages: Sequence[AnyMessage], request: ModelRequest, *, echoes: bool
+    ) -> bytes:
+        """Return elements of `messages`, with commas between."""
+        # Most are of these two kinds: a call for each would take twice as long as all the rest.
+        found = [
+            {"role": "user", "content": message.text}
+            if type(message) is UserMessage and not message.attachments
+            else {"role": "assistant", "content": message.text}
+            if type(message) is Reply and not message.calls
+            else self._message(message, request, echoes=echoes)
+            for message in messages
+        ]
+        return dumps(found)[1:-1]
 
     def _message(self, message: AnyMessage, request: ModelRequest, *, echoes: bool) -> object:
         """Return one element of `messages`."""
