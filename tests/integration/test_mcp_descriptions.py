@@ -349,9 +349,11 @@ async def test_an_owner_sees_hidden_tools_where_agents_are_looked_at(tmp_path: P
             shown = await everturn("agent", "show", "helper", cwd=tmp_path, env=key)
             looked = await everturn("doctor", cwd=tmp_path, env=key)
         alone = await everturn("agent", "show", "helper", "--json", cwd=tmp_path, env=key)
+        checked = await everturn("agent", "validate", "helper", cwd=tmp_path, env=key)
 
     line = "the program bash is hidden by the built-in tool of that name"
     assert f"tool fault   {line}" in shown.out
     assert "tools now    " in shown.out
-    assert f"helper: {line}" in looked.out
+    assert looked.out.count(f"helper: {line}") == 1
+    assert f"\n    {line}\n" in checked.out
     assert json.loads(alone.out)["tools_now"] is None

@@ -37,7 +37,13 @@ from everturn_gateway.specs import (
     open_library,
     schema_text,
 )
-from everturn_gateway.tools.config import ToolConfig, may_write, policy_notes, tool_names
+from everturn_gateway.tools.config import (
+    ToolConfig,
+    hidden_notes,
+    may_write,
+    policy_notes,
+    tool_names,
+)
 from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.tools.marks import Marked, marked_below, trust_files
 from everturn_gateway.tools.policy import PROTECTED
@@ -278,6 +284,8 @@ def validate(options: Options, names: Sequence[str]) -> int:
         count = len(agent.inactive)
         note = f" ({count} settings without effect)" if count else ""
         print_line(f"ok  {agent.spec.name}  {agent.folder}{note}")
+        for text in hidden_notes(agent.tool_config):
+            print_line(f"    {text}")
         for text in policy_notes(agent.tool_config):
             print_line(f"    policy: {text}")
     for fault in faults:

@@ -46,7 +46,7 @@ from everturn_gateway.model_statistics import StoredModelStatistics, look_up
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import TOKENS_KEY, USED_KEY
 from everturn_gateway.specs import AgentFile
-from everturn_gateway.tools.config import policy_notes, reaches_out
+from everturn_gateway.tools.config import hidden_notes, policy_notes, reaches_out
 
 _FREE_WARN_BYTES = 1024**3
 _TOKEN_CHARACTERS = 16  # shorter tokens are words and dates; 16 at random nobody guesses
@@ -172,7 +172,8 @@ async def _tools(
         except (CoreError, ClientError) as error:
             yield Finding(verdict="note", subject="agent", text=f"{name}: {error}")
             continue
-        for fault in found.faults:
+        told = hidden_notes(agent.tool_config)
+        for fault in (each for each in found.faults if each not in told):
             yield Finding(verdict="note", subject="agent", text=f"{name}: {fault}")
 
 
@@ -247,6 +248,10 @@ def _agents(
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: policy: {note}")
             for note in policy_notes(agent.tool_config)
+        ]
+        found += [
+            Finding(verdict="note", subject="agent", text=f"{name}: {note}")
+            for note in hidden_notes(agent.tool_config)
         ]
         if risk := _strangers_may(agent):
             text = f"{name}: anybody may write to it (spec.access: open), and {risk}"

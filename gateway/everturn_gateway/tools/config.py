@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -65,6 +66,9 @@ class ToolConfig(msgspec.Struct, frozen=True, kw_only=True):
     "Tools that are objects of the program that embeds the gateway."
 
 
+_GROUPS: Final = frozenset(("files", "memory"))  # what their tools are called is another thing
+
+
 def tool_names(config: ToolConfig) -> tuple[str, ...]:
     """Return what an agent is given, as people call it; of an MCP server only its name is known."""
     return (
@@ -81,6 +85,30 @@ def _names(use: ToolUse) -> tuple[str, ...]:
         return use.plan.names
     name = use.plugin.name
     return (name if installed().tools.is_own(name) else f"plugin:{name}",)
+
+
+def hidden_notes(config: ToolConfig) -> tuple[str, ...]:
+    """Return which tools others hide that have their names, one line each.
+
+    Those of MCP servers are known once they run; see `Toolbox.faults`.
+    """
+    named = [
+        *(
+            (name, "the built-in tool")
+            for each in config.uses
+            for name in _names(each)
+            if name not in _GROUPS
+        ),
+        *((each.program.name, "the program") for each in config.cli),
+        *((each.name, "the program") for each in config.found),
+    ]
+    holders: dict[str, str] = {}
+    notes: list[str] = []
+    for name, kind in named:
+        if name in holders:
+            notes.append(f"{kind} {name} is hidden by {holders[name]} of that name")
+        holders.setdefault(name, kind)
+    return tuple(notes)
 
 
 def policy_notes(config: ToolConfig) -> tuple[str, ...]:
