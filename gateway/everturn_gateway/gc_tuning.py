@@ -27,6 +27,18 @@ def end_loading() -> None:
         gc.enable()
 
 
+@contextmanager
+def loading() -> Generator[None]:
+    """Look for no garbage for a block that loads modules, and keep those out of later rounds."""
+    was_enabled = gc.isenabled()
+    begin_loading()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            end_loading()
+
+
 def spare_the_collector() -> None:
     """Keep what is held for good out of the collector's rounds; blocks for a moment at most.
 

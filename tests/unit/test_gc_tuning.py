@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from everturn_gateway.gc_tuning import look_through_when_idle, short_rounds
+from everturn_gateway.gc_tuning import loading, look_through_when_idle, short_rounds
 from everturn_gateway.late_loading import loading_late
 
 MANY = 1_000
@@ -71,6 +71,18 @@ def test_a_library_that_is_loaded_late_stops_nobody() -> None:
     assert while_loading == (False, True)
     assert set_aside >= len(library)
     assert (gc.isenabled(), sys.getswitchinterval()) == (True, usual_s)
+
+
+def test_what_a_command_loads_is_not_walked_while_it_runs() -> None:
+    """`everturn run` opens a whole gateway in the middle of its work."""
+    before = gc.get_freeze_count()
+    with loading():
+        while_loading = gc.isenabled()
+        library: list[list[int]] = [[] for _ in range(MANY)]
+
+    assert not while_loading
+    assert gc.isenabled()
+    assert gc.get_freeze_count() - before >= len(library)
 
 
 def test_a_library_that_is_missing_leaves_everything_as_it_was() -> None:

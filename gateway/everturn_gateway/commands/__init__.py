@@ -7,8 +7,12 @@ never pays for the gateway.
 from __future__ import annotations
 
 import importlib
+import sys
+from contextlib import nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
+
+from everturn_gateway.gc_tuning import loading
 
 if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what finds them
     from everturn_gateway.commands import (
@@ -68,7 +72,9 @@ def __getattr__(name: str) -> ModuleType:
     """Load a module of commands."""
     path = f"{__name__}.{_ELSEWHERE.get(name, name)}"
     try:
-        return importlib.import_module(path)
+        # Some are loaded in the middle of a command, and the whole gateway with them.
+        with nullcontext() if path in sys.modules else loading():
+            return importlib.import_module(path)
     except ModuleNotFoundError as error:
         if error.name != path:
             raise
