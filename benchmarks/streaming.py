@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ CLOSE_S = 0.1
 LIVE_REPLIES = (50, 300)  # at a time
 LIVE_INTERVAL_S = 0.02  # 50 tokens a second, as fast models write
 READ_BYTES = 64 * 1024
+PROTOCOL_REPLIES = 200  # at a time
 
 
 class Model:
@@ -134,23 +135,33 @@ async def measure(interval_s: float, turns: int) -> tuple[Streamed, Streamed, by
     return ours, floor, model.asked[0]
 
 
-async def read_reply(running: Running, path: str) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request for a streamed reply."""
+
+    path: str
+    body: Mapping[str, object] = field(default_factory=lambda: {"content": "go"})
+    ends: bytes = b"event: done"
+    "What its last event begins with."
+
+
+async def read_reply(running: Running, asked: Asked) -> None:
     """Stream one reply to its end, as cheaply as can be."""
     answer = bytearray()
     async with Connection(running.url) as connection:
-        await connection.send("POST", path, {"content": "go"})
-        while b"event: done" not in answer[-READ_BYTES:]:
+        await connection.send("POST", asked.path, asked.body)
+        while asked.ends not in answer[-READ_BYTES:]:
             piece = await connection.read(READ_BYTES)
             assert piece, answer[-READ_BYTES:]
             answer += piece
     assert answer.count(b"word") >= CHUNKS
 
 
-async def read_replies(running: Running, paths: Sequence[str]) -> None:
+async def read_replies(running: Running, asked: Sequence[Asked]) -> None:
     """Stream replies at a time."""
     async with anyio.create_task_group() as tasks:
-        for path in paths:
-            tasks.start_soon(read_reply, running, path)
+        for each in asked:
+            tasks.start_soon(read_reply, running, each)
 
 
 Live: TypeAlias = list[tuple[float, float]]
@@ -170,8 +181,8 @@ async def live(replies: int, rounds: int) -> tuple[Live, Live]:
         with gateway(folder) as running:
             async with Connection(running.url) as connection:
                 sessions = [await new_session(connection) for _ in range(replies)]
-            paths = [f"/api/v1/sessions/{each}/stream" for each in sessions]
-            bare = [f"/{number}/stream" for number in range(replies)]
+            paths = [Asked(path=f"/api/v1/sessions/{each}/stream") for each in sessions]
+            bare = [Asked(path=f"/{number}/stream") for number in range(replies)]
             await read_replies(running, paths[:5])
             for _ in range(rounds):
                 for into, who, where in ((ours, running, paths), (floor, script, bare)):
@@ -183,6 +194,57 @@ async def live(replies: int, rounds: int) -> tuple[Live, Live]:
     server.close()
     await asyncio.sleep(CLOSE_S)
     return ours, floor
+
+
+def by_protocol(number: int, session_id: str) -> dict[str, Asked]:
+    """Return the same request of one client in each protocol."""
+    response = {"model": "bench", "input": "go", "stream": True, "conversation": f"c{number}"}
+    said = [{"role": "user", "content": "go"}]
+    chat = {"model": "bench", "messages": said, "stream": True, "user": f"u{number}"}
+    return {
+        "native": Asked(path=f"/api/v1/sessions/{session_id}/stream"),
+        "responses": Asked(path="/v1/responses", body=response, ends=b"event: response.completed"),
+        "chat completions": Asked(path="/v1/chat/completions", body=chat, ends=b"data: [DONE]"),
+    }
+
+
+async def protocols(replies: int, rounds: int) -> dict[str, list[float]]:
+    """Return the CPU seconds that many replies at a time take, by protocol, for each round."""
+    model = Model(interval_s=LIVE_INTERVAL_S)
+    server = await asyncio.start_server(model.serve, "127.0.0.1", 0, backlog=replies)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    with workspace(url) as folder:
+        with (folder / "everturn.yaml").open("a") as settings:
+            settings.write(f"providers: {{openai: {{max_concurrent: {replies}}}}}\n")
+        with gateway(folder) as running:
+            async with Connection(running.url) as connection:
+                sessions = [await new_session(connection) for _ in range(replies)]
+            clients = [by_protocol(number, each) for number, each in enumerate(sessions)]
+            taken: dict[str, list[float]] = {name: [] for name in clients[0]}
+            for number in range(-1, rounds):  # the first opens the conversations
+                for name, seconds in taken.items():
+                    before = running.cpu_s()
+                    await read_replies(running, [each[name] for each in clients])
+                    if number >= 0:
+                        seconds.append(running.cpu_s() - before)
+    server.close()
+    await asyncio.sleep(CLOSE_S)
+    return taken
+
+
+def measured_protocols(rounds: int) -> list[Figure]:
+    """Return what the protocols of OpenAI's clients cost beside the native one, in turns."""
+    taken = uvloop.run(protocols(PROTOCOL_REPLIES, rounds))
+    native = taken.pop("native")
+    return [
+        Figure(
+            what=f"{PROTOCOL_REPLIES} streams of {name}, to the native API's",
+            value=p50([a / b for a, b in zip(seconds, native, strict=True)]),
+            unit="x",
+            bar=1.2,
+        )
+        for name, seconds in taken.items()
+    ]
 
 
 def measured_live(rounds: int) -> list[Figure]:
@@ -221,7 +283,7 @@ def measured_live(rounds: int) -> list[Figure]:
 def measured(turns: int, rounds: int = 5) -> tuple[list[tuple[object, ...]], list[Figure]]:
     """Return the rows of the table, and the figures that have a bar."""
     rows: list[tuple[object, ...]] = []
-    figures = measured_live(rounds)
+    figures = measured_live(rounds) + measured_protocols(rounds)
     for interval_s in (0.0, INTERVAL_S):
         ours, floor, _ = asyncio.run(measure(interval_s, turns))
         paced = f"every {interval_s * 1000:g} ms" if interval_s else "at once"

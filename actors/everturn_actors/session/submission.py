@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from datetime import datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -98,6 +99,11 @@ class Submission(Struct, kw_only=True):
     _store: SessionStore
     _feed: Feed
     _state: SessionState
+
+    @property
+    def accepted_at(self) -> datetime | None:
+        """When it was accepted; None for a repeat, whose first event tells it."""
+        return None if self.duplicate else self._state.updated_at
 
     def updates(
         self, *, final: bool = False, take: TakeDelta | None = None

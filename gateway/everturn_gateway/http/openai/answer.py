@@ -132,6 +132,8 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 async def created_at(submission: Submission) -> int:
     """Return when the message was accepted, in Unix seconds."""
+    if submission.accepted_at is not None:
+        return int(submission.accepted_at.timestamp())
     async with aclosing(submission.updates()) as updates:
         async for update in updates:
             if not isinstance(update, TextDelta):

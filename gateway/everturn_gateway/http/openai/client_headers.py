@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import re
+from typing import Annotated, Any, Final
 
-from fastapi import Depends, Header
+from fastapi import Depends
 from msgspec import Struct
+from starlette.requests import Request
+
+from everturn_gateway.http.openai.refusals import refuse
 
 SESSION_HEADER: Final = "X-Everturn-Session"
-
-_PRINTABLE: Final = r"^[\x20-\x7e]*$"
+_OPEN_WEB_UI: Final = "X-OpenWebUI-Chat-Id"
+_LIBRE_CHAT: Final = "X-LibreChat-Conversation-Id"
+_TASK: Final = "X-Everturn-Task"
+_ABOUT: Final = {
+    SESSION_HEADER: "Makes the call stateful: your own name of the conversation, or the id of a"
+    " session. Only the last user message is then taken.",
+    _OPEN_WEB_UI: "Makes the call stateful: the chat of a page, which sends its whole history."
+    " Where people changed that, the chat goes on in a new session.",
+    _LIBRE_CHAT: "The same, for LibreChat.",
+    _TASK: "A page asks for something of its own, such as a title: the model is asked alone, and"
+    " nothing is kept.",
+}
+_VALUE: Final = re.compile(r"[\x20-\x7e]{0,256}")
 _NOT_KEPT: Final = ("temporary:", "local:", "channel:", "{{")
 "How ids begin of chats that a page keeps nowhere, and a placeholder that nobody filled in."
+
+# FastAPI would check each with a model of its own, which takes longer than all that is done here.
+DESCRIBED: Final[dict[str, Any]] = {
+    "parameters": [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "schema": {"type": "string", "maxLength": 256, "pattern": r"^[\x20-\x7e]*$"},
+            "description": about,
+        }
+        for name, about in _ABOUT.items()
+    ]
+}
+"The headers, for the OpenAPI document."
 
 
 class ClientHeaders(Struct, frozen=True, kw_only=True):
@@ -35,50 +65,16 @@ class ClientHeaders(Struct, frozen=True, kw_only=True):
         return self.session or self.chat
 
 
-def _client_headers(
-    session: Annotated[
-        str,
-        Header(
-            alias=SESSION_HEADER,
-            max_length=256,
-            pattern=_PRINTABLE,
-            description="Makes the call stateful: your own name of the conversation, or the id of"
-            " a session. Only the last user message is then taken.",
-        ),
-    ] = "",
-    open_web_ui: Annotated[
-        str,
-        Header(
-            alias="X-OpenWebUI-Chat-Id",
-            max_length=256,
-            pattern=_PRINTABLE,
-            description="Makes the call stateful: the chat of a page, which sends its whole"
-            " history. Where people changed that, the chat goes on in a new session.",
-        ),
-    ] = "",
-    libre_chat: Annotated[
-        str,
-        Header(
-            alias="X-LibreChat-Conversation-Id",
-            max_length=256,
-            pattern=_PRINTABLE,
-            description="The same, for LibreChat.",
-        ),
-    ] = "",
-    task: Annotated[
-        str,
-        Header(
-            alias="X-Everturn-Task",
-            max_length=256,
-            description="A page asks for something of its own, such as a title: the model is asked"
-            " alone, and nothing is kept.",
-        ),
-    ] = "",
-) -> ClientHeaders:
-    chat = (open_web_ui or libre_chat).strip()
+def _client_headers(request: Request) -> ClientHeaders:
+    headers = request.headers
+    session, open_web_ui, libre_chat, task = [headers.get(name, "").strip() for name in _ABOUT]
+    for name, value in zip(_ABOUT, (session, open_web_ui, libre_chat, task), strict=True):
+        if not _VALUE.fullmatch(value):
+            refuse(name, f"{name} has up to 256 printable characters of ASCII")
+    chat = open_web_ui or libre_chat
     if chat == "new" or chat.startswith(_NOT_KEPT):
         chat = ""
-    return ClientHeaders(session=session.strip(), chat=chat, task=task.strip())
+    return ClientHeaders(session=session, chat=chat, task=task)
 
 
 ClientHeadersOf = Annotated[ClientHeaders, Depends(_client_headers)]

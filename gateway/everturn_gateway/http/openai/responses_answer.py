@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final, Literal, TypeAlias
 
+import orjson
 from msgspec import Struct
 
 from everturn_actors.errors import CoreError
@@ -76,21 +77,21 @@ class ResponseWriter:
         """Begin with nothing said."""
         self._id = response_id(submission.session_id, submission.seq)
         self._submission, self._about = submission, about
+        self.questions = about.questions
+        "What is told of calls that wait to be allowed."
+        self.has_form = bool(about.options.response_format)
+        "Whether the answer is held against a form: nothing of it is shown before."
         self._output: list[dict[str, Any]] = []
         self._said: list[str] | None = None
         "What was said of the text that is being written; None = none is."
         self._reply_seq = 0
         self._sequence = -1
+        self._around = (b"", b"")
+        "What stands around number and text in the event of a piece of the text that is written."
 
-    @property
-    def has_form(self) -> bool:
-        """Whether the answer is held against a form: nothing of it is shown before."""
-        return bool(self._about.options.response_format)
-
-    @property
-    def questions(self) -> Questions:
-        """What is told of calls that wait to be allowed."""
-        return self._about.questions
+    def _leaves_out(self, delta: TextDelta) -> bool:
+        """Whether a piece of text is not shown as it comes."""
+        return self.has_form or delta.step <= self.questions.steps
 
     # --- whole ---
 
@@ -171,23 +172,31 @@ class ResponseWriter:
             data += self._close_text("".join(self._said), "incomplete")
         if self._said is None:
             data += self._open_text()
-        assert self._said is not None
-        self._said.append(delta.text)
-        return data + self._event(
-            "response.output_text.delta", **self._place(), delta=delta.text, logprobs=[]
-        )
+        return data + self._piece(delta.text)
 
     def take(self, delta: TextDelta, write_now: WriteNow) -> bool:
         """Write a piece of the text that is being written at once; return whether it was."""
-        if self.has_form or self.questions.is_shown(delta):
+        if self._leaves_out(delta):
             return True
         if self._said is None or not delta.offset or not delta.text:
             return False  # it is not only a piece
-        if write_now(self.text(delta)):
+        if write_now(self._piece(delta.text)):
             return True
         self._said.pop()
         self._sequence -= 1
         return False
+
+    def _piece(self, text: str) -> bytes:
+        """Return the event of a piece of the text that is written."""
+        assert self._said is not None
+        self._said.append(text)
+        self._sequence += 1
+        return b"%b%d%b%b}\n\n" % (
+            self._around[0],
+            self._sequence,
+            self._around[1],
+            orjson.dumps(text),
+        )
 
     def replied(self, body: ModelReplied, seq: int) -> bytes:
         """Return the events that end the text of a reply."""
@@ -223,6 +232,10 @@ class ResponseWriter:
         self._said = []
         item = _text_item(self._item_id(), "", "in_progress")
         self._output.append(item)
+        kind = "response.output_text.delta"
+        place = orjson.dumps({**self._place(), "logprobs": []})[1:-1]
+        begins = b'event: %b\ndata: {"type":"%b","sequence_number":' % ((kind.encode(),) * 2)
+        self._around = (begins, b',%b,"delta":' % place)
         added = self._event(
             "response.output_item.added",
             output_index=len(self._output) - 1,
@@ -231,9 +244,7 @@ class ResponseWriter:
         return added + self._event("response.content_part.added", **self._place(), part=_part(""))
 
     def _whole_text(self, text: str) -> bytes:
-        data = self._open_text()
-        data += self._event("response.output_text.delta", **self._place(), delta=text, logprobs=[])
-        return data + self._close_text(text, "completed")
+        return self._open_text() + self._piece(text) + self._close_text(text, "completed")
 
     def _close_text(self, text: str, status: str) -> bytes:
         place = self._place()

@@ -20,6 +20,7 @@ from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
 from everturn_gateway.http.openai.asking import Asking, Handed, read_request
 from everturn_gateway.http.openai.client_headers import (
+    DESCRIBED,
     SESSION_HEADER,
     ClientHeaders,
     ClientHeadersOf,
@@ -96,6 +97,7 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
     @router.post(
         "/chat/completions",
         response_class=Response,
+        openapi_extra=DESCRIBED,
         responses={
             200: {
                 "description": "The completion; with `stream`, its chunks as server-sent events",

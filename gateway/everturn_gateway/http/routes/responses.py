@@ -24,7 +24,7 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.answer import created_at
 from everturn_gateway.http.openai.asking import CHANNEL, Asking, Handed, read_request
-from everturn_gateway.http.openai.client_headers import ClientHeaders, ClientHeadersOf
+from everturn_gateway.http.openai.client_headers import DESCRIBED, ClientHeaders, ClientHeadersOf
 from everturn_gateway.http.openai.questions import Questions, answer_or_question
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.responses_answer import (
@@ -61,6 +61,7 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
     @router.post(
         "",
         response_class=Response,
+        openapi_extra=DESCRIBED,
         responses={
             200: {
                 "description": "The response; with `stream`, its events as server-sent events",
