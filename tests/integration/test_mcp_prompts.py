@@ -10,6 +10,8 @@ import anyio
 import httpx2
 import pytest
 import yaml
+from support.command import start
+from support.command import write_agent as write_only_agent
 from support.gateway import open_http_gateway, write_agent
 from support.mcp_server import HttpServer, open_http_server
 from support.mcp_world import DEADLINE_S
@@ -60,6 +62,36 @@ async def test_a_person_fills_a_prompt_in_and_sends_it(tmp_path: Path, *, is_mod
     assert events.json()["messages"][0]["content"] == text
     logs = [each.read_text() for each in (tmp_path / "workspace").rglob("events*.jsonl")]
     assert '"untrusted":true' in "".join(logs)
+
+
+async def test_a_person_at_the_terminal_sends_one(tmp_path: Path) -> None:
+    """`/prompt` lists them and sends one; a slip costs a line, not the conversation."""
+    with anyio.fail_after(DEADLINE_S):
+        async with open_http_server(has_prompts=True) as http:
+            await anyio.to_thread.run_sync(write_command_agent, tmp_path, http.url)
+            typed = (
+                "/prompt",
+                "/prompt wiki:zebra",
+                "/prompt wiki:summarize topic",
+                "/prompt wiki:summarize topic='big cats'",
+            )
+            async with start("chat", cwd=tmp_path) as running:
+                done = await running.end("".join(f"{line}\n" for line in typed).encode())
+
+    said = done.out + done.err
+    assert "/prompt wiki:summarize topic=... - Sums it up." in said
+    assert "there is no prompt 'wiki:zebra'; there are: wiki:summarize" in said
+    assert "'topic' has no =" in said
+    assert "Sum up what is known of big cats." in said
+    logs = [each.read_text() for each in (tmp_path / ".everturn").rglob("events*.jsonl")]
+    assert '"untrusted":true' in "".join(logs)
+
+
+def write_command_agent(folder: Path, url: str) -> None:
+    """Write an agent for the command."""
+    file = write_only_agent(folder)
+    tools = f"  tools:\n    - {{type: mcp, name: wiki, url: '{url}'}}\n"
+    file.write_text(file.read_text() + tools)
 
 
 async def test_what_a_prompt_lacks_is_said(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
+from everturn_channels.terminal.prompts import prompts_text
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import (
@@ -221,6 +222,14 @@ class Attach:
                     self._screen.note("(no turn is running)")
             case "attach":
                 self._screen.note(await self._basket.obey(command.text))
+            case "prompt" if command.text:
+                text = await self._conversation.fill(command.text)
+                uploads = self._basket.uploads
+                seq = await self._conversation.hand_in(text, uploads, untrusted=True)
+                self._basket.empty()
+                self._handed_in.add(seq)
+            case "prompt":
+                self._screen.note(prompts_text(await self._conversation.prompts()))
             case "reset":
                 await self._conversation.reset()
             case _:

@@ -26,6 +26,7 @@ from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
+from everturn_channels.terminal.prompts import prompts_text
 from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_channels.terminal.screen import Screen
@@ -136,6 +137,8 @@ class Chat:
                 return await self._watch(self._exchange(text), interrupts)
             case Command(name="exit"):
                 return "leave"
+            case Command(name="prompt", text=text) if text:
+                return await self._prompt(text, interrupts)
             case Command() as command:
                 try:
                     await self._obey(command, interrupts)
@@ -144,6 +147,16 @@ class Chat:
                 return "go on"
             case _:
                 assert_never(typed)
+
+    async def _prompt(self, typed: str, interrupts: Interrupts) -> _Next:
+        """Send a prompt of an MCP server, and show what is sent."""
+        try:
+            text = await self._conversation.fill(typed)
+        except (CoreError, ChannelError) as error:
+            self._fail(error)
+            return "go on"
+        self._screen.note(text)
+        return await self._watch(self._exchange(text, untrusted=True), interrupts)
 
     async def _obey(self, command: Command, interrupts: Interrupts) -> None:
         match command.name:
@@ -162,6 +175,8 @@ class Chat:
                 await self._compact(command.text, interrupts)
             case "attach":
                 self._screen.note(await self._basket.obey(command.text))
+            case "prompt":
+                self._screen.note(prompts_text(await self._conversation.prompts()))
             case "reset":
                 was = await self._conversation.reset()
                 self._screen.note(
@@ -213,8 +228,9 @@ class Chat:
         self._failed = True
         self._screen.error(str(error))
 
-    async def _exchange(self, text: str) -> AsyncGenerator[Update]:
-        seq = await self._conversation.hand_in(text, self._basket.uploads)
+    async def _exchange(self, text: str, *, untrusted: bool = False) -> AsyncGenerator[Update]:
+        uploads = self._basket.uploads
+        seq = await self._conversation.hand_in(text, uploads, untrusted=untrusted)
         self._basket.empty()
         async with aclosing(self._conversation.answer(seq)) as updates:
             async for update in updates:

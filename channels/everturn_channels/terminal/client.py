@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -48,6 +48,16 @@ class Status(Struct, frozen=True, kw_only=True):
     "What its model call waits for before it is made; empty = for nothing."
 
 
+class OfferedPrompt(Struct, frozen=True, kw_only=True):
+    """A text that an MCP server has for people to send."""
+
+    name: str
+    description: str
+    required: tuple[str, ...]
+    "The places that have to be filled in."
+    optional: tuple[str, ...]
+
+
 class Said(Struct, frozen=True, kw_only=True):
     """One message of a session's history, or a gap in it."""
 
@@ -87,11 +97,21 @@ class Client(Protocol):
         *,
         idempotency_key: str,
         attachments: Sequence[Upload] = (),
+        untrusted: bool = False,
     ) -> int:
         """Hand in a message; return the number of its event when it, and its files, are durable.
 
-        The same key again, in the same session, is the same message.
+        The same key again, in the same session, is the same message. With `untrusted` it holds text
+        from outside that nobody vouches for.
         """
+        ...
+
+    async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
+        """Return what MCP servers of an agent have for people to send."""
+        ...
+
+    async def prompt_text(self, agent: str, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt, with its places filled in; it is from outside."""
         ...
 
     def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:

@@ -36,7 +36,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import ClientError
-from everturn_channels.terminal.client import Client, Status
+from everturn_channels.terminal.client import Client, OfferedPrompt, Status
+from everturn_channels.terminal.prompts import read_prompt
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
 _EVENTS_OF_AN_END = 20  # in which the reply stands that ended a turn
@@ -88,7 +89,26 @@ class Conversation:
             status = await self._client.status(self.session_id)
         return status
 
-    async def hand_in(self, text: str, attachments: Sequence[Upload] = ()) -> int:
+    async def fill(self, typed: str) -> str:
+        """Return the text of the prompt that a person names, with its places filled in.
+
+        Raises:
+            InvalidInputError: What was typed is no name with `PLACE=TEXT` behind it.
+        """
+        name, arguments = read_prompt(typed)
+        return await self._client.prompt_text(await self._agent(), name, arguments)
+
+    async def prompts(self) -> Sequence[OfferedPrompt]:
+        """Return what MCP servers of the agent have for people to send."""
+        return await self._client.prompts(await self._agent())
+
+    async def _agent(self) -> str:
+        key = self._key or (await self._client.status(self.session_id)).key
+        return key.agent
+
+    async def hand_in(
+        self, text: str, attachments: Sequence[Upload] = (), *, untrusted: bool = False
+    ) -> int:
         """Hand in a message and its files; return the number of its event when all is durable.
 
         A conversation whose session has ended meanwhile goes on in a new one.
@@ -99,18 +119,24 @@ class Conversation:
         message_id = self._new_id()
         for _ in range(_NEW_SESSIONS_MAX):
             try:
-                return await self._submit(text, message_id, attachments)
+                return await self._submit(text, message_id, attachments, untrusted=untrusted)
             except (SessionEndedError, UnknownSessionError):
                 if self._key is None:
                     raise
                 self.session_id = ""
-        return await self._submit(text, message_id, attachments)
+        return await self._submit(text, message_id, attachments, untrusted=untrusted)
 
-    async def _submit(self, text: str, message_id: str, attachments: Sequence[Upload]) -> int:
+    async def _submit(
+        self, text: str, message_id: str, attachments: Sequence[Upload], *, untrusted: bool
+    ) -> int:
         if not self.session_id and self._key is not None:
             self.session_id = await self._client.open(self._key)
         return await self._client.submit(
-            self.session_id, text, idempotency_key=message_id, attachments=attachments
+            self.session_id,
+            text,
+            idempotency_key=message_id,
+            attachments=attachments,
+            untrusted=untrusted,
         )
 
     async def answer(self, seq: int) -> AsyncGenerator[Update]:

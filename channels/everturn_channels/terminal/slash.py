@@ -15,6 +15,7 @@ CommandName: TypeAlias = Literal[
     "context",
     "compact",
     "attach",
+    "prompt",
     "allow",
     "always",
     "deny",
@@ -37,6 +38,7 @@ HELP: dict[CommandName, str] = {
     "context": "show what the model is sent, what is hidden from it, and what comes next",
     "compact": "have older turns summarised now; what follows is kept above all",
     "attach": "send a file with your next message; without a name, put those that wait back",
+    "prompt": "send a prompt of an MCP server: its name, PLACE=TEXT ...; alone, list them",
     "allow": "let the call that waits run, this once; a call id may follow",
     "always": "let it run, and from now on without asking",
     "deny": "do not let it run",
@@ -46,7 +48,9 @@ HELP: dict[CommandName, str] = {
     "exit": "leave (the conversation stays)",
 }
 
-_WITH_TEXT: tuple[CommandName, ...] = ("compact", "attach", "allow", "always", "deny", "answer")
+_WITH_TEXT: frozenset[CommandName] = frozenset(
+    ("allow", "always", "answer", "attach", "compact", "deny", "prompt")
+)
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 
 

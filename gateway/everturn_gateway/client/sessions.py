@@ -27,7 +27,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
 from everturn_actors.state.reports import explanation_from, report_from
 from everturn_actors.state.validation import attachment_of, check_focus, check_uploads
-from everturn_channels.terminal.client import HISTORY_MAX, Said, Status
+from everturn_channels.terminal.client import HISTORY_MAX, OfferedPrompt, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,
@@ -43,6 +43,7 @@ from everturn_gateway.client.answers import (
 from everturn_gateway.client.api import CONNECT_S, Api, NothingMoreError, lost
 
 _NO_SEGMENT: Final = re.compile(r"/|^\.\.?$")  # not one step of a path, however it is written
+PROMPT_S: Final = 180.0  # a server may have to be started, and has its own time to answer
 SUMMARY_S: Final = 600.0  # an agent sets how long its summaries may take; the server has its own
 
 
@@ -78,9 +79,12 @@ class SessionClient:
         *,
         idempotency_key: str,
         attachments: Sequence[Upload] = (),
+        untrusted: bool = False,
     ) -> int:
         """Hand in a message; return the number of its event when it is durable."""
         body: dict[str, object] = {"content": text}
+        if untrusted:
+            body["untrusted"] = True
         if attachments:
             check_uploads(attachments)
             body["attachments"] = await anyio.to_thread.run_sync(
@@ -94,6 +98,17 @@ class SessionClient:
             repeat=True,
         )
         return number_of(data["message_id"])
+
+    async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
+        """Return what MCP servers of an agent have for people to send."""
+        data = await self._api.ask("GET", _prompts(agent), repeat=True, silence_s=PROMPT_S)
+        return value_of(_offered, data)
+
+    async def prompt_text(self, agent: str, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt, with its places filled in; it is from outside."""
+        body = {"name": name, "arguments": dict(arguments)}
+        data = await self._api.ask("POST", _prompts(agent), body=body, silence_s=PROMPT_S)
+        return str(data["content"])
 
     async def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
         """Yield all events with a number above `after`, then what comes.
@@ -292,6 +307,22 @@ def _attachment(upload: Upload) -> dict[str, str]:
 def _waiting_for(data: Mapping[str, Any]) -> str:
     turn = data["open_turn"]
     return "" if turn is None else str(turn["waiting_for"])
+
+
+def _prompts(agent: str) -> str:
+    return f"/api/v1/agents/{quote(agent, safe='')}/prompts"
+
+
+def _offered(data: Mapping[str, Any]) -> tuple[OfferedPrompt, ...]:
+    return tuple(
+        OfferedPrompt(
+            name=each["name"],
+            description=each["description"],
+            required=tuple(a["name"] for a in each["arguments"] if a["required"]),
+            optional=tuple(a["name"] for a in each["arguments"] if not a["required"]),
+        )
+        for each in data["prompts"]
+    )
 
 
 def _session(session_id: str) -> str:
