@@ -45,6 +45,7 @@ from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.principals import (
+    Logins,
     Scope,
     StoredTokens,
     TokenRecord,
@@ -86,6 +87,7 @@ class HttpGateway:
     spending: Spending
     telemetry: Telemetry = field(default_factory=Telemetry)
     changes: Changes = field(default_factory=lambda: Changes(NullObserver()))
+    logins: Logins = field(default_factory=Logins)
     version: str = "1.2.3"
     tasks: TaskGroup | None = None
     "Where long tasks are started; it lives as long as the server listens."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,22 @@ def running(command: str, call_id: str = "c1") -> Reply:
     return Reply(text="I will look.", calls=(call,), stop_reason="tool_calls")
 
 
+def write_shell_agent(folder: Path, **policy: Any) -> None:
+    """Write the agent `second`, which has a shell and this tool policy."""
+    file = write_agent(folder / "agents", name="second")
+    document = yaml.safe_load(file.read_text())
+    document["spec"]["tools"] = [{"type": "builtin", "name": "bash"}]
+    file.write_text(yaml.safe_dump(document))
+    if policy:
+        (file.parent / "policy.yaml").write_text(yaml.safe_dump(policy))
+
+
 @asynccontextmanager
 async def shell_agent(
     folder: Path, *, server: ServerConfig | None = None, **policy: Any
 ) -> AsyncGenerator[HttpGateway]:
     """Open a gateway whose agent `second` has a shell and this tool policy."""
-
-    def write() -> None:
-        file = write_agent(folder / "agents", name="second")
-        document = yaml.safe_load(file.read_text())
-        document["spec"]["tools"] = [{"type": "builtin", "name": "bash"}]
-        file.write_text(yaml.safe_dump(document))
-        if policy:
-            (file.parent / "policy.yaml").write_text(yaml.safe_dump(policy))
-
-    await anyio.to_thread.run_sync(write)
+    await anyio.to_thread.run_sync(partial(write_shell_agent, folder, **policy))
     with anyio.fail_after(DEADLINE_S):
         async with open_http_gateway(folder, server=server) as gateway:
             yield gateway

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, field
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.ports import Clock
@@ -19,7 +19,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
-from everturn_gateway.principals import TokenRegistry
+from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary
@@ -60,6 +60,7 @@ class Gateway(Struct, kw_only=True):
     version: str
     connections: TaskGroup
     "What serves those who are connected; it is cancelled after the sessions have stopped."
+    logins: Logins = field(default_factory=Logins)
     closing: bool = False
     "It goes down and takes no more messages."
 

@@ -84,6 +84,15 @@ def _http_address(value: str) -> str:
     return value
 
 
+def _public_url(value: str) -> str:
+    _http_address(value)
+    parts = urlsplit(value)
+    if parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc:
+        msg = "must be scheme and host alone, like https://bots.example.org"
+        raise ValueError(msg)
+    return value.rstrip("/")
+
+
 _Token = Annotated[str, AfterValidator(_token), Field(repr=False)]
 _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
@@ -97,6 +106,8 @@ class ServerSection(Section):
     api_token: _Token = ""
     admin_token: _Token = ""
     require_token: bool = False
+    console: bool = True
+    public_url: Annotated[str, AfterValidator(_public_url)] = ""
     trusted_proxies: tuple[Annotated[str, AfterValidator(_proxy)], ...] = ()
     address_requests_per_minute: _Count | None = None
     request_timeout_seconds: _Seconds = 300

@@ -57,6 +57,10 @@ class ServerConfig:
     "Empty = none."
     require_token: bool = False
     "Whether programs of this machine need a token too; with it no `api_token` is needed."
+    console: bool = True
+    "Whether there is a web console."
+    public_url: str = ""
+    "Scheme and host under which a proxy in front shows it; empty = there is none."
     trusted_proxies: tuple[ProxyNetwork, ...] = ()
     "Whose word about the address of a client is believed."
     address_requests_per_minute: int = 0
@@ -333,6 +337,8 @@ def _server(values: ServerSection, host: str | None, port: int | None) -> Server
         api_token=values.api_token,
         admin_token=values.admin_token,
         require_token=values.require_token,
+        console=values.console,
+        public_url=values.public_url,
         trusted_proxies=tuple(map(proxy_network, values.trusted_proxies)),
         address_requests_per_minute=values.address_requests_per_minute or 0,
         request_timeout_s=values.request_timeout_seconds,

@@ -27,6 +27,7 @@ from everturn_gateway.http.access.auth import CALLER, Access, Caller
 from everturn_gateway.http.access.guard import WrongTokens
 from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
+from everturn_gateway.http.console.routes import console_router
 from everturn_gateway.http.direct import DirectMessages
 from everturn_gateway.http.limits import BodyTooLargeError, too_large
 from everturn_gateway.http.live.routes import live_router
@@ -164,6 +165,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         channels_router(gateway),
         schedules_router(gateway, access),
         admin_router(gateway),
+        *((console_router(gateway),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),
         responses_router(gateway, waits),
     )

@@ -20,8 +20,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.auth import Access, Caller
+from everturn_gateway.http.access.cookies import Browsers
 from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
 from everturn_gateway.http.access.protected import protector
+from everturn_gateway.http.console.pages import ConsolePages
 from everturn_gateway.http.limits import RequestLimits
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.probes import Probes
@@ -97,6 +99,8 @@ def create_app(
     wrong_tokens = WrongTokens()
     api = LazyApi(gateway, waits, access, wrong_tokens)
     app: ASGIApp = Probes(api, gateway, protector(gateway, access, wrong_tokens))
+    if server.console:
+        app = ConsolePages(app, server)
     if caller is not None:
         app = OneCaller(app, caller=caller)
     else:
@@ -135,6 +139,9 @@ def _limited(
         tokens=gateway.tokens,
         instruments=gateway.telemetry.instruments,
         wrong_tokens=wrong_tokens,
+        browsers=Browsers(logins=gateway.logins, public_url=server.public_url)
+        if server.console
+        else None,
         trusted_proxies=server.trusted_proxies,
         address_requests_per_minute=server.address_requests_per_minute,
     )

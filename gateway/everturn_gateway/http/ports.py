@@ -14,7 +14,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.model_statistics import KnownModel
-from everturn_gateway.principals import TokenRegistry
+from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.telemetry import Telemetry
@@ -228,6 +228,11 @@ class Gateway(Protocol):
     @property
     def tokens(self) -> TokenRegistry:
         """The tokens of its principals."""
+        ...
+
+    @property
+    def logins(self) -> Logins:
+        """The browsers that are logged in."""
         ...
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from everturn_gateway.principals.limits import RateLimiter
+from everturn_gateway.principals.logins import Login, Logins
 from everturn_gateway.principals.registry import LOOK_EVERY_S, TokenRegistry, open_tokens
 from everturn_gateway.principals.stored import (
     TOKENS_KEY,
@@ -36,6 +37,8 @@ __all__ = [
     "SCOPES",
     "TOKENS_KEY",
     "USED_KEY",
+    "Login",
+    "Logins",
     "Principal",
     "RateLimiter",
     "Scope",

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TypeAlias
@@ -174,14 +174,10 @@ class Listing:
         try:
             self._complete()
             place = None if before is None else (_microseconds(before[0]), before[1])
-            return tuple(self._recent(place, limit, wanted))
+            return tuple(_recent(self._table, self.summary, place, limit, wanted))
         except TableError as error:
             self._give_up(error)
-        placed = sorted(
-            ((row.updated_at, row.session_id), row) for row in self._all() if wanted.admits(row)
-        )
-        found = (row for place, row in reversed(placed) if before is None or place < before)
-        return tuple(islice(found, max(limit, 0)))
+        return _by_activity(filter(wanted.admits, self._all()), before, limit)
 
     def agents(self) -> tuple[str, ...]:
         """Return the agents whose sessions have not all ended; see `SessionStore.agents`."""
@@ -237,20 +233,6 @@ class Listing:
             left -= len(rows)
             yield from rows
 
-    def _recent(
-        self, place: Place | None, limit: int, wanted: SessionFilter
-    ) -> Iterator[SessionSummary]:
-        """Yield the sessions behind a place in the index, as of when it knows them."""
-        left = limit
-        while left > 0 and (found := self._table.recent(before=place, limit=left, wanted=wanted)):
-            place = found[-1]
-            for updated_us, session_id in found:
-                row = self.summary(session_id)
-                if row is not None and wanted.admits(row):
-                    left -= 1
-                    updated_at = _EPOCH + timedelta(microseconds=updated_us)
-                    yield structs.replace(row, updated_at=updated_at)
-
     def summary(self, session_id: str) -> SessionSummary | None:
         """Return what the files say of a session; see `SessionStore.summary`."""
         try:
@@ -268,7 +250,7 @@ class Listing:
         Raises:
             TableError: It cannot be used.
         """
-        now_ns, changed_ns = time.time_ns(), self._changed_ns()
+        now_ns, changed_ns = time.time_ns(), _changed_ns(self._layout)
         is_new = changed_ns != self._seen_ns
         since_s = time.monotonic() - self._read_at_s
         if not self._is_known or (
@@ -282,12 +264,6 @@ class Listing:
             self._seen_ns = changed_ns if now_ns - changed_ns > _SETTLED_NS else -1
             self._is_known = True
         self._write_behind()
-
-    def _changed_ns(self) -> int:
-        try:
-            return self._layout.sessions.stat().st_mtime_ns
-        except FileNotFoundError:
-            return 0
 
     def _write_behind(self) -> None:
         with self._mutex:
@@ -322,6 +298,41 @@ class Listing:
             "the index of sessions cannot be used and is made anew; until then lists take longer",
             extra={"error": str(error)},
         )
+
+
+def _recent(
+    table: ActivityTable,
+    summary: Callable[[str], SessionSummary | None],
+    place: Place | None,
+    limit: int,
+    wanted: SessionFilter,
+) -> Iterator[SessionSummary]:
+    """Yield the sessions behind a place in the index, used last at the time that it knows."""
+    left = limit
+    while left > 0 and (found := table.recent(before=place, limit=left, wanted=wanted)):
+        place = found[-1]
+        for updated_us, session_id in found:
+            row = summary(session_id)
+            if row is not None and wanted.admits(row):
+                left -= 1
+                updated_at = _EPOCH + timedelta(microseconds=updated_us)
+                yield structs.replace(row, updated_at=updated_at)
+
+
+def _by_activity(
+    rows: Iterable[SessionSummary], before: Recent | None, limit: int
+) -> tuple[SessionSummary, ...]:
+    """Return rows behind a place, the last used first, where there is no index."""
+    placed = sorted(((row.updated_at, row.session_id), row) for row in rows)
+    found = (row for place, row in reversed(placed) if before is None or place < before)
+    return tuple(islice(found, max(limit, 0)))
+
+
+def _changed_ns(layout: Layout) -> int:
+    try:
+        return layout.sessions.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def _names(layout: Layout) -> Iterator[str]:

@@ -197,6 +197,7 @@ def _greet(gateway: Gateway, url: str, listens_on: str, options: Options) -> Non
         f"  agents     {', '.join(names) or 'none'}",
         *_channels(gateway.config),
         f"  workspace  {gateway.config.workspace}",
+        *_console(gateway, url),
         *_next_steps(gateway, url, names, options),
         "Ctrl-C stops it.",
     ]
@@ -207,6 +208,19 @@ def _greet(gateway: Gateway, url: str, listens_on: str, options: Options) -> Non
 def _channels(config: Config) -> Iterator[str]:
     if config.channels:
         yield f"  channels   {', '.join(channel.name for channel in config.channels)}"
+
+
+def _console(gateway: Gateway, url: str) -> Iterator[str]:
+    server = gateway.config.server
+    if not server.console:
+        return
+    address = f"{server.public_url or url}/console/"
+    # What is written to a file or a journal is read by others, and later.
+    if (server.api_token or server.require_token) and sys.stdout.isatty():
+        yield f"  console    {address}#/login/{gateway.logins.make_link()}"
+        yield "             (this link logs in once, within 15 minutes)"
+    else:
+        yield f"  console    {address}"
 
 
 def _next_steps(

@@ -149,6 +149,13 @@ class Authenticator:
             what += "; only programs of this machine need none, and a proxy passed this on"
         return Refused("missing", _unauthorized(what, has_token=False))
 
+    def owner(self, address: str) -> Caller:
+        """Return whoever runs the gateway, as by the token of the configuration."""
+        scopes = self._access.owner_scopes
+        return Caller(
+            principal=Principal(name=API_TOKEN, scopes=scopes, is_owner=True), address=address
+        )
+
     async def _holder(self, token: str, address: str, *, slowed: bool) -> Caller | Refused | None:
         """Return whose token it is; None = nobody's."""
         for name, own, scopes in (
@@ -167,6 +174,11 @@ class Authenticator:
             return Refused("expired", _unauthorized("the bearer token has expired"))
         self._tokens.note_use(record)
         return Caller(principal=record.principal, address=address, record=record)
+
+
+def bearer_of(headers: Headers) -> str:
+    """Return the token of a request; empty where it has none."""
+    return _bearer(headers.get("authorization", ""))
 
 
 def _bearer(line: str) -> str:
@@ -197,6 +209,13 @@ _ADMIN_CLOSED: Final = problem(
     "this server listens beyond loopback and has no admin token; set server.admin_token in"
     " everturn.yaml, or make a token with the scope admin, to open /api/v1/admin and to"
     " schedule what goes to a webhook",
+)
+
+
+FOREIGN_PAGE: Final = problem(
+    "foreign-host",
+    "without a token this server answers to its own page and to programs, and a browser says that"
+    " a page from elsewhere sent this",
 )
 
 

@@ -15,14 +15,17 @@ from everturn_gateway.config.sections import ProxyNetwork
 from everturn_gateway.http.access.addresses import client_address
 from everturn_gateway.http.access.auth import (
     CALLER,
+    FOREIGN_PAGE,
     Access,
     Authenticator,
     Caller,
     Refused,
+    bearer_of,
     foreign_refusal,
     is_open,
     is_webhook,
 )
+from everturn_gateway.http.access.cookies import LOGIN_PATH, Browsers, is_page
 from everturn_gateway.http.problems import Problem, problem, problem_response
 from everturn_gateway.principals import LOCAL, RateLimiter, TokenRegistry
 from everturn_gateway.telemetry.instruments import Instruments
@@ -101,11 +104,13 @@ class Guard:
         tokens: TokenRegistry,
         instruments: Instruments,
         wrong_tokens: WrongTokens,
+        browsers: Browsers | None = None,
         trusted_proxies: Sequence[ProxyNetwork] = (),
         address_requests_per_minute: int = 0,
     ) -> None:
         self._app, self._access = app, access
         self._authenticator = Authenticator(access, tokens)
+        self._tokens, self._browsers = tokens, browsers
         self._to, self._wrong = instruments, wrong_tokens
         self._trusted = tuple(trusted_proxies)
         self._of_address = address_requests_per_minute
@@ -126,18 +131,37 @@ class Guard:
         if is_webhook(path):
             return None
         headers = Headers(scope=scope)
-        if is_open(path):
+        if is_open(path) or (self._browsers is not None and is_page(path)):
             return foreign_refusal(self._access, headers) if self._access.is_open_here else None
         address = client_address((scope["client"] or ("",))[0], headers, self._trusted)
         if wait_s := self._ask_of_address(address):
             return self._throttled("address", f"{self._of_address} requests a minute", wait_s)
         slowed_s = self._wrong.wait_s(address)
-        found = await self._authenticator.identify(headers, address, slowed=slowed_s > 0)
+        found = self._by_login(scope, headers, address) or await self._authenticator.identify(
+            headers, address, slowed=slowed_s > 0
+        )
         if isinstance(found, Refused):
             return self._refused(found, address, slowed_s)
         scope[CALLER] = found
-        foreign = foreign_refusal(self._access, headers) if _is_local(found) else None
+        foreign = None
+        if _is_local(found):
+            is_cross = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+            foreign = FOREIGN_PAGE if is_cross else foreign_refusal(self._access, headers)
         return foreign or self._too_often(found)
+
+    def _by_login(self, scope: Scope, headers: Headers, address: str) -> Caller | None:
+        """Return who is logged in, or came by a link that logs in; None = nobody."""
+        browsers = self._browsers
+        if browsers is None:
+            return None
+        token = bearer_of(headers)
+        if token:
+            is_link = scope["path"] == LOGIN_PATH and browsers.logins.redeem(token)
+            return self._authenticator.owner(address) if is_link else None
+        login = browsers.login_of(scope, headers)
+        if login is None or (login.record is not None and not self._tokens.is_valid(login.record)):
+            return None
+        return Caller(principal=login.principal, address=address, record=login.record)
 
     def _ask_of_address(self, address: str) -> float:
         limit = self._of_address

@@ -8,6 +8,7 @@ from typing import Final, Literal, TypeAlias
 from msgspec import Struct
 
 from everturn_gateway.config.channels import WEBHOOK_PATH
+from everturn_gateway.http.access.cookies import LOGIN_PATH
 from everturn_gateway.principals import Scope
 
 Need: TypeAlias = Scope | Literal["open"]
@@ -102,6 +103,9 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_ADMIN}/agents"): Rule(need="admin", is_whole=True),
     ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
     ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
+    # The console; what its page asks, it asks of the routes above.
+    ("POST", LOGIN_PATH): Rule(need="read"),
+    ("DELETE", LOGIN_PATH): Rule(need="read"),
     # Clients of OpenAI.
     ("GET", "/v1/models"): Rule(need="read"),
     ("GET", "/v1/models/{model}"): Rule(need="read", agent="model"),

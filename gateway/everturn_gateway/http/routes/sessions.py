@@ -54,25 +54,7 @@ def sessions_router(gateway: Gateway) -> APIRouter:
             {"Location": f"/api/v1/sessions/{session_id}"},
         )
 
-    @router.get("", response_model=SessionList | OverviewList)
-    async def list_sessions(
-        caller: CallerOf,
-        wanted: Annotated[ListQuery, Query()],
-    ) -> Response:
-        """List the sessions that the caller may see, newest or last used first."""
-        allowed = session_filter(caller)
-        if wanted.order == "activity":
-            return answer(await read_overviews(gateway, wanted, allowed))
-        found = await service.reader.sessions(
-            after=wanted.after, limit=wanted.limit + 1, wanted=wanted.within(allowed)
-        )
-        page = found[: wanted.limit]
-        return answer(
-            SessionList(
-                sessions=tuple(map(SessionRow.row, page)),
-                next=page[-1].session_id if len(found) > wanted.limit else None,
-            )
-        )
+    _add_list(router, gateway)
 
     @router.get("/{session_id}", response_model=SessionBody, responses=problems(404))
     async def get_session(session_id: SessionId) -> Response:
@@ -94,6 +76,28 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         return Response(status_code=204)
 
     return router
+
+
+def _add_list(router: APIRouter, gateway: Gateway) -> None:
+    @router.get("", response_model=SessionList | OverviewList)
+    async def list_sessions(
+        caller: CallerOf,
+        wanted: Annotated[ListQuery, Query()],
+    ) -> Response:
+        """List the sessions that the caller may see, newest or last used first."""
+        allowed = session_filter(caller)
+        if wanted.order == "activity":
+            return answer(await read_overviews(gateway, wanted, allowed))
+        found = await gateway.service.reader.sessions(
+            after=wanted.after, limit=wanted.limit + 1, wanted=wanted.within(allowed)
+        )
+        page = found[: wanted.limit]
+        return answer(
+            SessionList(
+                sessions=tuple(map(SessionRow.row, page)),
+                next=page[-1].session_id if len(found) > wanted.limit else None,
+            )
+        )
 
 
 async def _begun(service: TurnService, body: NewSession, caller: Principal) -> tuple[str, bool]:

@@ -1,0 +1,50 @@
+// Asks the HTTP API, as any other client does. The cookie of the login goes with it by itself.
+
+const HERE = location.href.split("#")[0];
+
+export class Problem extends Error {
+  constructor(status, document) {
+    super(document.detail || document.title || `the gateway answered ${status}`);
+    this.status = status;
+    this.document = document;
+  }
+}
+
+export function address(path) {
+  return new URL(`../${path}`, HERE).href;
+}
+
+export async function call(method, path, body, headers = {}) {
+  let answer;
+  try {
+    answer = await fetch(address(path), {
+      method,
+      headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch {
+    throw new Problem(0, { detail: "The gateway cannot be reached." });
+  }
+  const text = await answer.text();
+  let document = {};
+  try {
+    document = text ? JSON.parse(text) : {};
+  } catch {
+    document = { detail: text.slice(0, 200) };
+  }
+  if (!answer.ok) throw new Problem(answer.status, document);
+  return document;
+}
+
+export const get = (path) => call("GET", `api/v1/${path}`);
+export const post = (path, body = {}, headers = {}) => call("POST", `api/v1/${path}`, body, headers);
+
+export const login = (token) =>
+  call("POST", "console/login", undefined, { Authorization: `Bearer ${token}` });
+export const logout = () => call("DELETE", "console/login");
+
+// `crypto.randomUUID` is missing where the page comes over plain HTTP from another machine.
+export function newKey() {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((each) => each.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,454 @@
+// What the page knows, and what becomes of it with each frame of the stream.
+
+import { address, call, get, post, Problem } from "./api.js";
+import { connect } from "./stream.js";
+
+const PAGE_ROWS = 50;
+const PAGE_EVENTS = 200;
+const EVENTS_MOST = 600; // in the page at once; older ones are fetched when they are asked for
+const LIVE = 4096; // code points of a draft that is kept
+
+export const state = {
+  connection: "connecting", // connecting, live, lost, login
+  hello: null,
+  restartedAt: "",
+  route: { view: "sessions" },
+  agents: [],
+  list: {
+    filter: { wants: "", agent: "", channel: "", q: "" },
+    rows: new Map(),
+    order: [],
+    newer: new Set(), // rows that would jump to the top while the list is in use
+    next: null,
+    isLoading: true,
+    error: "",
+    isInUse: false,
+  },
+  approvals: { items: [], answered: [], isLoading: true, error: "" },
+  session: null,
+  note: "", // what was done last, for whoever listens
+  loginError: "",
+};
+
+let draw = () => {};
+let stream = null;
+
+export function onChange(work) {
+  draw = work;
+}
+
+export function start() {
+  stream = connect(receive);
+  refreshAll();
+}
+
+export const failed = (error) => (error instanceof Problem ? error.message : String(error));
+
+function needsLogin(error) {
+  if (!(error instanceof Problem) || error.status !== 401) return false;
+  state.connection = "login";
+  draw();
+  return true;
+}
+
+export function say(text) {
+  state.note = text;
+  draw();
+}
+
+// --- frames ---
+
+function receive({ type, data }) {
+  if (type === "lost") {
+    // Without a login there is nothing to lose: the form stays, with what was typed.
+    if (state.connection !== "login") state.connection = "lost";
+  } else if (type === "login") state.connection = "login";
+  else if (type === "hello") greeted(data);
+  else if (type === "rows") changed(data);
+  else if (type === "event") happened(data);
+  else if (type === "token") grew(data);
+  else if (type === "ended" && state.session?.id === data.session_id) {
+    if (data.problem) state.session.error = data.problem.detail ?? data.problem.title;
+  }
+  draw();
+}
+
+function greeted(hello) {
+  const before = state.hello;
+  state.hello = hello;
+  state.connection = "live";
+  if (before && before.boot !== hello.boot) {
+    state.restartedAt = hello.started_at;
+    // The model is asked again: the old half of a reply goes.
+    if (state.session) state.session.live = null;
+    if (before.version !== hello.version) say("The gateway was updated. Reload the page.");
+  }
+  if (hello.fresh && before) refreshAll();
+}
+
+function changed({ sessions, fresh }) {
+  const { list } = state;
+  let asks = false;
+  for (const row of sessions) {
+    const before = list.rows.get(row.id);
+    asks ||= row.approvals > 0 || (before?.approvals ?? 0) > 0;
+    if (row.gone) {
+      list.rows.delete(row.id);
+      list.order = list.order.filter((id) => id !== row.id);
+      continue;
+    }
+    if (!admits(row)) {
+      if (before) list.rows.set(row.id, row);
+      continue;
+    }
+    // A row of the list may know the title that the stream could not tell.
+    list.rows.set(row.id, { ...row, title: row.title || before?.title || "" });
+    if (list.order[0] === row.id) continue;
+    if (list.isInUse) list.newer.add(row.id);
+    else list.order = [row.id, ...list.order.filter((id) => id !== row.id)];
+  }
+  if (fresh) loadList();
+  if (asks) loadApprovals();
+}
+
+function admits(row) {
+  const { wants, agent, channel, q } = state.list.filter;
+  if (agent && row.agent !== agent) return false;
+  if (channel && row.channel !== channel) return false;
+  if (wants === "approval" && !row.approvals) return false;
+  if (wants === "running" && !row.running) return false;
+  if (wants === "failed" && !row.failed) return false;
+  const text = q.toLowerCase();
+  return !q || [row.id, row.chat, row.title, row.preview].some((e) => e.toLowerCase().includes(text));
+}
+
+function happened({ session_id: id, seq, type, event }) {
+  const { session } = state;
+  if (session?.id !== id || seq <= session.last) return;
+  if (seq > session.last + 1) {
+    catchUp(session);
+    return;
+  }
+  session.events.push(event);
+  session.last = seq;
+  if (session.events.length > EVENTS_MOST && session.follows) {
+    session.events = session.events.slice(-PAGE_EVENTS);
+    session.first = session.events[0].seq;
+  }
+  if (["model_replied", "reply_broken", "model_call_failed", "turn_finished"].includes(type)) {
+    session.live = null;
+  }
+  if (type === "step_started") session.waits = true;
+  if (type === "model_replied" || type === "turn_finished") session.waits = false;
+  if (ABOUT_STATE.has(type)) loadDocument(session);
+  if (type === "turn_finished" || type === "summarised") loadContext(session);
+  if (type === "turn_finished") {
+    const last = session.events.findLast((each) => each.type === "model_replied");
+    session.said = last?.text ? `Reply: ${last.text}` : "The turn ended.";
+  }
+}
+
+const ABOUT_STATE = new Set([
+  "approval_asked",
+  "approval_decided",
+  "turn_started",
+  "turn_finished",
+  "status_changed",
+  "session_ended",
+  "received",
+  "discarded",
+]);
+
+function grew({ session_id: id, turn_id: turn, step, offset, text }) {
+  const { session } = state;
+  if (session?.id !== id) return;
+  const before = session.live?.turn === turn && session.live.step === step ? session.live.text : "";
+  // `offset` counts code points; JavaScript counts halves of them.
+  const known = [...before];
+  if (offset > known.length) return; // its beginning is missing; the whole reply comes in a moment
+  const kept = offset === known.length ? before : known.slice(0, offset).join("");
+  session.live = { turn, step, text: kept + text };
+}
+
+// --- lists ---
+
+export function refreshAll() {
+  loadList();
+  loadApprovals();
+  loadAgents();
+  if (state.session) openSession(state.session.id);
+}
+
+async function loadAgents() {
+  try {
+    state.agents = (await get("agents")).agents ?? [];
+  } catch (error) {
+    needsLogin(error);
+  }
+  draw();
+}
+
+let listing = 0;
+
+export async function loadList({ more = false } = {}) {
+  const { list } = state;
+  const mine = ++listing;
+  list.isLoading = true;
+  draw();
+  const query = new URLSearchParams({ order: "activity", limit: PAGE_ROWS });
+  for (const [name, value] of Object.entries(list.filter)) if (value) query.set(name, value);
+  if (more && list.next) query.set("after", list.next);
+  try {
+    const page = await get(`sessions?${query}`);
+    if (mine !== listing) return;
+    if (!more) {
+      list.rows = new Map();
+      list.order = [];
+      list.newer = new Set();
+    }
+    for (const row of page.sessions) {
+      if (!list.rows.has(row.id)) list.order.push(row.id);
+      list.rows.set(row.id, row);
+    }
+    list.next = page.next;
+    list.error = "";
+  } catch (error) {
+    if (!needsLogin(error)) list.error = failed(error);
+  }
+  list.isLoading = false;
+  draw();
+}
+
+export function showNewer() {
+  const { list } = state;
+  const newer = [...list.newer].reverse().filter((id) => list.rows.has(id));
+  list.order = [...newer, ...list.order.filter((id) => !list.newer.has(id))];
+  list.newer = new Set();
+  draw();
+}
+
+export function useList(isInUse) {
+  state.list.isInUse = isInUse;
+  if (!isInUse && state.list.newer.size) showNewer();
+}
+
+export async function loadApprovals() {
+  try {
+    state.approvals.items = (await get("approvals")).approvals;
+    state.approvals.error = "";
+  } catch (error) {
+    if (!needsLogin(error)) state.approvals.error = failed(error);
+  }
+  state.approvals.isLoading = false;
+  draw();
+}
+
+export async function decide(item, decision) {
+  const { session_id: id, call_id: callId, arguments_hash: shown } = item;
+  item.isBusy = true;
+  item.error = "";
+  draw();
+  try {
+    await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown });
+    const answered = { ...item, decision, at: new Date().toISOString() };
+    state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
+    say(decision === "deny" ? "Denied." : "Allowed.");
+  } catch (error) {
+    if (!needsLogin(error)) item.error = failed(error);
+  }
+  item.isBusy = false;
+  await loadApprovals();
+  if (state.session?.id === id) loadDocument(state.session);
+}
+
+// --- one session ---
+
+export async function openSession(id) {
+  const isSame = state.session?.id === id;
+  const session = isSame ? state.session : newSession(id);
+  state.session = session;
+  if (!isSame) stream?.watch("", 0);
+  draw();
+  try {
+    const page = await get(`sessions/${id}/log?limit=${PAGE_EVENTS}`);
+    if (state.session !== session) return;
+    session.events = page.events;
+    session.first = page.first;
+    session.last = page.last;
+    session.isLoading = false;
+    session.error = "";
+    stream?.watch(id, session.last);
+    await Promise.all([loadDocument(session), loadContext(session)]);
+  } catch (error) {
+    session.isLoading = false;
+    if (!needsLogin(error)) session.error = failed(error);
+  }
+  draw();
+}
+
+export function closeSession() {
+  if (!state.session) return;
+  state.session = null;
+  stream?.watch("", 0);
+}
+
+function newSession(id) {
+  const draft = readDraft(id);
+  return {
+    id,
+    events: [],
+    first: 1,
+    last: 0,
+    live: null,
+    waits: false,
+    document: null,
+    context: null,
+    isLoading: true,
+    isRaw: false,
+    follows: true,
+    error: "",
+    said: "",
+    draft: draft.text ?? "",
+    key: draft.key ?? "",
+    files: [],
+    isSending: false,
+    sendError: "",
+  };
+}
+
+async function catchUp(session) {
+  if (session.isCatchingUp) return;
+  session.isCatchingUp = true;
+  try {
+    let page;
+    do {
+      page = await get(`sessions/${session.id}/log?after=${session.last}&limit=500`);
+      if (state.session !== session) return;
+      session.events.push(...page.events.filter((each) => each.seq > session.last));
+      session.last = Math.max(session.last, page.last);
+    } while (page.events.length && session.last < page.last_event);
+    loadDocument(session);
+  } catch (error) {
+    if (!needsLogin(error)) session.error = failed(error);
+  } finally {
+    session.isCatchingUp = false;
+  }
+  draw();
+}
+
+export async function loadOlder(session) {
+  if (session.first <= 1 || session.isLoadingOlder) return;
+  session.isLoadingOlder = true;
+  draw();
+  try {
+    const page = await get(`sessions/${session.id}/log?before=${session.first}&limit=${PAGE_EVENTS}`);
+    session.events = [...page.events, ...session.events];
+    session.first = page.first;
+  } catch (error) {
+    if (!needsLogin(error)) session.error = failed(error);
+  }
+  session.isLoadingOlder = false;
+  draw();
+}
+
+async function loadDocument(session) {
+  try {
+    session.document = await get(`sessions/${session.id}`);
+  } catch (error) {
+    if (!needsLogin(error)) session.error = failed(error);
+  }
+  draw();
+}
+
+async function loadContext(session) {
+  try {
+    session.context = await get(`sessions/${session.id}/context`);
+  } catch {
+    session.context = null; // an agent that is gone has none; the transcript stands without it
+  }
+  draw();
+}
+
+export async function act(session, action, done) {
+  try {
+    await post(`sessions/${session.id}/${action}`);
+    say(done);
+    loadDocument(session);
+  } catch (error) {
+    if (!needsLogin(error)) session.error = failed(error);
+    draw();
+  }
+}
+
+export async function remove(session) {
+  try {
+    await call("DELETE", `api/v1/sessions/${session.id}`);
+    location.hash = "#/";
+  } catch (error) {
+    if (!needsLogin(error)) session.error = failed(error);
+    draw();
+  }
+}
+
+export async function send(session, newKey) {
+  const text = session.draft.trim();
+  if ((!text && !session.files.length) || session.isSending) return;
+  // The key is made with the draft, so that the same message sent again is not said twice.
+  session.key ||= newKey();
+  session.isSending = true;
+  session.sendError = "";
+  keepDraft(session);
+  draw();
+  const body = { content: text };
+  if (session.files.length) {
+    body.attachments = session.files.map(({ name, type, data }) => ({
+      media_type: type || "application/octet-stream",
+      data,
+      filename: name,
+    }));
+  }
+  try {
+    await post(`sessions/${session.id}/messages`, body, {
+      "Idempotency-Key": session.key,
+      Prefer: "respond-async",
+    });
+    session.draft = "";
+    session.files = [];
+    session.key = "";
+    session.follows = true;
+    keepDraft(session);
+  } catch (error) {
+    if (!needsLogin(error)) session.sendError = `Not sent: ${failed(error)} What you wrote is kept.`;
+  }
+  session.isSending = false;
+  draw();
+}
+
+export async function begin(agent) {
+  try {
+    const made = await post("sessions", { agent });
+    location.hash = `#/s/${made.id}`;
+  } catch (error) {
+    if (!needsLogin(error)) say(failed(error));
+  }
+}
+
+const draftKey = (id) => `everturn draft ${address("")} ${id}`;
+
+export function keepDraft(session) {
+  try {
+    const { draft, key } = session;
+    if (draft) localStorage.setItem(draftKey(session.id), JSON.stringify({ text: draft.slice(0, LIVE * 8), key }));
+    else localStorage.removeItem(draftKey(session.id));
+  } catch {
+    // a browser that keeps nothing
+  }
+}
+
+function readDraft(id) {
+  try {
+    return JSON.parse(localStorage.getItem(draftKey(id)) ?? "{}");
+  } catch {
+    return {};
+  }
+}

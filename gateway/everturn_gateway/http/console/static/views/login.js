@@ -1,0 +1,23 @@
+// The way in, where the gateway asks for a token.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { state } from "../state.js";
+
+export function loginView(signIn) {
+  const submit = (event) => {
+    event.preventDefault();
+    const token = new FormData(event.target).get("token").trim();
+    if (token) signIn(token);
+  };
+  return html`<main class="login" id="main" tabindex="-1">
+    <form @submit=${submit}>
+      <h1>Everturn</h1>
+      <p>This gateway asks for a token: that of its configuration, or one of <code>everturn token create</code>. The page keeps a cookie for twelve hours, never the token.</p>
+      <input class="hidden" name="username" autocomplete="username" value="everturn" aria-hidden="true" tabindex="-1">
+      <label for="token">Token</label>
+      <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
+      ${state.loginError ? html`<p class="error" role="alert">${state.loginError}</p>` : nothing}
+      <button class="main">Log in</button>
+    </form>
+  </main>`;
+}

@@ -1,0 +1,246 @@
+"""The console's files and its login, as a browser, and whoever means ill, would ask for them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from pathlib import Path
+
+import httpx2
+import pytest
+from support.gateway import open_http_gateway
+
+from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.http.console import pages
+from everturn_gateway.principals import Logins
+from everturn_gateway.principals.logins import LINK_S, LOGIN_S, LOGINS_MAX
+from everturn_gateway.principals.values import Principal
+
+TOKEN = "t" * 40
+SESSIONS = "/api/v1/sessions"
+STATIC = Path(pages.__file__).with_name("static")
+SAME = {"Sec-Fetch-Site": "same-origin"}
+
+
+async def log_in(client: httpx2.AsyncClient, token: str = TOKEN) -> str:
+    """Log in; return the cookie as it is sent back."""
+    bearer = {"Authorization": f"Bearer {token}"}
+    answer = await client.post("/console/login", headers={**bearer, **SAME})
+    assert answer.status_code == 204, answer.text
+    client.cookies.clear()  # each request of a test says itself what it sends
+    return answer.headers["set-cookie"].partition(";")[0]
+
+
+# --- the files ---
+
+
+async def test_the_page_comes_with_what_keeps_others_out(tmp_path: Path) -> None:
+    """Nothing but its own files runs in it, and it stands in no other page."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        root = await client.get("/")
+        page = await client.get("/console/")
+        script = await client.get("/console/app.js", headers={"Accept-Encoding": "gzip"})
+        again = await client.get(
+            "/console/app.js", headers={"If-None-Match": script.headers["etag"]}
+        )
+        plain = await client.get("/console/app.js", headers={"Accept-Encoding": "identity"})
+        head = await client.head("/console/console.css")
+        missing = [
+            await client.get(f"/console/{path}")
+            for path in ("nothing.js", "../pages.py", "%2e%2e/pages.py", "vendor")
+        ]
+
+    assert (root.status_code, root.headers["location"]) == (307, "/console/")
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "require-trusted-types-for 'script'" in policy
+    assert "unsafe" not in policy
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["cross-origin-resource-policy"] == "same-origin"
+    assert script.headers["content-encoding"] == "gzip"
+    assert script.headers["content-type"].startswith("text/javascript")
+    assert (again.status_code, again.content) == (304, b"")
+    assert plain.content == script.content == (STATIC / "app.js").read_bytes()
+    assert (head.status_code, head.content) == (200, b"")
+    assert {answer.status_code for answer in missing} == {404}
+
+
+async def test_it_can_be_switched_off(tmp_path: Path) -> None:
+    """Who does not want a page has none, and no login either."""
+    server = ServerConfig(console=False)
+    async with open_http_gateway(tmp_path, server=server) as gateway, gateway.client() as client:
+        answers = [
+            (await client.get(path)).status_code for path in ("/", "/console", "/console/app.js")
+        ]
+        login = (await client.post("/console/login")).status_code
+
+    assert (answers, login) == ([404, 404, 404], 404)
+
+
+def test_what_others_wrote_is_as_they_published_it() -> None:
+    """Byte for byte the files of the package: who doubts it compares them."""
+    vendor = STATIC / "vendor" / "lit-html"
+    lines = (vendor / "SHA256SUMS").read_text().splitlines()
+    told = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    found = {
+        path.relative_to(vendor).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in vendor.rglob("*")
+        if path.is_file() and path.name != "SHA256SUMS"
+    }
+
+    assert found == told
+
+
+def test_the_first_visit_is_light() -> None:
+    """All bytes of the page, as they are sent, fit through a bad connection."""
+    sizes = [
+        len(gzip.compress(path.read_bytes(), mtime=0))
+        for path in STATIC.rglob("*")
+        if path.is_file() and path.suffix in {".js", ".css", ".html", ".svg", ".webmanifest"}
+    ]
+
+    assert sum(sizes) < 60_000
+
+
+# --- the login ---
+
+
+async def test_a_login_lasts_until_it_is_ended(tmp_path: Path) -> None:
+    """The cookie opens what the token opens, cannot be read by scripts, and holds no token."""
+    server = ServerConfig(api_token=TOKEN)
+    async with open_http_gateway(tmp_path, server=server) as gateway, gateway.client() as client:
+        page = await client.get("/console/")
+        nobody = await client.get(SESSIONS)
+        wrong = await client.post("/console/login", headers={"Authorization": "Bearer wrong"})
+        answer = await client.post(
+            "/console/login", headers={"Authorization": f"Bearer {TOKEN}", **SAME}
+        )
+        cookie = answer.headers["set-cookie"]
+        client.cookies.clear()
+        headers = {"Cookie": cookie.partition(";")[0], **SAME}
+        begun = await client.post(SESSIONS, json={"agent": "test"}, headers=headers)
+        listed = await client.get(SESSIONS, headers=headers)
+        ended = await client.delete("/console/login", headers=headers)
+        after = await client.get(SESSIONS, headers=headers)
+
+    assert page.status_code == 200
+    assert (nobody.status_code, wrong.status_code) == (401, 401)
+    assert answer.status_code == 204
+    port = gateway.base_url.rpartition(":")[2]
+    assert cookie.startswith(f"everturn_{port}=")
+    assert {"HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={LOGIN_S}"} <= {
+        each.strip() for each in cookie.split(";")
+    }
+    assert TOKEN not in cookie
+    assert (begun.status_code, listed.status_code) == (201, 200)
+    assert (ended.status_code, after.status_code) == (204, 401)
+    assert "Max-Age=0" in ended.headers["set-cookie"]
+
+
+FOREIGN = [
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},  # a page of another port
+    {"Origin": "https://elsewhere.example"},
+    {"Origin": "http://127.0.0.1:1"},
+    {"Origin": "null"},
+    {"Sec-Fetch-Site": "same-origin", "Origin": "http://elsewhere.example"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN, ids=str)
+async def test_a_cookie_counts_in_requests_of_the_own_page_alone(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    """A browser sends it along with what other pages ask; that opens nothing."""
+    server = ServerConfig(api_token=TOKEN)
+    async with open_http_gateway(tmp_path, server=server) as gateway, gateway.client() as client:
+        cookie = {"Cookie": await log_in(client)}
+        own = {"Origin": gateway.base_url, **SAME}
+        body = {"agent": "test"}
+        good = await client.post(SESSIONS, json=body, headers={**cookie, **own})
+        typed = await client.get(SESSIONS, headers={**cookie, "Sec-Fetch-Site": "none"})
+        posted = await client.post(
+            SESSIONS, json=body, headers={**cookie, "Sec-Fetch-Site": "none"}
+        )
+        bad = await client.post(SESSIONS, json=body, headers={**cookie, **headers})
+        read = await client.get(SESSIONS, headers={**cookie, **headers})
+
+    assert (good.status_code, typed.status_code, posted.status_code) == (201, 200, 401)
+    assert (bad.status_code, read.status_code) == (401, 401)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_without_a_token_no_other_page_reaches_anything(tmp_path: Path, site: str) -> None:
+    """On loopback the machine is all the authority there is, and a browser is on it too."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        read = await client.get(SESSIONS, headers={"Sec-Fetch-Site": site})
+        page = await client.get("/console/", headers={"Sec-Fetch-Site": site})
+        own = await client.get(SESSIONS, headers=SAME)
+        rebound = await client.get("/console/", headers={"Host": "evil.example"})
+
+    assert (read.status_code, read.json()["type"]) == (403, "urn:everturn:problem:foreign-host")
+    assert (page.status_code, own.status_code, rebound.status_code) == (200, 200, 403)
+
+
+async def test_a_login_is_worth_what_its_token_is(tmp_path: Path) -> None:
+    """A principal sees its own sessions in the page too, and may do there what its scopes say."""
+    server = ServerConfig(api_token=TOKEN)
+    async with open_http_gateway(tmp_path, server=server) as gateway, gateway.client() as client:
+        token = await gateway.token("bob", "read")
+        secret = await gateway.session()
+        headers = {"Cookie": await log_in(client, token), **SAME}
+        listed = await client.get(SESSIONS, headers=headers)
+        closed = await client.get(f"{SESSIONS}/{secret}", headers=headers)
+        talking = await client.post(SESSIONS, json={"agent": "test"}, headers=headers)
+
+    assert (listed.status_code, listed.json()["sessions"]) == (200, [])
+    assert (closed.status_code, talking.status_code) == (404, 403)
+
+
+async def test_a_link_logs_in_once(tmp_path: Path) -> None:
+    """Whoever reads it in the terminal's history later has nothing of it, and it opens no API."""
+    server = ServerConfig(api_token=TOKEN)
+    async with open_http_gateway(tmp_path, server=server) as gateway, gateway.client() as client:
+        code = gateway.logins.make_link()
+        bearer = {"Authorization": f"Bearer {code}"}
+        direct = await client.get(SESSIONS, headers=bearer)
+        cookie = await log_in(client, code)
+        inside = await client.get(SESSIONS, headers={"Cookie": cookie, **SAME})
+        again = await client.post("/console/login", headers=bearer)
+
+    assert (direct.status_code, inside.status_code, again.status_code) == (401, 200, 401)
+
+
+async def test_behind_a_proxy_its_public_address_is_the_own_one(tmp_path: Path) -> None:
+    """With TLS in front the cookie never travels without it."""
+    server = ServerConfig(api_token=TOKEN, public_url="https://bots.example.org")
+    async with open_http_gateway(tmp_path, server=server) as gateway, gateway.client() as client:
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        answer = await client.post("/console/login", headers=bearer)
+        client.cookies.clear()
+        cookie = {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+        public = await client.get(
+            SESSIONS, headers={**cookie, "Origin": "https://bots.example.org"}
+        )
+        inner = await client.get(SESSIONS, headers={**cookie, "Origin": gateway.base_url})
+
+    assert "; Secure" in answer.headers["set-cookie"]
+    assert (public.status_code, inner.status_code) == (200, 401)
+
+
+def test_logins_and_links_end_by_themselves() -> None:
+    """Half a day, and a quarter of an hour; however many come, memory has its bound."""
+    now_s = 0.0
+    logins = Logins(lambda: now_s)
+    owner = Principal(name="api token", scopes=frozenset(("operate",)), is_owner=True)
+    secret, code = logins.begin(owner, None), logins.make_link()
+    now_s = LINK_S
+    assert not logins.redeem(code)
+    assert logins.find(secret) is not None
+    now_s = LOGIN_S
+    assert logins.find(secret) is None
+
+    first = logins.begin(owner, None)
+    last = [logins.begin(owner, None) for _ in range(LOGINS_MAX)][-1]
+    assert logins.find(first) is None
+    assert logins.find(last) is not None
