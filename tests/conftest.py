@@ -56,7 +56,6 @@ def pytest_sessionstart() -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """Let no later collection look through all that was imported: it outlives every test."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
