@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.gateway import open_http_gateway
+from support.gateway import HttpGateway, open_http_gateway
+from support.one_gateway import on_one_gateway
 
 from everturn_actors.errors import JournalWriteError
 from everturn_actors.events import Event, ModelReplied
@@ -16,7 +17,7 @@ from everturn_gateway.config.settings import ServerConfig
 JSON = {"Content-Type": "application/json"}
 
 
-@pytest.mark.parametrize(
+@on_one_gateway(
     ("body", "status", "detail"),
     [
         (b"{", 400, "at character 1"),
@@ -38,10 +39,10 @@ JSON = {"Content-Type": "application/json"}
     ],
 )
 async def test_a_bad_body_is_refused_by_place(
-    tmp_path: Path, body: bytes, status: int, detail: str
+    gateway: HttpGateway, body: bytes, status: int, detail: str
 ) -> None:
     """Who wrote the client finds the mistake from the answer alone; the session is untouched."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         session_id = await gateway.session()
         path = f"/api/v1/sessions/{session_id}/messages"
         answer = await client.post(path, content=body, headers=JSON)
@@ -116,7 +117,7 @@ async def test_a_message_over_its_own_limit_is_refused(tmp_path: Path) -> None:
     assert "2000000 bytes" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
+@on_one_gateway(
     ("method", "path", "status", "kind"),
     [
         ("GET", "/", 404, "not-found"),
@@ -130,10 +131,10 @@ async def test_a_message_over_its_own_limit_is_refused(tmp_path: Path) -> None:
     ],
 )
 async def test_every_error_is_a_problem_document(
-    tmp_path: Path, method: str, path: str, status: int, kind: str
+    gateway: HttpGateway, method: str, path: str, status: int, kind: str
 ) -> None:
     """A client reads all errors in one way, also those of the routing."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         answer = await client.request(method, path)
 
     assert answer.status_code == status
@@ -142,7 +143,7 @@ async def test_every_error_is_a_problem_document(
     assert ("allow" in answer.headers) == (status == 405)
 
 
-@pytest.mark.parametrize(
+@on_one_gateway(
     "body",
     [
         {},
@@ -154,9 +155,9 @@ async def test_every_error_is_a_problem_document(
         {"agent": "test", "more": 1},
     ],
 )
-async def test_a_bad_session_is_refused(tmp_path: Path, body: dict[str, object]) -> None:
+async def test_a_bad_session_is_refused(gateway: HttpGateway, body: dict[str, object]) -> None:
     """Nothing is begun for a request that is not understood."""
-    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+    async with gateway.client() as client:
         answer = await client.post("/api/v1/sessions", json=body)
         rows = (await client.get("/api/v1/sessions")).json()["sessions"]
 

@@ -10,7 +10,8 @@ import openai
 import orjson
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
-from support.gateway import open_http_gateway
+from support.gateway import HttpGateway, open_http_gateway
+from support.one_gateway import on_one_gateway
 from support.openai_client import HI, KEY, client_of
 
 from everturn_actors.errors import ModelAuthError
@@ -214,7 +215,7 @@ async def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
     assert "x-everturn-ignored" not in plain.headers
 
 
-@pytest.mark.parametrize(
+@on_one_gateway(
     ("change", "param"),
     [
         ({"tools": [{"type": "web_search"}]}, "tools.0.function"),
@@ -274,10 +275,10 @@ async def test_what_has_no_effect_is_named(tmp_path: Path) -> None:
     ],
 )
 async def test_what_cannot_be_done_is_refused_by_name(
-    tmp_path: Path, change: dict[str, Any], param: str | None
+    gateway: HttpGateway, change: dict[str, Any], param: str | None
 ) -> None:
     """A client that asks for more than there is learns which parameter it was."""
-    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+    async with client_of(gateway) as client:
         body = {"model": "test", "messages": HI, **change}
         with pytest.raises(openai.BadRequestError) as caught:
             await client.post("/chat/completions", body=body, cast_to=object)

@@ -17,6 +17,7 @@ from support.gateway import (
     server_events,
     serving,
 )
+from support.one_gateway import on_one_gateway
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Inbound, Reply, ToolCall
@@ -114,7 +115,7 @@ async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> No
     }
 
 
-@pytest.mark.parametrize(
+@on_one_gateway(
     "body",
     [
         '{"content": "hi"}',
@@ -130,15 +131,12 @@ async def test_a_message_is_answered_when_its_turn_is_done(tmp_path: Path) -> No
     ],
 )
 async def test_a_message_is_taken_the_same_however_its_kind_of_json_is_called(
-    tmp_path: Path, body: str
+    gateway: HttpGateway, body: str
 ) -> None:
     """Plain JSON goes past FastAPI; what is wrong with it is said in the same words."""
     found: list[tuple[int, object]] = []
-    provider = ScriptedProvider("hello!", "hello!")
-    async with (
-        open_http_gateway(tmp_path, provider=provider) as gateway,
-        gateway.client() as client,
-    ):
+    gateway.provider.script[:] = ["hello!", "hello!"]
+    async with gateway.client() as client:
         for kind in ("application/json", "application/vnd.message+json"):
             answer = await client.post(
                 f"/api/v1/sessions/{await gateway.session()}/messages",

@@ -6,7 +6,8 @@ takes: that is for rows that each have a folder, a gateway or a loop of their ow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
@@ -23,21 +24,15 @@ def table(
         rows: The value of each row where there is one name, the values in their order where there
             are several; `pytest.param` as well.
     """
-    columns = [each.strip() for each in names.split(",")] if isinstance(names, str) else [*names]
-    values = [_values(row, is_one=len(columns) == 1) for row in rows]
+    columns = columns_of(names)
+    values = [values_of(row, is_one=len(columns) == 1) for row in rows]
 
     def make(test: Callable[..., None]) -> Callable[[], None]:
         def try_all() -> None:
-            wrong: list[BaseException] = []
-            for row in values:
-                try:
-                    test(**dict(zip(columns, row, strict=True)))
-                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told below
-                    error.add_note(f"in the row {row!r}")
-                    wrong.append(error)
-            if wrong:
-                told = f"{len(wrong)} of {len(values)} rows are wrong"
-                raise BaseExceptionGroup(told, wrong)
+            with wrong_rows(len(values)) as row_of:
+                for row in values:
+                    with row_of(row):
+                        test(**dict(zip(columns, row, strict=True)))
 
         try_all.__name__, try_all.__qualname__ = test.__name__, test.__qualname__
         try_all.__doc__, try_all.__module__ = test.__doc__, test.__module__
@@ -46,7 +41,32 @@ def table(
     return make
 
 
-def _values(row: object, *, is_one: bool) -> Sequence[object]:
+def columns_of(names: str | Sequence[str]) -> list[str]:
+    """Return the names of the columns, each by itself."""
+    return [each.strip() for each in names.split(",")] if isinstance(names, str) else [*names]
+
+
+@contextmanager
+def wrong_rows(count: int) -> Generator[Callable[[object], AbstractContextManager[None]]]:
+    """Give what each row is tried in; fail at the end where one was wrong, with all errors."""
+    wrong: list[BaseException] = []
+
+    @contextmanager
+    def row_of(row: object) -> Generator[None]:
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told below
+            error.add_note(f"in the row {row!r}")
+            wrong.append(error)
+
+    yield row_of
+    if wrong:
+        told = f"{len(wrong)} of {count} rows are wrong"
+        raise BaseExceptionGroup(told, wrong)
+
+
+def values_of(row: object, *, is_one: bool) -> Sequence[object]:
+    """Return the values of a row, one for each column."""
     if isinstance(row, pytest.ParameterSet):
         return row.values
     if is_one:
