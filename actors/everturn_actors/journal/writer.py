@@ -167,7 +167,7 @@ class Writer:
         batch, self._batch = self._batch, []
         try:
             if fault is None and self._on_batch is not None:
-                size_bytes = sum(ticket.size_bytes for ticket in batch)
+                size_bytes = sum([ticket.size_bytes for ticket in batch])
                 self._on_batch(
                     CommitStats(jobs=len(batch), size_bytes=size_bytes, duration_s=took_s)
                 )

@@ -46,7 +46,7 @@ class Agent(Struct, frozen=True, kw_only=True):
         if not statistics.calls_tools:
             return ()
         deferred = self.deferred()
-        own = tuple(tool.definition for name, tool in self.tools.items() if name not in deferred)
+        own = tuple([tool.definition for name, tool in self.tools.items() if name not in deferred])
         return own if turn is None else turn.tools_beside(own, deferred)
 
     def bare(self) -> Agent:

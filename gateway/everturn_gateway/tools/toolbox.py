@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, ItemsView, Iterator, Mapping
 from typing import TypeAlias
 
 from anyio import to_thread
@@ -64,6 +64,10 @@ class Toolbox(Mapping[str, Tool]):
 
     def __len__(self) -> int:
         return len(self._all)
+
+    def items(self) -> ItemsView[str, Tool]:
+        """Return the tools by name: each turn asks twice, and `Mapping` looks each of them up."""
+        return self._all.items()
 
     @property
     def faults(self) -> tuple[str, ...]:
