@@ -222,11 +222,12 @@ async def protocols(replies: int, rounds: int) -> dict[str, list[float]]:
             clients = [by_protocol(number, each) for number, each in enumerate(sessions)]
             taken: dict[str, list[float]] = {name: [] for name in clients[0]}
             for number in range(-1, rounds):  # the first opens the conversations
-                for name, seconds in taken.items():
+                names = [*taken]
+                for name in names[number % 3 :] + names[: number % 3]:  # none is always the first
                     before = running.cpu_s()
                     await read_replies(running, [each[name] for each in clients])
                     if number >= 0:
-                        seconds.append(running.cpu_s() - before)
+                        taken[name].append(running.cpu_s() - before)
     server.close()
     await asyncio.sleep(CLOSE_S)
     return taken
@@ -239,7 +240,7 @@ def measured_protocols(rounds: int) -> list[Figure]:
     return [
         Figure(
             what=f"{PROTOCOL_REPLIES} streams of {name}, to the native API's",
-            value=p50([a / b for a, b in zip(seconds, native, strict=True)]),
+            value=min(seconds) / min(native),  # what else the machine does adds to the others
             unit="x",
             bar=1.2,
         )
