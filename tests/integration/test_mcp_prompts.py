@@ -10,12 +10,14 @@ import anyio
 import httpx2
 import pytest
 import yaml
+from mcp_types import INVALID_PARAMS
 from support.command import start
 from support.command import write_agent as write_only_agent
 from support.gateway import open_http_gateway, write_agent
-from support.mcp_server import HttpServer, open_http_server
-from support.mcp_world import DEADLINE_S
+from support.mcp_server import HttpServer, open_http_server, refusal
+from support.mcp_world import DEADLINE_S, open_world
 
+from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
 from everturn_gateway.tools.mcp.prompts import sifted_messages, sifted_prompts
 
@@ -113,6 +115,23 @@ async def test_what_a_prompt_lacks_is_said(tmp_path: Path) -> None:
     assert (missing.status_code, missing.json()["detail"]) == (422, "topic is missing")
     assert (away.status_code, away.json()["detail"]) == (502, "its answer broke off")
     assert other.json() == {"prompts": []}
+
+
+async def test_prompts_that_cannot_be_listed_cost_no_tool(tmp_path: Path) -> None:
+    """What is wrong with them is told to whoever runs the agent."""
+    broken = b"{not json"
+    for answer, why in (
+        (refusal(400, INVALID_PARAMS), "The server refuses it."),
+        ((200, {"content-type": "application/json"}, broken), "its answer is no message"),
+    ):
+        async with open_http_server(has_prompts=True) as http:
+            http.body_answers[b'"prompts/list"'] = answer
+            settings = McpServerSettings(name="wiki", url=http.url)
+            async with open_world(tmp_path, settings) as world:
+                (fault,) = world.box.faults
+
+                assert await world.text("wiki_echo", text="x") == "x"
+                assert fault.startswith(f"MCP server 'wiki': its prompts cannot be listed: {why}")
 
 
 def test_what_a_server_lists_wrongly_costs_the_entry_alone() -> None:

@@ -11,7 +11,14 @@ from typing import Any, Final
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mcp_types import JSONRPCResponse
+from mcp_types import (
+    GetPromptResult,
+    JSONRPCResponse,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ReadResourceResult,
+)
 from support.examples import examples
 from support.mutations import as_json, in_pieces, mutated, torn
 
@@ -27,11 +34,14 @@ from everturn_gateway.tools.mcp.listing import (
     shortened,
     sifted,
 )
+from everturn_gateway.tools.mcp.prompts import sifted_messages, sifted_prompts
+from everturn_gateway.tools.mcp.resources import sifted_contents, sifted_page
 from everturn_gateway.tools.mcp.results import RESULT_CHARACTERS, result_text
 from everturn_gateway.tools.mcp.tool import _arguments
 from everturn_gateway.tools.mcp.transports.lines import Lines
 from everturn_gateway.tools.mcp.transports.stdio import message_of
 from everturn_gateway.tools.mcp.transports.streamable import _is_error
+from everturn_gateway.tools.searching.search import call_before, call_behind
 
 SETTINGS: Final = McpServerSettings(name="s", command="x")
 SCHEMA: Final = {
@@ -175,3 +185,64 @@ def test_any_arguments_are_an_object_or_a_failure_that_the_model_reads(data: byt
 def test_any_body_of_an_http_error_is_the_servers_words_or_not(body: bytes) -> None:
     """It decides whether the server is quoted, and must not fail for it."""
     assert _is_error(body) in {True, False}
+
+
+RESOURCES: Final = {
+    "resources": [{"uri": "notes://a", "name": "a", "mimeType": "x/y", "description": "A."}],
+    "nextCursor": "1",
+}
+TEMPLATES: Final = {"resourceTemplates": [{"uriTemplate": "notes://{day}", "name": "a day"}]}
+CONTENTS: Final = {
+    "contents": [
+        {"uri": "notes://a", "text": "inside"},
+        {"uri": "notes://b", "mimeType": "image/png", "blob": "aGVsbG8="},
+    ]
+}
+PROMPTS: Final = {
+    "prompts": [
+        {"name": "sum", "description": "Sums.", "arguments": [{"name": "of", "required": True}]}
+    ]
+}
+PROMPT: Final = {
+    "messages": [
+        {"role": "user", "content": {"type": "text", "text": "Sum."}},
+        {"role": "assistant", "content": {"type": "image", "data": "aGVsbG8=", "mimeType": "i"}},
+    ]
+}
+
+
+@given(
+    st.sampled_from([RESOURCES, TEMPLATES, CONTENTS, PROMPTS, PROMPT]).flatmap(mutated).map(as_json)
+)
+@examples(40)
+def test_any_resource_or_prompt_is_one_of_the_protocol_or_refused(data: bytes) -> None:
+    """What is passed on to the protocol's client is what that takes: it refuses all for one."""
+    answer = readable(data)
+    if not isinstance(answer, dict):
+        return
+    shown = {key: value for key, value in answer.items() if key != "nextCursor"}
+    ListResourcesResult.model_validate(sifted_page("resources/list", shown))
+    ListResourceTemplatesResult.model_validate(sifted_page("resources/templates/list", shown))
+    for prompt in ListPromptsResult.model_validate(sifted_prompts(shown)).prompts:
+        assert prompt.name.isprintable()
+    for made, kind in (
+        (sifted_contents, ReadResourceResult),
+        (sifted_messages, GetPromptResult),
+    ):
+        with suppress(McpAnswerError):
+            kind.model_validate(made(shown))
+
+
+@given(
+    st.just({"name": "wiki_look", "arguments": {"at": "here"}}).flatmap(mutated).map(as_json)
+    | st.binary(max_size=20)
+)
+@examples(40)
+def test_any_call_of_a_found_tool_is_one_that_there_is_or_stays_as_it_is(data: bytes) -> None:
+    """The name and the arguments are the model's, which may write anything."""
+    written = data.decode(errors="replace")
+    call = ToolCall(call_id="c", name="use_tool", arguments=written)
+    meant = call_behind(call, {"wiki_look": None, "use_tool": None})
+
+    assert meant == call or meant.name == "wiki_look"
+    call_before(meant)

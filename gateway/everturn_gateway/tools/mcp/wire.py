@@ -237,10 +237,15 @@ class WireSession:
                 )
         if has_resources:
             tools += resources.DEFINITIONS
+        found: tuple[Prompt, ...] = ()
+        if offers is not None and offers.prompts is not None:
+            try:
+                found = await self._list_prompts()
+            except (McpAnswerError, McpHttpError, McpRefusedError) as error:
+                # They are for people to choose; the tools are none the worse.
+                self._dispatcher.faults.append(f"its prompts cannot be listed: {error}")
         listing = listing_of(tools, self._settings, self._dispatcher.faults)
-        if offers is None or offers.prompts is None:
-            return listing
-        return replace(listing, prompts=await self._list_prompts())
+        return replace(listing, prompts=found)
 
     async def _list_prompts(self) -> tuple[Prompt, ...]:
         """Return the prompts of the server by name: as many as a person looks through."""
