@@ -152,6 +152,20 @@ async def test_a_stream_that_its_client_leaves(tmp_path: Path, route: str) -> No
     assert sum(len(turn.heard) for turn in state.held_turns) == 2
 
 
+async def test_an_edited_message_that_is_empty(tmp_path: Path) -> None:
+    """It is refused before anything becomes of the chat that it would change."""
+    page = {"X-OpenWebUI-Chat-Id": "0e1f7d5c"}
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        await client.chat.completions.create(model="test", messages=HI, extra_headers=page)
+        with pytest.raises(openai.BadRequestError):
+            await client.chat.completions.create(
+                model="test", messages=[{"role": "user", "content": " "}], extra_headers=page
+            )
+        (session,) = await gateway.service.reader.sessions(after="", limit=2)
+
+    assert session.status == "active"
+
+
 async def test_headers_that_are_no_names(tmp_path: Path) -> None:
     """The header at fault is named."""
     async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:

@@ -296,10 +296,7 @@ async def submit(
 async def retry(
     session_id: str, idempotency_key: str, registry: Registry, store: SessionStore
 ) -> Submission:
-    """Ask the newest turn of a session again, which failed; return when that is durable.
-
-    See `Registry.ask` for the errors; and `NothingToRetryError`.
-    """
+    """Ask the newest turn again, which failed. Errors: `Registry.ask`, `NothingToRetryError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, Retry(idempotency_key))
     return _submission(session_id, accepted, registry, store, feed, ())
@@ -312,10 +309,7 @@ async def answer_calls(
     registry: Registry,
     store: SessionStore,
 ) -> Submission:
-    """Take what a caller's own tools gave; return when that is durable.
-
-    See `Registry.ask` for the errors; and `CallNotOpenError`.
-    """
+    """Take what a caller's own tools gave. Errors: `Registry.ask`, `CallNotOpenError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, AnswerCalls(tuple(answers), idempotency_key))
     return _submission(session_id, accepted, registry, store, feed, ())

@@ -18,6 +18,7 @@ from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, Inbo
 from everturn_actors.service import Submission, TurnService
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import check
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.approvals import asked_about, word_of
 from everturn_gateway.http.openai.call_ids import open_calls, session_of
@@ -210,6 +211,7 @@ class Asking(Struct, frozen=True, kw_only=True):
 
         Raises:
             ProblemError: The messages make no conversation that can go on (400).
+            InvalidInputError: The newest is empty, too long, or not text; or a file is refused.
         """
         asked, service, caller = await self.read(), self.gateway.service, self.caller
         history = asked.history
@@ -218,6 +220,7 @@ class Asking(Struct, frozen=True, kw_only=True):
         if history.instructions:
             options = replace(options or CallOptions(), instructions=history.instructions)
         inbound = replace(self.message(asked), key=key, principal=caller.owns_as, options=options)
+        check(inbound)  # what is refused ends no session
         session_id = await service.conversations.current(key)
         state = await service.view(session_id) if session_id else None
         if state is None and not history.turns:
