@@ -113,4 +113,4 @@ async def test_the_docs_page_needs_nothing_from_elsewhere(tmp_path: Path) -> Non
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "http://" not in page.text
     assert "https://" not in page.text
-    assert set(untold) == {"/mcp", "/openapi.json", "/docs"}
+    assert set(untold) == {"/mcp", "/openapi.json", "/docs", "/console/login"}

@@ -49,3 +49,14 @@ def test_every_source_file_is_in_the_wheel_and_no_test_is(wheel: zipfile.ZipFile
     }
 
     assert {name for name in wheel.namelist() if name.endswith(".py")} == sources
+
+
+def test_the_console_is_in_the_wheel_as_it_is_here(wheel: zipfile.ZipFile) -> None:
+    """A page of which a file is missing shows nothing at all."""
+    console = ROOT / "gateway" / "everturn_gateway" / "http" / "console" / "static"
+    files = [path for path in console.rglob("*") if path.is_file()]
+
+    assert len(files) > 10
+    for path in files:
+        name = str(path.relative_to(ROOT / "gateway"))
+        assert wheel.read(name) == path.read_bytes(), name

@@ -63,12 +63,13 @@ function shell() {
       })}
       <div class="foot">
         ${connection()}
+        ${state.isOutdated ? html`<button @click=${() => location.reload()}>Reload: new version</button>` : nothing}
         ${state.hello ? html`<span class="faint version">version ${state.hello.version}</span>` : nothing}
         ${isLoggedIn() ? html`<button class="plain leave" @click=${leave}>Log out</button>` : nothing}
       </div>
     </nav>
     <main id="main" tabindex="-1" class=${view}>${viewOf(view)}</main>
-    <p class="hidden" role="status" aria-live="polite">${state.note}</p>
+    <p class=${state.note ? "toast" : "hidden"} role="status" aria-live="polite">${state.note}</p>
   `;
 }
 

@@ -3,6 +3,7 @@
 import { address, call, get, post, Problem } from "./api.js";
 import { connect } from "./stream.js";
 
+const NOTE_MS = 6000;
 const PAGE_ROWS = 50;
 const PAGE_EVENTS = 200;
 const EVENTS_MOST = 600; // in the page at once; older ones are fetched when they are asked for
@@ -11,6 +12,7 @@ const LIVE = 4096; // code points of a draft that is kept
 export const state = {
   connection: "connecting", // connecting, live, lost, login
   hello: null,
+  isOutdated: false, // the gateway is of another version than this page
   restartedAt: "",
   route: { view: "sessions" },
   agents: [],
@@ -51,8 +53,18 @@ function needsLogin(error) {
   return true;
 }
 
+let forgetting = 0;
+
+// A line that everybody sees, or hears, for a moment; empty = only draw anew.
 export function say(text) {
-  state.note = text;
+  if (text) {
+    state.note = text;
+    clearTimeout(forgetting);
+    forgetting = setTimeout(() => {
+      state.note = "";
+      draw();
+    }, NOTE_MS);
+  }
   draw();
 }
 
@@ -81,7 +93,7 @@ function greeted(hello) {
     state.restartedAt = hello.started_at;
     // The model is asked again: the old half of a reply goes.
     if (state.session) state.session.live = null;
-    if (before.version !== hello.version) say("The gateway was updated. Reload the page.");
+    state.isOutdated ||= before.version !== hello.version;
   }
   if (hello.fresh && before) refreshAll();
 }

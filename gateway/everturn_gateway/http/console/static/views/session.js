@@ -17,8 +17,8 @@ const FILE_MOST_BYTES = 20 * 1024 * 1024;
 export function sessionView(session) {
   const row = state.list.rows.get(session.id);
   const { document, events } = session;
-  const first = events.find((each) => each.type === "received");
-  const title = row?.title || first?.text?.trim().split("\n")[0].slice(0, 80) || document?.chat || session.id;
+  const first = session.first <= 1 && events.find((each) => each.type === "received");
+  const title = row?.title || (first ? first.text : "").trim().split("\n")[0].slice(0, 80) || document?.chat || session.id;
   const isEnded = document?.status === "ended";
   return html`
     <header class="top">
