@@ -21,7 +21,7 @@ ChatType: TypeAlias = Literal["dm", "group", "channel"]
 "A chat with one person; one of several people; one in which only its owners write."
 
 CommandName: TypeAlias = Literal[
-    "start", "help", "reset", "status", "context", "compact", "stop", "retry", "model"
+    "start", "help", "reset", "status", "context", "compact", "stop", "retry", "undo", "model"
 ]
 
 _CANNOT: Final = "{} cannot {}"

@@ -18,6 +18,11 @@ def _no_usage(is_asked: Callable[[str], bool]) -> str:
     return "Nobody counts what is used."
 
 
+async def _no_undo(agent: str, session_id: str) -> str:
+    del agent, session_id
+    return "Nobody keeps what files were before."
+
+
 class ChannelContext(Struct, frozen=True, kw_only=True):
     """What all channels share. The callables are asked anew each time: agents are reloaded."""
 
@@ -41,4 +46,6 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     Returns the path as the tools know it; None where the agent has no such tools. The same name
     always comes with the same bytes. Raises OSError.
     """
+    undo: Callable[[str, str], Awaitable[str]] = _no_undo
+    "Takes back the files of the last turn of a session that changed some; says so to people."
     pairing: Pairing

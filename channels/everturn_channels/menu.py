@@ -15,6 +15,7 @@ COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
     ("compact", "have older messages summarised now; what follows is kept above all"),
     ("stop", "cancel the answer that is being worked on"),
     ("retry", "try again what could not be answered"),
+    ("undo", "take back the files of the last turn that changed some"),
     ("model", "show which model answers"),
 )
 """Names without the slash, and what each does, in the order in which they are shown.

@@ -216,6 +216,11 @@ def reset_done(*, had_session: bool = True) -> str:
     return "Done: this conversation is over, and your next message begins a new one."
 
 
+def undo_done_before() -> str:
+    """Answer /undo that a platform hands in once more."""
+    return "That was taken back already."
+
+
 def stop_done(*, was_running: bool) -> str:
     """Answer /stop."""
     return "Stopped." if was_running else "I am not working on anything right now."

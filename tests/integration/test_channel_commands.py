@@ -32,7 +32,7 @@ BOB = Person(id="8", name="Bob")
 # --- commands ---
 
 
-@pytest.mark.parametrize("name", ["status", "context", "compact", "stop", "retry"])
+@pytest.mark.parametrize("name", ["status", "context", "compact", "stop", "retry", "undo"])
 async def test_a_command_without_a_conversation_is_answered_in_a_friendly_way(
     tmp_path: Path, name: str
 ) -> None:

@@ -145,6 +145,7 @@ async def test_a_route_that_is_in_no_table_is_closed_to_everybody(
 PLACES = {
     "session_id": "20261121T224956123-3f9a2c1b",
     "schedule_id": "standup",
+    "number": "1",
     "name": "test",
     "model": "test",
     "seq": "1",

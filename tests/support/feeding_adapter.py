@@ -263,6 +263,7 @@ def later(clock: ManualClock, delay_s: float) -> datetime:
 async def feeding(
     folder: Path,
     *,
+    undo: Callable[[str, str], Awaitable[str]] | None = None,
     rules: AccessRules = OPEN,
     routes: Sequence[Route] = (Route(agent="test"),),
     settings: ChannelSettings | None = None,
@@ -339,6 +340,8 @@ async def feeding(
             describe_usage=lambda is_asked: f"test used nothing: {is_asked('test')}",
             pairing=pairing,
         )
+        if undo is not None:
+            context = replace(context, undo=undo)
 
         async def run() -> None:
             served = platform or adapter

@@ -34,6 +34,7 @@ from everturn_gateway.app import (
     payer_in,
 )
 from everturn_gateway.channels import no_channels
+from everturn_gateway.channels.answering import agent_checkpoints
 from everturn_gateway.client import SessionClient, open_api, open_api_here
 from everturn_gateway.client.api import RECONNECT_S
 from everturn_gateway.clock import SystemClock
@@ -61,7 +62,8 @@ from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.telemetry import Telemetry
-from everturn_gateway.tools.factory import open_tool_factory
+from everturn_gateway.tools.checkpoints import Checkpoints
+from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
@@ -94,8 +96,14 @@ class HttpGateway:
     supervisor: Supervisor = field(default_factory=lambda: Supervisor(SystemClock()))
     is_ready: bool = True
     journal: WriteHealth | None = None
+    tool_factory: ToolFactory | None = None
     base_url: str = ""
     listening: anyio.Event = field(default_factory=anyio.Event)
+
+    def checkpoints(self, agent: str) -> Checkpoints:
+        """Return what turns changed in an agent's workspace."""
+        assert self.tool_factory is not None
+        return agent_checkpoints(self.tool_factory, self.library, agent)
 
     def ready(self) -> bool:
         """Whether it says that it takes messages."""
@@ -256,6 +264,7 @@ async def open_http_gateway(
             tool_factory.processes.resume()
             await schedules.load()
             gateway = HttpGateway(
+                tool_factory=tool_factory,
                 config=config,
                 service=service,
                 library=library,

@@ -27,6 +27,7 @@ from everturn_actors.testing import START
 from everturn_actors.todo import TodoItem, todo_in, todo_lines, todo_of_turn
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy import GuardedTool, Policy
+from everturn_gateway.tools.policy.guarding import Beside
 from everturn_gateway.tools.todo import TodoLists, TodoReminder
 from everturn_gateway.tools.todo.plugin import todo_tool
 
@@ -65,7 +66,7 @@ async def told(conversation: Conversation, lists: TodoLists, name: str = "look")
         agent="test",
         secrets=SecretRegistry(),
         policy=Policy(),
-        reminder=TodoReminder(lists),
+        beside=Beside(reminder=TodoReminder(lists)),
     )
     return (await call_tool(tool, {}, context=tool_context(conversation=conversation))).text
 

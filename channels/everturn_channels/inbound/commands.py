@@ -30,6 +30,7 @@ from everturn_channels.texts import (
     sentence,
     start_text,
     stop_done,
+    undo_done_before,
     unknown_command,
 )
 
@@ -91,6 +92,8 @@ async def _in_session(command: Command, session_id: str, context: ChannelContext
                 return compacted_text(await service.compact(session_id, command.argument.strip()))
             except InvalidInputError as error:
                 return f"I cannot do that: {error}."
+        case "undo":
+            return await _undo(command, session_id, context)
         case "context":
             try:
                 return context_text(await service.reader.context(session_id))
@@ -111,6 +114,16 @@ async def _reset(command: Command, session_id: str, context: ChannelContext) -> 
             await service.store_ambient(note)
         await service.reset(session_id, by=command.sender.id)
     return reset_done()
+
+
+async def _undo(command: Command, session_id: str, context: ChannelContext) -> str:
+    """Take files back, unless the command was done before: then it was another turn's."""
+    service, state = context.service, await context.service.view(session_id)
+    note = _note(command, state.key)
+    if note.idempotency_key in state.seen:
+        return undo_done_before()
+    await service.store_ambient(note)
+    return await context.undo(state.key.agent, session_id)
 
 
 async def _stop(command: Command, session_id: str, context: ChannelContext) -> str:

@@ -217,6 +217,8 @@ class Attach:
                 await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 await self._conversation.retry()
+            case "undo":
+                self._screen.note(await self._conversation.undo() or "no session")
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")

@@ -191,6 +191,8 @@ class Chat:
             case "retry":
                 seq = await self._conversation.retry()
                 await self._watch(self._conversation.answer(seq), interrupts)
+            case "undo":
+                self._screen.note(await self._conversation.undo() or NO_SESSION)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")

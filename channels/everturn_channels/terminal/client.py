@@ -134,6 +134,10 @@ class Client(Protocol):
         """Ask the newest turn again, which failed; return the event that begins it."""
         ...
 
+    async def undo(self, session_id: str) -> str:
+        """Take back the files of the last turn that changed some; return what was, in words."""
+        ...
+
     async def decide(
         self,
         session_id: str,

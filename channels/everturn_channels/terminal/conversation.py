@@ -226,6 +226,10 @@ class Conversation:
             raise NothingToRetryError
         return await self._client.retry(self.session_id, idempotency_key=self._new_id())
 
+    async def undo(self) -> str:
+        """Take back the files of the last turn that changed some; return what was, in words."""
+        return await self._client.undo(self.session_id) if self.session_id else ""
+
     async def decide(
         self, decision: Decision, call_id: str = "", *, arguments_hash: str = "", answer: str = ""
     ) -> Approval:

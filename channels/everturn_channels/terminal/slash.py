@@ -22,6 +22,7 @@ CommandName: TypeAlias = Literal[
     "answer",
     "stop",
     "retry",
+    "undo",
     "exit",
 ]
 DECISIONS: dict[str, Decision] = {
@@ -45,6 +46,7 @@ HELP: dict[CommandName, str] = {
     "answer": "answer what the agent asks, with a number or in words",
     "stop": "cancel the running turn",
     "retry": "ask the newest turn again, which failed",
+    "undo": "take back the files of the last turn that changed some",
     "exit": "leave (the conversation stays)",
 }
 

@@ -358,6 +358,7 @@ def _gateway(
         models=base.models,
         tokens=base.tokens,
         spending=agents.spending,
+        tool_factory=base.tool_factory,
         store_fault=base.storage.fault,
         meter=agents.meter,
         secrets=start.secrets,

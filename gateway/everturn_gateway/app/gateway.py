@@ -14,6 +14,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.channels import Channels
+from everturn_gateway.channels.answering import agent_checkpoints
 from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
@@ -24,6 +25,8 @@ from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary
 from everturn_gateway.telemetry import Telemetry
+from everturn_gateway.tools.checkpoints import Checkpoints
+from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
@@ -52,6 +55,7 @@ class Gateway(Struct, kw_only=True):
     models: StoredModelStatistics
     tokens: TokenRegistry
     spending: Spending
+    tool_factory: ToolFactory
     store_fault: Callable[[], Awaitable[str]]
     "Why no message can be kept now; empty where it can."
     meter: Meter
@@ -63,6 +67,14 @@ class Gateway(Struct, kw_only=True):
     logins: Logins = field(default_factory=Logins)
     closing: bool = False
     "It goes down and takes no more messages."
+
+    def checkpoints(self, agent: str) -> Checkpoints:
+        """Return what turns changed in an agent's workspace.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        return agent_checkpoints(self.tool_factory, self.library, agent)
 
     def ready(self) -> bool:
         """Whether it can take messages now."""

@@ -14,9 +14,12 @@ from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.money import dollars
+from everturn_channels.names import visible
 from everturn_channels.settings import AccessRules, Route
+from everturn_channels.texts import sentence
 from everturn_gateway.config.owners import missing_agents
 from everturn_gateway.config.settings import Config
+from everturn_gateway.tools.checkpoints import Checkpoints, Undone, UnknownCheckpointError
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.inbox import keep_in_inbox
@@ -140,6 +143,15 @@ def make_channel_context(
         environment = tool_factory.environment(agent=agent, home=file.folder, files=file.files)
         return await keep_in_inbox(environment, file.tool_config, name, data)
 
+    async def undo(agent: str, session_id: str) -> str:
+        try:
+            checkpoints = agent_checkpoints(tool_factory, library, agent)
+            return undone_text(await checkpoints.undo(session_id=session_id))
+        except (UnknownCheckpointError, UnknownAgentError) as error:
+            return sentence(str(error))
+        except OSError as error:
+            return f"The files cannot be taken back now: {error.strerror or error}."
+
     def describe_agent(agent: str) -> str:
         try:
             return library.file(agent).spec.description
@@ -162,8 +174,33 @@ def make_channel_context(
         owners=lambda: config().owners,
         describe_usage=lambda is_asked: usage_text(library, ledger, is_asked),
         save_file=save_file,
+        undo=undo,
         pairing=pairing,
     )
+
+
+def agent_checkpoints(tool_factory: ToolFactory, library: Library, agent: str) -> Checkpoints:
+    """Return what turns changed in an agent's workspace.
+
+    Raises:
+        UnknownAgentError: There is none of this name.
+    """
+    file = library.file(agent)
+    environment = tool_factory.environment(agent=agent, home=file.folder, files=file.files)
+    return tool_factory.checkpoints_of(environment)
+
+
+def undone_text(undone: Undone) -> str:
+    """Return what was taken back, for people, as Markdown."""
+    lines = [f"Taken back: {len(undone.restored)} of {len(undone.checkpoint.changes)} files."]
+    lines += [f"- as before: `{visible(path)}`" for path in undone.restored[:_FILES_TOLD]]
+    lines += [f"- `{visible(path)}`: {why}" for path, why in [*undone.left.items()][:_FILES_TOLD]]
+    if undone.checkpoint.not_kept:
+        lines.append(f"{undone.checkpoint.not_kept:,} more were changed, and are not kept.")
+    return "\n".join(lines)
+
+
+_FILES_TOLD: Final = 20
 
 
 def model_text(model: ModelSpec) -> str:

@@ -61,6 +61,24 @@ def agent_files(
     return commands.agents.list_files(options, name, trust=trust or [], as_json=as_json)
 
 
+@command(agent_app, "checkpoints")
+def agent_checkpoints(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="Which agent.")],
+    *,
+    show: Annotated[
+        int | None, typer.Option(metavar="NUMBER", help="Show what one of them changed.")
+    ] = None,
+    undo: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", help="Take it back; files changed since are left."),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """List the turns that changed files of an agent's workspace, show one, or take one back."""
+    return commands.checkpoints.checkpoints(options, name, show=show, undo=undo, as_json=as_json)
+
+
 @command(agent_app, "create")
 def create_agent(
     options: Options,

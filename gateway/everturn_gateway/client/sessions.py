@@ -41,6 +41,7 @@ from everturn_gateway.client.answers import (
     value_of,
 )
 from everturn_gateway.client.api import CONNECT_S, Api, NothingMoreError, lost
+from everturn_gateway.client.undoing import undone_text
 
 _NO_SEGMENT: Final = re.compile(r"/|^\.\.?$")  # not one step of a path, however it is written
 PROMPT_S: Final = 180.0  # a server may have to be started, and has its own time to answer
@@ -155,6 +156,11 @@ class SessionClient:
             repeat=True,
         )
         return value_of(lambda values: int(values["event"]), data)
+
+    async def undo(self, session_id: str) -> str:
+        """Take back the files of the last turn that changed some; return what was, in words."""
+        data = await self._api.ask("POST", f"{_session(session_id)}/undo", body={})
+        return value_of(undone_text, data)
 
     async def cancel(self, session_id: str) -> bool:
         """Cancel the running turn; return whether there was one, when it is closed."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     from everturn_gateway.commands import (
         agents,
         channel,
+        checkpoints,
         doctor,
         local,
         model,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
 __all__ = [
     "agents",
     "channel",
+    "checkpoints",
     "doctor",
     "live_context",
     "local",

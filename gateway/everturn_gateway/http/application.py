@@ -43,7 +43,7 @@ from everturn_gateway.http.problems import (
     status_problem,
 )
 from everturn_gateway.http.routes.admin import admin_router
-from everturn_gateway.http.routes.agents import agents_router
+from everturn_gateway.http.routes.agents import agents_router, checkpoints_router
 from everturn_gateway.http.routes.channels import channels_router
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
@@ -155,6 +155,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         health_router(gateway),
         metrics_router(gateway),
         agents_router(gateway),
+        checkpoints_router(gateway),
         sessions_router(gateway),
         shares_router(gateway),
         turns_router(gateway, waits),

@@ -18,6 +18,7 @@ from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.telemetry import Telemetry
+from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.mcp import Prompt
 from everturn_gateway.usage import Spending, UsageLedger
 
@@ -253,6 +254,14 @@ class Gateway(Protocol):
     @property
     def version(self) -> str:
         """The version of this program."""
+        ...
+
+    def checkpoints(self, agent: str) -> Checkpoints:
+        """Return what turns changed in an agent's workspace.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
         ...
 
     def ready(self) -> bool:

@@ -109,6 +109,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "not-the-owner": _Kind(403, "The session is somebody else's"),
     "unknown-agent": _Kind(404, "There is no such agent"),
     "unknown-approval": _Kind(404, "No such call waits for an approval"),
+    "unknown-checkpoint": _Kind(404, "There is no such checkpoint"),
     "unknown-channel": _Kind(404, "There is no such channel"),
     "unknown-media": _Kind(404, "There is no such file"),
     "unknown-prompt": _Kind(404, "There is no such prompt"),

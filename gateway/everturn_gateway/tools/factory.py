@@ -19,9 +19,11 @@ from everturn_actors.supervisor import Supervisor
 from everturn_actors.todo import TODO_TOOL
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
+from everturn_gateway.tools.checkpoints import CheckpointedWorkspaces, Checkpoints
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
 from everturn_gateway.tools.config import ToolConfig, ToolUse, confinements
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
+from everturn_gateway.tools.files.workspace import closed_in, workspace_of
 from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.mcp import McpLogins, McpServers, open_mcp
 from everturn_gateway.tools.policy import (
@@ -35,6 +37,7 @@ from everturn_gateway.tools.policy import (
     PolicyGate,
     open_notifier,
 )
+from everturn_gateway.tools.policy.guarding import Beside
 from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.reloading import Reloading
 from everturn_gateway.tools.searching import ToolSearch
@@ -96,6 +99,7 @@ class ToolFactory:
         self._held: dict[Path, HeldFiles] = {}
         self._words: dict[str, AllowedWords] = {}
         self.todo_lists = TodoLists(shared.keyed)
+        self.checkpoints = CheckpointedWorkspaces(shared.clock)
 
     @property
     def state(self) -> Path:
@@ -183,9 +187,17 @@ class ToolFactory:
             policy=config.policy,
             notifier=self.shared.notifier,
             watch=self.shared.watch,
-            held=self.held(environment),
-            reminder=TodoReminder(self.todo_lists) if _keeps_todo(config) else None,
+            beside=Beside(
+                held=self.held(environment),
+                reminder=TodoReminder(self.todo_lists) if _keeps_todo(config) else None,
+                checkpoints=self.checkpoints_of(environment),
+            ),
         )
+
+    def checkpoints_of(self, environment: ToolEnvironment) -> Checkpoints:
+        """Return the checkpoints of an agent's workspace."""
+        closed = partial(closed_in, environment)
+        return self.checkpoints.of(environment, workspace_of(environment), closed)
 
     async def forget(self, session_id: str) -> None:
         """Keep nothing of what tools keep of a session that is deleted."""

@@ -61,6 +61,11 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/api/v1/agents/{name}/prompts"): Rule(need="talk", agent="name"),
     ("POST", "/api/v1/agents/{name}/prompts"): Rule(need="talk", agent="name"),
     ("GET", "/api/v1/agents/{name}/spec"): Rule(need="operate", agent="name"),
+    ("GET", "/api/v1/agents/{name}/checkpoints"): Rule(need="operate", agent="name"),
+    ("GET", "/api/v1/agents/{name}/checkpoints/{number}"): Rule(need="operate", agent="name"),
+    ("POST", "/api/v1/agents/{name}/checkpoints/{number}/undo"): Rule(
+        need="operate", agent="name", is_act=True
+    ),
     # Sessions.
     ("GET", _SESSIONS): Rule(need="read"),
     ("POST", _SESSIONS): Rule(need="talk"),
@@ -78,6 +83,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_SESSION}/cancel"): _of_session("talk", is_act=True),
     ("POST", f"{_SESSION}/resume"): _of_session("talk", spends=True),
     ("POST", f"{_SESSION}/retry"): _of_session("operate", is_act=True, spends=True),
+    ("POST", f"{_SESSION}/undo"): _of_session("talk", is_act=True),
     ("POST", f"{_SESSION}/approve"): _of_session("approve", is_act=True),
     ("GET", f"{_SESSION}/context"): _of_session("read"),
     ("GET", f"{_SESSION}/context/{{seq}}"): _of_session("read"),

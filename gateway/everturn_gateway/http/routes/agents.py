@@ -1,8 +1,10 @@
-"""The agents that people can talk to."""
+"""The agents that people can talk to, and what their turns changed in their workspaces."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated, TypeAlias
+
+from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from everturn_gateway.errors import printable
@@ -23,7 +25,16 @@ from everturn_gateway.http.schemas.agents import (
     PromptText,
 )
 from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.checkpoints import (
+    CheckpointBody,
+    CheckpointDetail,
+    CheckpointList,
+    UndoneBody,
+)
+from everturn_gateway.tools.checkpoints import UnknownCheckpointError
 from everturn_gateway.tools.mcp import McpError, McpRefusedError, UnknownPromptError
+
+Number: TypeAlias = Annotated[int, Path(ge=1, le=10**9, description="Of the checkpoint.")]
 
 
 def agents_router(gateway: Gateway) -> APIRouter:
@@ -82,3 +93,49 @@ def agents_router(gateway: Gateway) -> APIRouter:
         )
 
     return router
+
+
+def checkpoints_router(gateway: Gateway) -> APIRouter:
+    """Return the routes under `/api/v1/agents/{name}/checkpoints`, and `undo` of a session."""
+    router = APIRouter(tags=["checkpoints"])
+    path = "/api/v1/agents/{name}/checkpoints"
+
+    @router.get(path, response_model=CheckpointList, responses=problems(404))
+    async def list_checkpoints(name: str) -> Response:
+        """List the turns that changed files of the agent's workspace, newest first."""
+        found = await gateway.checkpoints(name).list()
+        return answer(CheckpointList(checkpoints=tuple(map(CheckpointBody.of, reversed(found)))))
+
+    @router.get(f"{path}/{{number}}", response_model=CheckpointDetail, responses=problems(404))
+    async def get_checkpoint(name: str, number: Number) -> Response:
+        """Show what one turn changed."""
+        try:
+            found, diff = await gateway.checkpoints(name).differences(number)
+        except UnknownCheckpointError as error:
+            raise ProblemError(problem("unknown-checkpoint", str(error))) from error
+        return answer(CheckpointDetail(**CheckpointBody.of(found).model_dump(), diff=diff))
+
+    @router.post(f"{path}/{{number}}/undo", response_model=UndoneBody, responses=problems(404))
+    async def undo_checkpoint(name: str, number: Number) -> Response:
+        """Take back what a turn changed; files that others changed since are left, and told."""
+        return await _undone(gateway, name, number=number)
+
+    @router.post(
+        "/api/v1/sessions/{session_id}/undo", response_model=UndoneBody, responses=problems(404)
+    )
+    async def undo_turn(session_id: str) -> Response:
+        """Take back the files of the session's last turn that changed some."""
+        state = await gateway.service.view(session_id)
+        return await _undone(gateway, state.key.agent, session_id=session_id)
+
+    return router
+
+
+async def _undone(
+    gateway: Gateway, agent: str, *, number: int | None = None, session_id: str = ""
+) -> Response:
+    try:
+        undone = await gateway.checkpoints(agent).undo(number=number, session_id=session_id)
+    except UnknownCheckpointError as error:
+        raise ProblemError(problem("unknown-checkpoint", str(error))) from error
+    return answer(UndoneBody.of(undone))

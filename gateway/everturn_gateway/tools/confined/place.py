@@ -193,6 +193,24 @@ class Place:
         os.fsync(self._folder)
         return None if before is None else before.st_size
 
+    def remove(self, *, expected: Version | None = None) -> None:
+        """Remove a file; return when that survives a crash. One that is gone is no error.
+
+        Args:
+            expected: The state that it has to be in still; None = whatever is there goes.
+
+        Raises:
+            ToolFailedError: It is no plain file, it is read-only, or it changed meanwhile.
+        """
+        before = self._info()
+        if before is None:
+            return
+        self._refuse_to_change(before)
+        if expected is not None:
+            self._refuse_changed(expected)
+        os.unlink(self._name, dir_fd=self._folder)
+        os.fsync(self._folder)
+
     def append(self, data: bytes) -> None:
         """Add `data` to the end of a file, which is made if need be; return when it is durable.
 

@@ -13,11 +13,11 @@ from everturn_gateway.yaml_files import resolved
 
 def workspace_of(environment: ToolEnvironment) -> Confined:
     """Return the agent's workspace, with paths that stay in it."""
-    closed = partial(_closed, environment)
+    closed = partial(closed_in, environment)
     return Confined(environment.files, what="the workspace", closed=closed, made_by_reading=True)
 
 
-def _closed(environment: ToolEnvironment) -> Iterator[Path]:
+def closed_in(environment: ToolEnvironment) -> Iterator[Path]:
     """Yield the folders that say what agents may do, where the workspace is one or holds them.
 
     They are the gateway's, the agents' and this agent's.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import anyio.to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
@@ -20,6 +21,7 @@ from everturn_actors.ports import (
     ToolOutput,
 )
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.environment import (
     CommandPlace,
     FileWrite,
@@ -60,6 +62,21 @@ class CallWatch(Protocol):
         ...
 
 
+_MAY_WRITE: Final = frozenset(("bash", "cli", "mcp"))
+"Kinds of tools that run what nobody here has written."
+
+
+class Beside(Struct, frozen=True, kw_only=True):
+    """What is kept beside the calls of an agent."""
+
+    held: HeldFiles | None = None
+    "Files that nobody writes while a call runs; one that is over lets go of its own."
+    reminder: TodoReminder | None = None
+    "Says what of the model's to-do list goes with a result."
+    checkpoints: Checkpoints | None = None
+    "What the workspace was before a turn changed it."
+
+
 class GuardedTool:
     """A tool with all that stands around one.
 
@@ -78,8 +95,7 @@ class GuardedTool:
         after: Sequence[AfterTool] = (),
         notifier: Notifier | None = None,
         watch: CallWatch | None = None,
-        held: HeldFiles | None = None,
-        reminder: TodoReminder | None = None,
+        beside: Beside | None = None,
     ) -> None:
         """Stand around `tool`.
 
@@ -91,8 +107,7 @@ class GuardedTool:
             after: The agent's hooks after a call.
             notifier: Who tells; None = nobody.
             watch: Is told of every call that runs.
-            held: Files that nobody writes while a call runs; one that is over lets go of its own.
-            reminder: Says what of the model's to-do list goes with a result; None = nothing.
+            beside: What is kept beside the calls; None = nothing.
         """
         self._tool = tool
         self._agent = agent
@@ -101,8 +116,7 @@ class GuardedTool:
         self._after = tuple(after)
         self._notifier = notifier
         self._watch = watch
-        self._held = held
-        self._reminder = reminder
+        self._beside = beside or Beside()
 
     @property
     def definition(self) -> ToolDefinition:
@@ -178,8 +192,8 @@ class GuardedTool:
                 work, agent=self._agent, call=call, capabilities=self.capabilities
             )
         finally:
-            if self._held is not None:
-                self._held.release(context.session_id, call.call_id)
+            if (held := self._beside.held) is not None:
+                held.release(context.session_id, call.call_id)
 
     async def _call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         subject = await self._to_tell_of(call)
@@ -194,7 +208,7 @@ class GuardedTool:
 
     async def _run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         try:
-            given = await self._tool.run(call, context)
+            given = await self._checkpointed(call, context)
         except ToolFailedError as error:
             raise ToolFailedError(await self._cleaned(str(error))) from error
         output = ToolOutput(text=given) if isinstance(given, str) else given
@@ -203,10 +217,32 @@ class GuardedTool:
             text = fence(text, session_id=context.session_id, call_id=call.call_id)
         if not output.is_error:
             text = "\n\n".join((text, *(f"Note: {note}" for note in notes(self._after, call))))
-            if self._reminder and (told := await self._reminder.after(call.name, context)):
+            reminder = self._beside.reminder
+            if reminder and (told := await reminder.after(call.name, context)):
                 text = f"{text}\n\n{await self._cleaned(told)}"
         source = clean(output.source, self._secrets) if output.source else ""
         return replace(output, text=text, source=source)
+
+    async def _checkpointed(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
+        checkpoints = self._beside.checkpoints
+        if checkpoints is None or not self._may_change(call):
+            return await self._tool.run(call, context)
+        opened = await checkpoints.begin(context)
+        try:
+            return await self._tool.run(call, context)
+        finally:
+            await checkpoints.end(opened)
+
+    def _may_change(self, call: ToolCall) -> bool:
+        """Return whether a call may change files of the workspace."""
+        capabilities = self.capabilities_of(call)
+        if capabilities.read_only:
+            return False
+        writes = isinstance(self._tool, WritesFiles) or capabilities.kind in _MAY_WRITE
+        try:
+            return writes or self.command_of(call) is not None
+        except ToolFailedError:  # its arguments do not fit, and it does nothing
+            return False
 
     async def _cleaned(self, text: str) -> str:
         work = functools.partial(clean, text, self._secrets)

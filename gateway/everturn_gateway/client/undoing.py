@@ -1,0 +1,25 @@
+"""What a gateway says that it took back, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from everturn_channels.names import visible
+
+
+def undone_text(data: Mapping[str, Any]) -> str:
+    """Return what was taken back, a line for each file.
+
+    Raises:
+        KeyError, TypeError: It is no such answer.
+    """
+    checkpoint = data["checkpoint"]
+    lines = [f"taken back: turn {checkpoint['turn_id']} of session {checkpoint['session_id']}"]
+    lines += [f"  as before: {visible(path)}" for path in data["restored"]]
+    lines += [
+        f"  left: {visible(each['path'])}: {visible(each['reason'])}" for each in data["left"]
+    ]
+    if checkpoint["not_kept"]:
+        lines.append(f"  {checkpoint['not_kept']:,} more files were changed, and are not kept")
+    return "\n".join(lines)

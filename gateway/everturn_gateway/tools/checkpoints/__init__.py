@@ -1,0 +1,18 @@
+"""What a workspace was before a turn changed it, so that the turn can be taken back."""
+
+from __future__ import annotations
+
+from everturn_gateway.tools.checkpoints.store import CheckpointStore, UnknownCheckpointError
+from everturn_gateway.tools.checkpoints.values import Change, Checkpoint, FileState, Undone
+from everturn_gateway.tools.checkpoints.workspaces import CheckpointedWorkspaces, Checkpoints
+
+__all__ = [
+    "Change",
+    "Checkpoint",
+    "CheckpointStore",
+    "CheckpointedWorkspaces",
+    "Checkpoints",
+    "FileState",
+    "Undone",
+    "UnknownCheckpointError",
+]
