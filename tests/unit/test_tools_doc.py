@@ -40,6 +40,7 @@ EVERYTHING = """\
     - {type: builtin, name: send_file}
     - {type: builtin, name: view_image}
     - {type: builtin, name: ask_user}
+    - {type: builtin, name: browser}
 """
 SKILL = "---\nname: daily-note\ndescription: Keeps notes.\n---\nKeep them.\n"
 

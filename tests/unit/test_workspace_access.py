@@ -40,6 +40,7 @@ ALLOWED: Final = {
     # What belongs to one machine: it means nothing on another one.
     "gateway/everturn_gateway/tools/processes/": "processes: pipes, screens, process ids",
     "gateway/everturn_gateway/tools/shell/": "sandboxes and trees of processes",
+    "gateway/everturn_gateway/tools/browser/": "a folder that is gone when no browser runs",
     "gateway/everturn_gateway/providers/local/": "weights, and the process that runs them",
     "gateway/everturn_gateway/commands/shared/running.py": "process id and address of a gateway",
     "gateway/everturn_gateway/commands/shared/crash.py": "the log of a crash, and its lock",
@@ -48,6 +49,7 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/private_environ.py": "/proc",
     "channels/everturn_channels/terminal/": "files that people attach; what they typed before",
     # Elsewhere.
+    "gateway/everturn_gateway/http/console/": "pages of the console, which come with the package",
     "gateway/everturn_gateway/cli/__init__.py": "/dev/null",
     "gateway/everturn_gateway/commands/serving/reloads.py": "/dev/tty",
     "gateway/everturn_gateway/acp/stdio.py": "standard input and output",

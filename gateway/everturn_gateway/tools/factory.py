@@ -19,6 +19,7 @@ from everturn_actors.supervisor import Supervisor
 from everturn_actors.todo import TODO_TOOL
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
+from everturn_gateway.tools.browser.opening import BrowserPlace, open_browser_place
 from everturn_gateway.tools.checkpoints import CheckpointedWorkspaces, Checkpoints
 from everturn_gateway.tools.cli import CliProgram, CliTool, discover
 from everturn_gateway.tools.config import ToolConfig, ToolUse, confinements
@@ -82,6 +83,7 @@ class SharedTools:
     "Where the service is connected, before the first turn."
     processes: ProcessTable
     servers: McpServers
+    browsers: BrowserPlace
     notifier: Notifier
     marks: MarkedWorkspaces
     beyond: OutOfReach
@@ -228,6 +230,7 @@ class _ToolMaker:
             self.judged,
             shop.processes,
             shop.shared.beyond,
+            shop.shared.browsers,
             Reloading(reload=self._reload),
             shop.todo_lists,
         )
@@ -381,6 +384,7 @@ async def open_tool_factory(
             supervisor=supervisor,
         ) as processes,
         open_mcp(clock=clock, logins=McpLogins(keyed, clock, secrets)) as servers,
+        open_browser_place(environ, clock) as browsers,
         open_notifier(clock, secrets, supervisor=supervisor) as notifier,
     ):
         shared = SharedTools(
@@ -392,6 +396,7 @@ async def open_tool_factory(
             link=link,
             processes=processes,
             servers=servers,
+            browsers=browsers,
             notifier=notifier,
             marks=marks,
             beyond=beyond or OutOfReach(),
