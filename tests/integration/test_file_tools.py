@@ -11,9 +11,9 @@ from pathlib import Path
 
 import anyio
 import anyio.lowlevel
-import psutil
 import pytest
 from support.callers import Caller, largest_file
+from support.children import Children
 from support.tool_sites import tool_site
 
 from everturn_actors.errors import ToolFailedError
@@ -382,23 +382,24 @@ async def test_an_expression_that_never_ends_is_given_up(
     )
 
 
-async def test_a_search_that_is_cancelled_leaves_no_process(tmp_path: Path, files: Path) -> None:
+async def test_a_search_that_is_cancelled_leaves_no_process(
+    tmp_path: Path, files: Path, children: Children
+) -> None:
     """`/stop` has to be over within a second, whatever the expression."""
     (files / "a.txt").write_text(f"{SLOW_TEXT}\n")
     call = caller(tmp_path)
-    me = psutil.Process()
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: call("search_files", query=SLOW_REGEX, regex=True))
-            while not me.children():
+            while not children():
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
 
-    assert not me.children()
+    assert not children()
 
 
 async def test_a_finder_that_does_not_stop_is_killed(
-    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch, children: Children
 ) -> None:
     """Its own alarm is the first guard, not the only one."""
     (files / "a.txt").write_text("x\n")
@@ -413,7 +414,7 @@ async def test_a_finder_that_does_not_stop_is_killed(
     found = await caller(tmp_path)("search_files", query="x")
 
     assert found.startswith("a.txt:1: x\n(stopped after ")
-    assert not psutil.Process().children()
+    assert not children()
 
 
 @pytest.mark.parametrize(

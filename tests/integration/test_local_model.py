@@ -19,6 +19,7 @@ import anyio.to_thread
 import psutil
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
+from support.children import Children
 
 from everturn_actors.errors import ModelError, ModelRefusedError, ModelTransientError
 from everturn_actors.model import ModelRequest, ToolDefinition, UserMessage
@@ -71,10 +72,12 @@ async def said_in_the_end(model: ModelProvider) -> int:
                 return pid
 
 
-async def test_one_process_serves_all_calls_and_ends_with_the_gateway(tmp_path: Path) -> None:
+async def test_one_process_serves_all_calls_and_ends_with_the_gateway(
+    tmp_path: Path, children: Children
+) -> None:
     """It starts with the first call, and is not left behind."""
     async with open_stub(tmp_path) as (providers, model):
-        assert psutil.Process().children() == []
+        assert children() == []
         first, _ = await said(model)
         again = providers.make(ModelSpec(provider="local", name="model.gguf"), tmp_path)
         second, _ = await said(again)
@@ -83,12 +86,12 @@ async def test_one_process_serves_all_calls_and_ends_with_the_gateway(tmp_path: 
     assert not psutil.pid_exists(first)
 
 
-async def test_warm_starts_it_before_the_first_message(tmp_path: Path) -> None:
+async def test_warm_starts_it_before_the_first_message(tmp_path: Path, children: Children) -> None:
     """The first person to write does not wait for the weights to load."""
     async with open_stub(tmp_path) as (providers, model):
         with anyio.fail_after(WAIT_S):
             await providers.warm()
-        (child,) = psutil.Process().children()
+        (child,) = children()
         pid, _ = await said(model)
 
     assert child.pid == pid
@@ -122,7 +125,9 @@ async def test_it_is_started_again_when_it_died(tmp_path: Path) -> None:
     assert first != second
 
 
-async def test_a_file_that_is_no_model_is_named_with_the_engines_words(tmp_path: Path) -> None:
+async def test_a_file_that_is_no_model_is_named_with_the_engines_words(
+    tmp_path: Path, children: Children
+) -> None:
     """The operator learns which file, and why."""
     async with open_stub(tmp_path, weights=b"BAD") as (_, model):
         with pytest.raises(ModelRefusedError) as raised:
@@ -131,7 +136,7 @@ async def test_a_file_that_is_no_model_is_named_with_the_engines_words(tmp_path:
     text = str(raised.value)
     assert f"the local model {tmp_path / 'model.gguf'} cannot be loaded: Failed to init" in text
     assert "invalid magic characters" in text
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 async def test_missing_weights_say_what_to_run(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import psutil
 import pytest
+from support.children import Children
 from support.mcp_server import CHART
 from support.mcp_world import (
     DEADLINE_S,
@@ -307,7 +307,7 @@ async def test_a_server_that_keeps_dying_is_left_alone_for_a_while(tmp_path: Pat
 # --- processes -----------------------------------------------------------------------------------
 
 
-async def test_nothing_is_started_before_the_first_turn(tmp_path: Path) -> None:
+async def test_nothing_is_started_before_the_first_turn(tmp_path: Path, children: Children) -> None:
     """Twenty agents with servers that nobody talks to cost nothing."""
     site, clock = make_site(tmp_path), ManualClock()
     logins = McpLogins(MemoryKeyedStore(), clock, site.secrets)
@@ -315,7 +315,7 @@ async def test_nothing_is_started_before_the_first_turn(tmp_path: Path) -> None:
         box = servers.toolbox(site, (raw(),))
         await anyio.wait_all_tasks_blocked()
 
-        assert psutil.Process().children() == []
+        assert children() == []
         assert dict(box.tools) == {}
 
 
@@ -380,7 +380,9 @@ async def test_a_server_in_use_is_not_closed(tmp_path: Path) -> None:
         assert await world.text("raw_pid") == pid
 
 
-async def test_servers_follow_the_settings_of_their_agent(tmp_path: Path) -> None:
+async def test_servers_follow_the_settings_of_their_agent(
+    tmp_path: Path, children: Children
+) -> None:
     """A reload must not restart what did not change, nor leave what is gone."""
     async with open_world(tmp_path, raw(name="a"), raw(name="b")) as world:
         pids = [await world.text("a_pid"), await world.text("b_pid")]
@@ -392,21 +394,23 @@ async def test_servers_follow_the_settings_of_their_agent(tmp_path: Path) -> Non
         world.servers.toolbox(world.environment, (raw(name="b", timeout_s=7),))
         for connection in world.box._connections:
             await world.until_ended(connection)
-        assert psutil.Process().children() == []
+        assert children() == []
 
         # A turn that began with the old settings still gets its answer, and leaves nothing.
         assert await world.text("a_answer") == "done"
         await world.until_ended()
-        assert psutil.Process().children() == []
+        assert children() == []
 
 
-async def test_servers_of_an_agent_that_is_gone_are_closed(tmp_path: Path) -> None:
+async def test_servers_of_an_agent_that_is_gone_are_closed(
+    tmp_path: Path, children: Children
+) -> None:
     """An agent whose file was removed has no more turns that would notice."""
     async with open_world(tmp_path, raw()) as world:
         world.servers.retire("helper")
         await world.until_ended()
 
-        assert psutil.Process().children() == []
+        assert children() == []
 
 
 async def test_of_two_servers_of_one_name_there_is_the_first(tmp_path: Path) -> None:

