@@ -120,7 +120,7 @@ async def test_a_message_over_its_own_limit_is_refused(tmp_path: Path) -> None:
 @on_one_gateway(
     ("method", "path", "status", "kind"),
     [
-        ("GET", "/", 404, "not-found"),
+        ("GET", "/nothing", 404, "not-found"),
         ("GET", "/api/v1/sessions/", 404, "not-found"),
         ("GET", "/api/v1/nothing", 404, "not-found"),
         ("PUT", "/api/v1/sessions", 405, "method-not-allowed"),

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from everturn_actors.codec import Codec, Value, encode
 from everturn_gateway.tools.checkpoints.scan import Files, Scanner, TooLargeError
 from everturn_gateway.tools.checkpoints.values import Change, Checkpoint, FileState
+from everturn_gateway.tools.confined import make_private
 
 logger = logging.getLogger(__name__)
 
@@ -221,7 +222,7 @@ class CheckpointStore:
         Raises:
             OSError: The folder cannot be made.
         """
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(self._folder)
         fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
