@@ -2,7 +2,7 @@
 
 .venv/bin/python benchmarks/bars.py [--quick]
 
-Takes about five minutes on two cores, with `--quick` one. Each figure comes from the benchmark that
+Takes about nine minutes on two cores, with `--quick` two. Each figure comes from the benchmark that
 shows it in full: turns, concurrency, streaming, startup, recovery, awake,
 loop, first.
 """

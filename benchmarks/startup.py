@@ -151,7 +151,7 @@ def measured(sessions: int, woken: int) -> tuple[list[tuple[object, ...]], list[
         empty, full = starts(model_url, 0, 0), starts(model_url, sessions, woken)
     floor_s, floor_cpu_s = min(floor.ready_s), min(floor.cpu_s)
     figures = [
-        Figure(what="idle memory", value=empty.idle_mb, unit="MB", bar=70, floor=floor.idle_mb),
+        Figure(what="idle memory", value=empty.idle_mb, unit="MB", bar=60, floor=floor.idle_mb),
         Figure(
             what=f"memory that {sessions:,} sessions add, {woken:,} woke and rested",
             value=full.rested_mb - empty.asked_mb,
