@@ -99,7 +99,7 @@ def test_every_live_setting_is_taken_over_and_no_other(tmp_path: Path) -> None:
         ),
         schedules=SchedulesConfig(timezone="Europe/Berlin", allow_private=("hooks.lan",)),
         logging=LoggingConfig(form="json"),
-        openai_api=OpenAIApiConfig(side_requests=False),
+        openai_api=OpenAIApiConfig(side_requests=False, approval_wait_s=5),
         prices={"openai/my": PRICE},
         routes=(Route(agent="helper"),),
         channels=tuple[ChannelConfig, ...](),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import anyio
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import Response
 from support.gateway import HttpGateway
 from support.openai_client import client_of
-from support.shell_agents import results, running, shell_agent
+from support.shell_agents import results, running, shell_agent, until_asked
 
-from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.config.settings import OpenAIApiConfig, ServerConfig
 
 PAGE = {"X-OpenWebUI-Chat-Id": "0e1f7d5c-6f0e-4d8f-a1a5-3a9a2e5c1b77"}
 
@@ -162,7 +165,109 @@ async def test_responses_tell_of_it(tmp_path: Path, streams: bool) -> None:
 
     assert [item.type for item in one.output] == ["message", "message"]
     assert "answer in this chat" in one.output_text
-    assert (one.status, two.output_text, three.output_text) == ("completed", "It says hi.", "bye")
+    assert (one.status, two.output_text, three.output_text) == ("incomplete", "It says hi.", "bye")
+    assert one.incomplete_details
+    assert one.incomplete_details.to_dict() == {"reason": "approval_required"}
+
+
+def waits_for(gateway: HttpGateway, seconds: float) -> None:
+    """Have answers that are not streamed end with a question after a time."""
+    api = OpenAIApiConfig(approval_wait_s=seconds)
+    gateway.config = replace(gateway.config, openai_api=api)
+
+
+@pytest.mark.parametrize("named", ["header", "user", "metadata"])
+async def test_who_waits_for_a_whole_answer_is_asked(tmp_path: Path, named: str) -> None:
+    """The answer ends with the question; the word for it is the next message."""
+    ways: dict[str, dict[str, Any]] = {
+        "header": {"extra_headers": {"X-Everturn-Session": "desk"}},
+        "user": {"user": "desk"},
+        "metadata": {"metadata": {"conversation_id": "desk"}},
+    }
+    names = ways[named]
+    said: list[str | None] = []
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        waits_for(gateway, 0)
+        gateway.provider.script += [running("echo hi"), "It says hi."]
+        for text in ("look", "yes"):
+            answer = await client.chat.completions.create(
+                model="second", messages=chat(text), **names
+            )
+            said.append(answer.choices[0].message.content)
+            assert answer.choices[0].finish_reason == "stop"
+
+    assert "answer in this chat with *yes* or *no*" in (said[0] or "")
+    assert said[1] == "It says hi."
+
+
+async def test_the_time_to_wait_passes(tmp_path: Path) -> None:
+    """Nobody else answers meanwhile; the turn waits on behind the answer."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        waits_for(gateway, 0.01)
+        gateway.provider.script += [running("echo hi")]
+        answer = await client.chat.completions.create(
+            model="second", messages=chat("look"), user="desk"
+        )
+        state = await gateway.service.view(await the_session(gateway))
+
+    assert "May bash run?" in (answer.choices[0].message.content or "")
+    assert [each.call_id for each in state.open_approvals] == ["c1"]
+
+
+async def test_somebody_else_answers_in_time(tmp_path: Path) -> None:
+    """Then the answer is the agent's, as if nobody had been asked."""
+    answers: list[str | None] = []
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        waits_for(gateway, 3600)
+        gateway.provider.script += ["hello", running("echo hi"), "It says hi."]
+
+        async def say_it(text: str) -> None:
+            answer = await client.chat.completions.create(
+                model="second", messages=chat(text), user="desk"
+            )
+            answers.append(answer.choices[0].message.content)
+
+        await say_it("hi")
+        session_id = await the_session(gateway)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(say_it, "look")
+            asked = await until_asked(gateway, session_id)
+            await gateway.service.decide(
+                session_id, asked.call_id, "allow_once", arguments_hash=asked.arguments_hash
+            )
+
+    assert answers == ["hello", "It says hi."]
+
+
+async def test_a_form_leaves_no_room_for_a_question(tmp_path: Path) -> None:
+    """It comes as the refusal, which clients show and do not read as JSON."""
+    form: Any = {"type": "json_object"}
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        waits_for(gateway, 0)
+        gateway.provider.script += [running("echo hi")]
+        answer = await client.chat.completions.create(
+            model="second", messages=chat("look"), user="desk", response_format=form
+        )
+
+    assert answer.choices[0].message.content is None
+    assert "May bash run?" in (answer.choices[0].message.refusal or "")
+
+
+async def test_a_response_that_waits_is_fetched(tmp_path: Path) -> None:
+    """One in the background is in progress, and says what it waits for."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi"), "It says hi."]
+        one = await client.responses.create(model="second", input="look", background=True)
+        await until_asked(gateway, await the_session(gateway))
+        waiting = await client.responses.retrieve(one.id)
+        done = await client.responses.create(
+            model="second", input="yes", previous_response_id=one.id
+        )
+
+    assert waiting.status == "in_progress"
+    assert waiting.output_text.startswith("I will look.")
+    assert "May bash run?" in waiting.output_text
+    assert (done.status, done.output_text) == ("completed", "It says hi.")
 
 
 async def test_several_calls_that_wait_are_named(tmp_path: Path) -> None:

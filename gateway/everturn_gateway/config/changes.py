@@ -11,6 +11,7 @@ from everturn_gateway.config.settings import Config
 LIVE: Final = frozenset(
     (
         "logging.format",
+        "openai_api.approval_wait_seconds",
         "openai_api.side_requests",
         "owners",
         "prices",

@@ -153,6 +153,7 @@ class OpenAIApiSection(Section):
     """`openai_api`: what clients of OpenAI's API get beside the agents."""
 
     side_requests: bool = True
+    approval_wait_seconds: Annotated[float, Field(ge=0, le=3600)] = 20
 
 
 class PathSection(Section):

@@ -128,6 +128,8 @@ class OpenAIApiConfig:
 
     side_requests: bool = True
     "Whether what chat pages ask for themselves, such as titles, is answered apart."
+    approval_wait_s: float = 20
+    "After how long an answer that is not streamed tells of a call that waits for a person."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +236,10 @@ def load_config(
         ),
         logging=LoggingConfig(form=values.logging.format),
         telemetry=TelemetryConfig(otlp_endpoint=values.telemetry.otlp_endpoint),
-        openai_api=OpenAIApiConfig(side_requests=values.openai_api.side_requests),
+        openai_api=OpenAIApiConfig(
+            side_requests=values.openai_api.side_requests,
+            approval_wait_s=values.openai_api.approval_wait_seconds,
+        ),
         providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(installed(), base),

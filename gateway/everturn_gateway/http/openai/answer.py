@@ -17,7 +17,12 @@ from everturn_actors.events import CallsHandedOver, Discarded, SessionEnded, Tur
 from everturn_actors.model import Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.call_ids import given_id
-from everturn_gateway.http.openai.questions import SILENT, Questions, as_answer
+from everturn_gateway.http.openai.questions import (
+    APPROVAL_REQUIRED,
+    SILENT,
+    Questions,
+    as_answer,
+)
 from everturn_gateway.http.problems import Problem, openai_error
 from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.turns import turn_problem
@@ -51,6 +56,9 @@ class Completion(Struct, frozen=True, kw_only=True):
     def whole(self, result: TurnResult) -> dict[str, Any]:
         """Return the completion of a turn that is answered, or waits for its client's tools."""
         message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
+        if self.has_form and result.stop_reason == APPROVAL_REQUIRED:
+            # It is not of the form, and clients read the content as if it were.
+            message |= {"content": None, "refusal": result.text}
         if result.handed_over:
             message |= {"content": result.text or None, "tool_calls": _tool_calls(result)}
         return {
@@ -183,7 +191,7 @@ async def chunks(
                     if not completion.has_form:
                         yield spoken(text)
                     if asked.ends:
-                        yield completion.last_chunks(as_answer(submission, text, shown=True))
+                        yield completion.last_chunks(as_answer(submission))
                         return
                 elif isinstance(
                     update.body, (TurnFinished, SessionEnded, Discarded, CallsHandedOver)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import aclosing
+from math import inf
 from typing import Final
 
+import anyio
 from msgspec import Struct, field
 
-from everturn_actors.events import ApprovalAsked, Event, ModelReplied
+from everturn_actors.events import ApprovalAsked, ApprovalDecided, Event, ModelReplied
 from everturn_actors.model import Approval, ToolCall, Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.approvals import question
+from everturn_gateway.http.ports import Gateway
 from everturn_gateway.principals import Principal
+
+APPROVAL_REQUIRED: Final = "approval_required"
+"Why an answer ends that holds a question: the turn is not over."
 
 
 class Questions(Struct, frozen=True, kw_only=True):
@@ -19,9 +26,11 @@ class Questions(Struct, frozen=True, kw_only=True):
 
     caller: Principal | None = None
     "Who is told; None = nobody."
-    ends: bool = False
-    """Whether the answer ends with a question. Where a page waits for its end, nobody could say
-    anything to it otherwise; the turn waits for the word, which comes with the next message."""
+    ends_after_s: float | None = None
+    """After how long a question that nobody has answered ends the answer; None = it does not.
+
+    Whoever waits for the end of the answer could say nothing to it otherwise. The turn waits for
+    the word, which comes with the next message."""
     after: int = 0
     "The last event that the client was told of."
     steps: int = 0
@@ -39,6 +48,19 @@ class Questions(Struct, frozen=True, kw_only=True):
 SILENT: Final = Questions()
 
 
+def patience_s(gateway: Gateway, *, is_page: bool, streams: bool | None) -> float | None:
+    """Return after how long a question ends an answer; None = it does not.
+
+    Args:
+        gateway: Whose settings hold.
+        is_page: Whether a chat page waits, which lets nobody write before the end.
+        streams: Whether the question is seen at once; then somebody else may answer it, too.
+    """
+    if is_page:
+        return 0
+    return None if streams else gateway.config.openai_api.approval_wait_s
+
+
 class Reading(Struct, kw_only=True):
     """The events of one turn, as they come."""
 
@@ -49,7 +71,7 @@ class Reading(Struct, kw_only=True):
     @property
     def ends(self) -> bool:
         """Whether the answer ends with a question."""
-        return self.questions.ends
+        return self.questions.ends_after_s is not None
 
     def is_new(self, event: Event) -> bool:
         """Whether the client was not told of an event yet."""
@@ -73,35 +95,58 @@ class Reading(Struct, kw_only=True):
         return question(body, event.at, call, self.session_id, is_caller=is_caller)
 
 
-def as_answer(submission: Submission, text: str, *, shown: bool = False) -> TurnResult:
+def as_answer(submission: Submission, text: str = "") -> TurnResult:
     """Return a question as the answer for now.
 
     Args:
         submission: The message that it answers.
-        text: The question.
-        shown: Whether it was shown already.
+        text: The question; empty where a stream has shown it, and ends like any other: clients
+            know no second way.
     """
     return TurnResult(
         session_id=submission.session_id,
         turn=0,
         message_seq=submission.seq,
         outcome="answered",
-        text="" if shown else text,
+        text=text,
         error="",
         usage=Usage(),
+        stop_reason=APPROVAL_REQUIRED if text else "",
     )
 
 
-async def answer_or_question(submission: Submission, questions: Questions) -> TurnResult:
-    """Return how a turn ends, or its next question where the answer ends with that.
+async def answer_or_question(
+    submission: Submission,
+    questions: Questions,
+    note: Callable[[Event, str], None] | None = None,
+) -> TurnResult:
+    """Return how a turn ends, or a question of it where the answer ends with that.
+
+    Args:
+        submission: The message that is answered.
+        questions: How calls that wait are told of.
+        note: Called for each event that the client was not told of, with the question that it asks.
 
     Raises:
         CoreError: See `Submission.result`.
     """
-    if questions.ends:
-        reading = questions.begin(submission.session_id)
-        async with aclosing(submission.updates()) as updates:
-            async for update in updates:
-                if not isinstance(update, TextDelta) and (text := reading.read(update)):
-                    return as_answer(submission, text)
+    reading, text = questions.begin(submission.session_id), ""
+    if reading.ends or note is not None:
+        with anyio.CancelScope() as unanswered:
+            async with aclosing(submission.updates()) as updates:
+                async for update in updates:
+                    if isinstance(update, TextDelta):
+                        continue
+                    asked = reading.read(update)
+                    if note is not None and reading.is_new(update):
+                        note(update, asked)
+                    if asked and questions.ends_after_s is not None:
+                        text = asked
+                        if not questions.ends_after_s:
+                            return as_answer(submission, text)
+                        unanswered.deadline = anyio.current_time() + questions.ends_after_s
+                    elif isinstance(update.body, ApprovalDecided):
+                        unanswered.deadline = inf  # who else may answer did
+        if unanswered.cancelled_caught:
+            return as_answer(submission, text)
     return await submission.result()

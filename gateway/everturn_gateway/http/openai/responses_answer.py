@@ -18,6 +18,7 @@ from everturn_actors.errors import CoreError
 from everturn_actors.events import (
     CallsHandedOver,
     Discarded,
+    Event,
     ModelReplied,
     SessionEnded,
     TurnFinished,
@@ -25,7 +26,13 @@ from everturn_actors.events import (
 from everturn_actors.model import CallOptions, ToolCall, Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.call_ids import given_id
-from everturn_gateway.http.openai.questions import SILENT, Questions, as_answer
+from everturn_gateway.http.openai.questions import (
+    APPROVAL_REQUIRED,
+    SILENT,
+    Questions,
+    answer_or_question,
+    as_answer,
+)
 from everturn_gateway.http.problems import Problem
 from everturn_gateway.http.sse import WriteNow, message
 from everturn_gateway.http.turns import turn_problem
@@ -39,6 +46,7 @@ _INCOMPLETE: Final = {
     "max_tokens": "max_output_tokens",
     "content_filter": "content_filter",
     "refusal": "content_filter",
+    APPROVAL_REQUIRED: APPROVAL_REQUIRED,
 }
 _ENDS: Final = (TurnFinished, SessionEnded, Discarded, CallsHandedOver)
 
@@ -214,6 +222,13 @@ class ResponseWriter:
         data = b"" if self._said is None else self._close_text("".join(self._said), "incomplete")
         return data + self._whole_text(text)
 
+    def note(self, event: Event, question: str) -> None:
+        """Take an event, and the question that it asks, where nobody is shown how it grows."""
+        if question:
+            self.question(question)
+        elif isinstance(event.body, ModelReplied):
+            self.replied(event.body, event.seq)
+
     def end(self, result: TurnResult) -> bytes:
         """Return what ends a stream."""
         data = b""
@@ -326,7 +341,7 @@ async def events(
                 elif text := asked.read(update):
                     yield writer.question(text)
                     if asked.ends:
-                        yield writer.end(as_answer(submission, text, shown=True))
+                        yield writer.end(as_answer(submission))
                         return
                 elif isinstance(update.body, ModelReplied):
                     if asked.is_new(update):
@@ -340,23 +355,12 @@ async def events(
 
 
 async def followed(submission: Submission, writer: ResponseWriter) -> TurnResult:
-    """Have a writer take all of a turn; return how it came out.
+    """Have a writer take all of a turn, to its end or a question; return how it came out.
 
     Raises:
         CoreError: See `Submission.result`.
     """
-    asked = writer.questions.begin(submission.session_id)
-    async with aclosing(submission.updates()) as updates:
-        async for update in updates:
-            if isinstance(update, TextDelta):
-                continue
-            if text := asked.read(update):
-                writer.question(text)
-                if asked.ends:
-                    return as_answer(submission, text, shown=True)
-            if isinstance(update.body, ModelReplied) and asked.is_new(update):
-                writer.replied(update.body, update.seq)
-    result = await submission.result()
+    result = await answer_or_question(submission, writer.questions, writer.note)
     writer.end(result)
     return result
 

@@ -25,7 +25,7 @@ from everturn_gateway.http.openai.client_headers import (
     ClientHeaders,
     ClientHeadersOf,
 )
-from everturn_gateway.http.openai.questions import Questions, answer_or_question
+from everturn_gateway.http.openai.questions import Questions, answer_or_question, patience_s
 from everturn_gateway.http.openai.request import ChatRequest
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
@@ -139,7 +139,7 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
             has_form=options is not None and bool(options.response_format),
             questions=Questions(
                 caller=caller if name else None,
-                ends=bool(name) and given.is_page,
+                ends_after_s=patience_s(gateway, is_page=given.is_page, streams=body.stream),
                 after=handed.after,
                 steps=handed.steps,
             ),

@@ -25,7 +25,7 @@ from everturn_gateway.http.access.visibility import check_agent, own_key, visibl
 from everturn_gateway.http.openai.answer import created_at
 from everturn_gateway.http.openai.asking import CHANNEL, Asking, Handed, read_request
 from everturn_gateway.http.openai.client_headers import DESCRIBED, ClientHeaders, ClientHeadersOf
-from everturn_gateway.http.openai.questions import Questions, answer_or_question
+from everturn_gateway.http.openai.questions import Questions, patience_s
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.responses_answer import (
     About,
@@ -47,6 +47,7 @@ from everturn_gateway.principals import Principal
 
 ResponseId = Annotated[str, Path(pattern=r"^resp_[0-9A-Za-z_-]{1,60}$")]
 _JSON = "application/json"
+_PAGE_EVENTS = 256  # read from the log at a time
 
 
 def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
@@ -103,7 +104,9 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
             metadata=body.metadata or {},
             questions=Questions(
                 caller=caller if handed.is_kept else None,
-                ends=handed.is_kept and given.is_page and not body.is_named,
+                ends_after_s=patience_s(
+                    gateway, is_page=given.is_page and not body.is_named, streams=body.stream
+                ),
                 after=handed.after,
                 steps=handed.steps,
             ),
@@ -120,12 +123,11 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         if body.background:
             whole = writer.whole("in_progress")
             return Response(orjson.dumps(whole), headers=headers, media_type=_JSON)
-        answer = partial(answer_or_question, submission, about.questions)
+        answer = partial(followed, submission, writer)
         result = await wait_for_turn(request, submission, waits, answer=answer)
         fault = turn_problem(result)
         if fault is not None:
             raise ProblemError(fault)
-        result = await followed(submission, writer)
         return Response(orjson.dumps(writer.ended(result)), headers=headers, media_type=_JSON)
 
 
@@ -317,10 +319,15 @@ async def _found(gateway: Gateway, caller: Principal, given: str) -> tuple[Sessi
 
 def _is_running(state: SessionState, seq: int) -> bool:
     """Whether the turn of a response is not over, and does not wait for its client."""
-    if any(message.seq == seq for message in state.waiting):
+    if _is_waiting(state, seq):
         return True
     turn = state.open_turn
     return turn is not None and seq >= turn.users[0].seq and not turn.waits_for_caller
+
+
+def _is_waiting(state: SessionState, seq: int) -> bool:
+    """Whether the turn of a response has not begun."""
+    return any(message.seq == seq for message in state.waiting)
 
 
 class _Kept(Struct, frozen=True, kw_only=True):
@@ -329,6 +336,8 @@ class _Kept(Struct, frozen=True, kw_only=True):
     submission: Submission
     writer: ResponseWriter
     is_running: bool
+    is_waiting: bool
+    "Whether its turn has not begun."
 
 
 async def _kept(gateway: Gateway, caller: Principal, given: str) -> _Kept:
@@ -351,16 +360,36 @@ async def _kept(gateway: Gateway, caller: Principal, given: str) -> _Kept:
         questions=Questions(caller=caller),
     )
     writer = ResponseWriter(submission, about)
-    return _Kept(submission=submission, writer=writer, is_running=_is_running(state, seq))
+    return _Kept(
+        submission=submission,
+        writer=writer,
+        is_running=_is_running(state, seq),
+        is_waiting=_is_waiting(state, seq),
+    )
 
 
 async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
     """Return a response as it is now."""
     kept = await _kept(gateway, caller, given)
     if kept.is_running:
+        await _write_so_far(gateway, kept)
         return Response(orjson.dumps(kept.writer.whole("in_progress")), media_type=_JSON)
     whole = kept.writer.ended(await followed(kept.submission, kept.writer))
     return Response(orjson.dumps(whole), media_type=_JSON)
+
+
+async def _write_so_far(gateway: Gateway, kept: _Kept) -> None:
+    """Have the writer of a response that runs take what is in the log of it."""
+    submission, writer = kept.submission, kept.writer
+    after, reading = submission.seq, writer.questions.begin(submission.session_id)
+    if kept.is_waiting:
+        return  # what comes after it in the log is of the turn before
+    while page := await gateway.service.history(
+        submission.session_id, after=after, limit=_PAGE_EVENTS
+    ):
+        for event in page:
+            writer.note(event, reading.read(event))
+        after = page[-1].seq
 
 
 def _items(body: object, given: str) -> list[dict[str, Any]]:
