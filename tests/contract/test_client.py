@@ -278,7 +278,7 @@ async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path
         after = await house.client.context(session_id)
         explained = await house.client.explain(session_id, last.seq)
         real = await house.gateway.service.reader.context(session_id)
-        really = await house.gateway.service.reader.explain(session_id, last.seq)
+        (really,) = await house.gateway.service.reader.explain(session_id, last.seq)
 
     assert (before.shown_messages, before.hidden_messages) == (20, 0)
     assert compacted.done

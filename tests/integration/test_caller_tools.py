@@ -150,7 +150,7 @@ async def test_a_request_with_tools_of_the_caller_is_made_again_as_it_was() -> N
     provider = ScriptedProvider(calling(("a", "brought")), "done")
     async with open_test_service(provider=provider) as test:
         done = await answer(test, await ask(test), "from a")
-        explained = await test.service.reader.explain(done.session_id, done.message_seq)
+        (explained,) = await test.service.reader.explain(done.session_id, done.message_seq)
 
     assert explained.verdict == "same"
     assert [tool.name for tool in explained.request.tools] == ["brought"]

@@ -18,12 +18,14 @@ from support.gateway import (
     serving,
     write_agent,
 )
+from support.shell_agents import running, shell_agent
 
-from everturn_actors.events import Event, Summarised
+from everturn_actors.events import CallFinished, Event, Summarised
 from everturn_actors.model import Reply, ToolCall, Usage, UserMessage
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server as server_module
+from everturn_gateway.http.schemas.context import ExplanationBody, FatesBody, RequestPartBody
 
 UNKNOWN = "20260101T000000000-00000000"
 DEADLINE_S = 60
@@ -124,6 +126,112 @@ async def test_a_past_request_is_explained_also_after_a_restart(tmp_path: Path) 
         "user",
     ]
     assert last["request"]["messages"][1]["tool_calls"][0]["id"] == "c1"
+
+
+async def test_two_requests_are_compared_and_halves_are_sent_alone(tmp_path: Path) -> None:
+    """A page that moves from request to request is sent what differs, and not all of it."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        session = await gateway.session()
+        await say(gateway, session, "one", "two", "three")
+        listed = (await client.get(path(session, "requests"))).json()["requests"]
+        last, before = (path(session, "context", each["replied_seq"]) for each in listed[:2])
+        whole = (await client.get(last)).json()
+        fates = (await client.get(last, params={"part": "fates"})).json()
+        request = (await client.get(last, params={"part": "request"})).json()
+        differing = (await client.get(last, params={"than": listed[1]["replied_seq"]})).json()
+        none = (await client.get(before, params={"than": listed[1]["started_seq"]})).json()
+        both = await client.get(last, params={"than": 2, "part": "request"})
+        wrong = await client.get(last, params={"than": 0, "part": "all"})
+        unknown = await client.get(last, params={"than": 1})
+
+    ExplanationBody.model_validate(whole)
+    FatesBody.model_validate(differing)
+    assert RequestPartBody.model_validate(request).model_dump(mode="json") == request
+    assert request["request"] == whole["request"]
+    assert [m["seq"] for m in fates["messages"]] == [m["seq"] for m in whole["messages"]]
+    assert "request" not in fates
+    assert "messages" not in request
+    assert [m["begins"] for m in differing["messages"]] == ["reply 2", "three"]
+    assert [m["was"] for m in differing["messages"]] == [None, None]
+    assert differing["by_disposition"] == {"kept": 5}
+    assert none["messages"] == []
+    assert none["than"] == listed[1]["replied_seq"]
+    assert (both.status_code, wrong.status_code, unknown.status_code) == (422, 422, 404)
+    assert len(wrong.json()["errors"]) == 2
+    assert unknown.json()["type"] == "urn:everturn:problem:unknown-request"
+
+
+async def test_all_requests_are_listed_page_by_page(tmp_path: Path) -> None:
+    """A slider over them needs each, once, with what it cost and what was hidden before it."""
+    usage = Usage(input_tokens=100, output_tokens=5, cached_tokens=40, cost_nanodollars=2_000_000)
+    provider = ScriptedProvider()
+    provider.script.append(Reply(calls=(ToolCall(call_id="c1", name="nothing"),), usage=usage))
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        gateway.client() as client,
+    ):
+        session = await gateway.session()
+        empty = (await client.get(path(session, "requests"))).json()
+        await say(gateway, session, "one", *(f"{n} {'word ' * 100}" for n in range(9)))
+        await client.post(path(session, "compact"), json={})
+        await say(gateway, session, "after it")
+        whole = (await client.get(path(session, "requests"))).json()
+        found: list[dict[str, Any]] = []
+        page: dict[str, Any] = {"next": 0}
+        while page["next"] is not None:
+            params = {"limit": 4, "before": page["next"]}
+            page = (await client.get(path(session, "requests"), params=params)).json()
+            assert len(page["requests"]) <= 4
+            found += page["requests"]
+        gateway.provider.hold()
+        prefer = {"Prefer": "respond-async"}
+        await client.post(path(session, "messages"), json={"content": "?"}, headers=prefer)
+        await gateway.provider.until_called(13)
+        (open_one,) = (await client.get(path(session, "requests"), params={"limit": 1})).json()[
+            "requests"
+        ]
+        gateway.provider.release()
+        wrong = await client.get(path(session, "requests"), params={"limit": 0, "before": -1})
+        nobody = await client.get(path(UNKNOWN, "requests"))
+
+    assert empty == {"requests": [], "next": None}
+    assert found == whole["requests"]
+    assert [(each["turn"], each["step"]) for each in found[-3:]] == [(2, 1), (1, 2), (1, 1)]
+    assert len(found) == len(gateway.provider.requests) - 1 == 12
+    first = found[-1]
+    assert first["reported"] | {"input_tokens": 100, "cached_tokens": 40} == first["reported"]
+    assert (first["cost_usd"], first["tries"]) == (0.002, 1)
+    assert first["estimated_tokens"] > 0
+    assert [each["reductions"] for each in found] == [1] + [0] * 11
+    assert (open_one["replied_seq"], open_one["seconds"], open_one["turn"]) == (0, None, 12)
+    assert (wrong.status_code, nobody.status_code) == (422, 404)
+
+
+async def test_a_large_result_is_given_back_whole(tmp_path: Path) -> None:
+    """The log holds the beginning and the end of it; a person wants what was cut out."""
+    text = "\n".join(map(str, range(1, 5001)))
+    async with (
+        shell_agent(tmp_path, allow=["bash:seq *"]) as gateway,
+        gateway.client() as client,
+    ):
+        gateway.provider.script.append(running("seq 1 5000"))
+        session = await gateway.session("second")
+        await say(gateway, session, "look")
+        events = await gateway.service.history(session, after=0, limit=100)
+        (finished,) = (e.body for e in events if isinstance(e.body, CallFinished))
+        answer = await client.get(path(session, "results", finished.path))
+        gone = await client.get(path(session, "results", "other"))
+        outside = await client.get(path(session, "results", "..%2Fstate.yaml"))
+        nobody = await client.get(path(UNKNOWN, "results", finished.path))
+
+    assert len(finished.text) < len(text)
+    assert text in answer.text
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert gone.json()["type"] == "urn:everturn:problem:unknown-result"
+    assert outside.status_code == 404
+    assert nobody.json()["type"] == "urn:everturn:problem:unknown-session"
 
 
 async def test_what_cannot_be_explained_is_said(tmp_path: Path) -> None:

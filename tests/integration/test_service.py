@@ -916,7 +916,7 @@ async def test_nothing_more_is_read_for_somebody_who_left(monkeypatch: pytest.Mo
             monkeypatch.setattr(test.store, "read", counted)
             await test.service.reader.explain(session, last.seq)
         monkeypatch.undo()
-        whole = await test.service.reader.explain(session, last.seq - 1)
+        (whole,) = await test.service.reader.explain(session, last.seq - 1)
 
     assert scope.cancelled_caught
     assert pages == [0, 4]

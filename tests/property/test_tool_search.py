@@ -108,7 +108,7 @@ async def test_each_request_begins_with_the_one_before(
                 if restarts or not left:
                     break
             state = await test.service.view(done.session_id)
-            explained = await test.service.reader.explain(done.session_id, done.message_seq)
+            (explained,) = await test.service.reader.explain(done.session_id, done.message_seq)
 
             assert done.text == "done"
             assert state.cache_misses == 0

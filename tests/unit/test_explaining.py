@@ -15,6 +15,7 @@ from support.context_policies import POLICIES
 from support.conversations import KEY, STARTED
 from support.tables import table
 
+from everturn_actors.context.comparison import fates_of
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
@@ -420,9 +421,64 @@ def test_nothing_is_read_after_the_answer() -> None:
     early = talk.exchange("one")
     for number in range(3):
         talk.exchange(f"message {number}")
-    replay = RequestReplay("s1", early)
+    replay = RequestReplay("s1", (early,))
     pages = [talk.events[start : start + 2] for start in range(0, len(talk.events), 2)]
     wanted = 1 + next(number for number, page in enumerate(pages) if replay.read(page))
 
     assert pages[wanted - 1][-1].seq == early + 1
-    assert replay.explanation(talk.spec, TOOLS, FACTS) == talk.explain(early)
+    assert replay.explanations(talk.spec, TOOLS, FACTS) == (talk.explain(early),)
+
+
+def test_two_requests_are_found_in_one_reading_and_compared() -> None:
+    """What a person asks of two requests is what became otherwise, not a list of thousands."""
+    talk = Talk()
+    first = talk.exchange("one")
+    talk.exchange("two")
+    reduced = talk.add(ContextReduced(stage="jump", cut_turn=2))
+    last = talk.exchange("three")
+    replay = RequestReplay("s1", (last, first))
+    replay.read(talk.events)
+    now, was = replay.explanations(talk.spec, TOOLS, FACTS)
+    whole, between, back = fates_of(now), fates_of(now, was), fates_of(was, now)
+
+    assert (now, was) == (talk.explain(last), talk.explain(first))
+    assert [m.seq for m in whole.messages] == [m.seq for m in now.messages]
+    assert sum(whole.by_disposition.values()) == len(now.messages)
+    assert sum(each.messages for each in whole.stretches) == len(now.messages)
+    assert [each.disposition for each in whole.stretches] == ["dropped", "kept"]
+    hidden = between.messages[0]
+    assert hidden.begins == "one"
+    assert hidden.was is not None
+    assert hidden.now is not None
+    assert (hidden.was.disposition, hidden.was.tokens > 0) == ("kept", True)
+    assert (hidden.now.disposition, hidden.now.stage, hidden.now.by_seq) == (
+        "dropped",
+        "jump",
+        reduced,
+    )
+    assert [(m.seq, m.now is None) for m in back.messages if m.was and m.seq > first] == [
+        (m.seq, True) for m in now.messages if m.seq > first
+    ]
+    assert fates_of(now, now).messages == ()
+
+
+def test_pieces_of_a_long_session_stay_few_and_leave_nothing_out() -> None:
+    """The bar of a session of thousands of messages is as quick to send and draw as a short one."""
+    talk = Talk()
+    for _ in range(2):
+        talk.exchange("one")
+    made = talk.explain(talk.exchange("last"))
+    many = replace(
+        made,
+        messages=tuple(
+            replace(made.messages[0], seq=n, disposition="kept" if n % 2 else "cleared")
+            for n in range(5000)
+        ),
+    )
+    found = fates_of(many)
+
+    assert len(found.stretches) <= 800
+    assert sum(each.messages for each in found.stretches) == 5000
+    assert (
+        sum(each.tokens_before for each in found.stretches) == 5000 * made.messages[0].tokens_before
+    )

@@ -26,6 +26,7 @@ from everturn_actors.model import (
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 Verdict: TypeAlias = Literal["same", "differs", "unknown"]
 
+BEGIN_CHARACTERS: Final = 120  # of a message, where a list tells of it
 _THIS_REQUEST: Final = "this request"
 
 
@@ -67,6 +68,8 @@ class Explained(Struct, frozen=True, kw_only=True):
     "As the request shows it; 0 where it does not."
     by_seq: int
     "The event that did it; 0 = nothing was done, or for this request alone."
+    begins: str
+    "Its first words, for lists."
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
@@ -176,7 +179,18 @@ def _explained(
         tokens_before=counts.message(message, media),
         tokens_after=0 if shown is None else counts.message(shown, media),
         by_seq=found.by_seq,
+        begins=_first_words(message),
     )
+
+
+def _first_words(message: AnyMessage) -> str:
+    """Return the beginning of a message in one line; of a reply that only calls, the calls."""
+    text = message.text
+    if not text and isinstance(message, Reply):
+        text = " ".join(
+            f"{call.name} {call.arguments[:BEGIN_CHARACTERS]}" for call in message.calls
+        )
+    return " ".join(text[: BEGIN_CHARACTERS * 2].split())[:BEGIN_CHARACTERS]
 
 
 def _verdict(past: Past, rendered: Rendered) -> tuple[Verdict, str]:

@@ -129,6 +129,17 @@ class SessionReader:
         unheld = Attachment(name=name, media_type=type_of(name), size_bytes=len(data))
         return next(known, unheld), data
 
+    async def result(self, session_id: str, name: str) -> str | None:
+        """Return the whole text of a large result (`CallFinished.path`); None where it is gone.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: It cannot be read.
+        """
+        if await self.summary(session_id) is None:
+            raise UnknownSessionError(session_id)
+        return await self._store.read_result(session_id, name)
+
     async def sessions(
         self, *, after: str = "", limit: int = 50, wanted: SessionFilter = ALL_SESSIONS
     ) -> tuple[SessionSummary, ...]:
@@ -222,8 +233,8 @@ class SessionReader:
 
         return await to_thread.run_sync(report)
 
-    async def explain(self, session_id: str, seq: int) -> Explanation:
-        """Return why a past request was as it was: the one at event `seq` or next in its turn.
+    async def explain(self, session_id: str, *seqs: int) -> tuple[Explanation, ...]:
+        """Return why past requests were as they were: those at events `seqs` or next in their turn.
 
         Reads the log of the session up to there, page by page; a caller that is cancelled waits
         for the page that is being read and for no other.
@@ -238,7 +249,7 @@ class SessionReader:
         state = await self.view(session_id)
         agent = self._runtime.agents.get(state.key.agent)
         statistics = self._runtime.model_statistics.of(agent.spec.model)
-        replay = RequestReplay(session_id, seq)
+        replay = RequestReplay(session_id, seqs)
         after, is_found = 0, False
         while not is_found and after < state.last_seq:
             limit = min(EXPLAIN_PAGE_EVENTS, state.last_seq - after)
@@ -252,10 +263,10 @@ class SessionReader:
                 gaps = await self.explain_gaps(session_id, gone[:1])
                 why = "; ".join(gap.text for gap in gaps)
                 which = f"{why}. No request after them can be made again"
-                raise UnknownRequestError(session_id, seq, which)
+                raise UnknownRequestError(session_id, seqs[0], which)
             after = events[-1].seq if events else state.last_seq
         return await to_thread.run_sync(
-            replay.explanation, agent.spec, agent.offered(statistics, None), statistics
+            replay.explanations, agent.spec, agent.offered(statistics, None), statistics
         )
 
     async def decided_before(self, session_id: str, call_id: str) -> ApprovalDecided | None:

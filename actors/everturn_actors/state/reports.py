@@ -12,6 +12,8 @@ from typing import Any, TypeAlias, assert_never
 
 from msgspec import structs
 
+from everturn_actors.codec import dump
+from everturn_actors.context.comparison import fates_of
 from everturn_actors.context.explain import Explained, Explanation, role_of
 from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
@@ -75,6 +77,31 @@ def explanation_record(explanation: Explanation) -> Json:
     }
 
 
+def fates_record(explanation: Explanation, other: Explanation | None) -> Json:
+    """Return what became of each message of a past request, as JSON values, without the request.
+
+    Args:
+        explanation: Of the request.
+        other: Of one that it is compared with: messages that both have alike are left out.
+    """
+    return {
+        **_head(explanation),
+        "than": None if other is None else other.replied_seq or other.started_seq,
+        **dump(fates_of(explanation, other)),
+    }
+
+
+def request_record(explanation: Explanation) -> Json:
+    """Return a past request as JSON values, without what became of each message."""
+    return {**_head(explanation), "request": _request(explanation.request)}
+
+
+def _head(explanation: Explanation) -> Json:
+    head = structs.asdict(explanation)
+    del head["messages"], head["request"]
+    return {**head, "reported": structs.asdict(explanation.reported)}
+
+
 def explanation_from(record: Mapping[str, Any]) -> Explanation:
     """Return the explanation of a record: all of it, as far as the record tells.
 
@@ -111,13 +138,22 @@ def _request(request: ModelRequest) -> Json:
 
 
 def _message(message: AnyMessage) -> Json:
-    record: Json = {"seq": message.seq, "role": role_of(message), "content": message.text}
+    record: Json = {
+        "seq": message.seq,
+        "role": role_of(message),
+        "content": message.text,
+        "sender": "",
+        "name": "",
+        "tool_calls": [],
+        "tool_call_id": None,
+        "is_error": False,
+    }
     match message:
         case UserMessage(sender=sender):
-            return record | ({"sender": sender} if sender else {})
+            return record | {"sender": sender}
         case Reply(calls=calls):
             asked = [{"id": c.call_id, "name": c.name, "arguments": c.arguments} for c in calls]
-            return record | ({"tool_calls": asked} if asked else {})
+            return record | {"tool_calls": asked}
         case ToolResult():
             return record | {
                 "name": message.name,

@@ -63,32 +63,40 @@ def explain(
             beginning of the log was discarded, so that none can be made again.
         ContextDoesNotFitError: Today's agent has no room for it.
     """
-    replay = RequestReplay(session_id, seq)
+    replay = RequestReplay(session_id, (seq,))
     replay.read(events)
-    return replay.explanation(spec, tools, statistics)
+    return replay.explanations(spec, tools, statistics)[0]
+
+
+class _Wanted(Struct, kw_only=True):
+    """A request that is looked for, and what it was made of once it is found."""
+
+    seq: int
+    turn: int = 0
+    "The turn that `seq` belongs to; 0 = it has not come yet."
+    past: Past | None = None
+    past_states: tuple[_PastState, ...] = ()
 
 
 class RequestReplay:
-    """Finds one past request while a log is read, page by page, and makes it again.
+    """Finds past requests while a log is read, page by page, and makes them again.
 
-    Each event is looked at once, and nothing after the answer to the request is needed.
+    Each event is looked at once, however many requests are wanted, and nothing after the answer to
+    the last of them is needed.
     """
 
-    def __init__(self, session_id: str, seq: int) -> None:
+    def __init__(self, session_id: str, seqs: Sequence[int]) -> None:
         """Begin before the first event.
 
         Args:
             session_id: Of the session, for errors.
-            seq: Any event of a turn; its request is the one sent there, or next after it.
+            seqs: Each any event of a turn; its request is the one sent there, or next after it.
         """
         self._session_id = session_id
-        self._seq = seq
+        self._wanted = [_Wanted(seq=seq) for seq in seqs]
         self._replay = _Replay()
         self._open_turn = 0
-        self._asked_turn = 0
-        "The turn that `seq` belongs to; 0 = it has not come yet."
         self._step: tuple[int, StepStarted] | None = None
-        self._past: Past | None = None
         self._last_seq = 0
         self._requests = list[tuple[int, int]]()
         "Of each request that was met: where its step began, and by which number it is named."
@@ -101,42 +109,51 @@ class RequestReplay:
             CorruptJournalError: The events do not follow each other.
         """
         for event in events:
-            if self._past is not None:
+            if self._is_found:
                 break
             self._read(event)
-        return self._past is not None
+        return self._is_found
 
-    def explanation(
+    def explanations(
         self, spec: AgentSpec, tools: tuple[ToolDefinition, ...], statistics: ModelStatistics
-    ) -> Explanation:
-        """Return the account of the request, when all was read that `read` asked for.
+    ) -> tuple[Explanation, ...]:
+        """Return the accounts of the requests, when all was read that `read` asked for.
 
         Raises:
             UnknownRequestError: No request was sent there; the text names those that were.
             ContextDoesNotFitError: Today's agent has no room for it.
         """
-        if self._step is not None and self._past is None:  # the log ends before its answer
+        if self._step is not None and not self._is_found:  # the log ends before its answer
             self._close(self._last_seq, None)
-        if self._past is None:
-            raise UnknownRequestError(self._session_id, self._seq, self._which())
-        rendered, past_state = _again(self._past, self._replay.past_states, spec, tools, statistics)
-        messages, hidden = self._replay.account(past_state)
-        return explain_request(self._past, rendered, messages, hidden)
+        found: list[Explanation] = []
+        for wanted in self._wanted:
+            if wanted.past is None:
+                why = self._which(wanted.seq)
+                raise UnknownRequestError(self._session_id, wanted.seq, why)
+            rendered, past_state = _again(wanted.past, wanted.past_states, spec, tools, statistics)
+            messages, hidden = self._replay.account(past_state)
+            found.append(explain_request(wanted.past, rendered, messages, hidden))
+        return tuple(found)
+
+    @property
+    def _is_found(self) -> bool:
+        return all(wanted.past is not None for wanted in self._wanted)
 
     def _read(self, event: Event) -> None:
         body = event.body
         if not self._last_seq and not isinstance(body, SessionStarted):
             raise UnknownRequestError(
                 self._session_id,
-                self._seq,
+                self._wanted[0].seq,
                 f"the log before event {event.seq} was discarded, and without its beginning no"
                 " past request can be made again; `compaction: archive` keeps it",
             )
         match body:
             case TurnStarted():
                 self._open_turn = body.turn
-                if self._seq in body.received:
-                    self._asked_turn = self._asked_turn or body.turn
+                for wanted in self._wanted:
+                    if wanted.seq in body.received:
+                        wanted.turn = wanted.turn or body.turn
             case StepStarted():
                 self._step = (event.seq, body)
             case ModelReplied():
@@ -145,12 +162,13 @@ class RequestReplay:
                 self._close(self._last_seq, None)
             case _:
                 pass
-        if event.seq == self._seq:
-            self._asked_turn = self._asked_turn or self._open_turn
+        for wanted in self._wanted:
+            if event.seq == wanted.seq:
+                wanted.turn = wanted.turn or self._open_turn
         if isinstance(body, TurnFinished):
             self._open_turn = 0
         self._last_seq = event.seq
-        if self._past is None:
+        if not self._is_found:
             self._replay.read(event)
 
     def _close(self, end_seq: int, reply: ModelReplied | None) -> None:
@@ -160,29 +178,31 @@ class RequestReplay:
         (started_seq, step), self._step = self._step, None
         replied_seq = end_seq if reply else 0
         self._requests.append((started_seq, replied_seq or started_seq))
-        # The event `seq` may be this answer: its turn is the one that is open.
-        asked_turn = self._asked_turn or (self._open_turn if end_seq == self._seq else 0)
-        if step.turn != asked_turn or end_seq < self._seq:
-            return
-        self._past = Past(
-            turn=step.turn,
-            step=step.step,
-            started_seq=started_seq,
-            replied_seq=replied_seq,
-            model=step.model,
-            prefix=reply.fingerprint.prefix if reply else "",
-            reported=reply.usage if reply else Usage(),
-        )
+        for wanted in self._wanted:
+            # The event `seq` may be this answer: its turn is the one that is open.
+            turn = wanted.turn or (self._open_turn if end_seq == wanted.seq else 0)
+            if wanted.past is not None or step.turn != turn or end_seq < wanted.seq:
+                continue
+            wanted.past_states = tuple(self._replay.past_states)
+            wanted.past = Past(
+                turn=step.turn,
+                step=step.step,
+                started_seq=started_seq,
+                replied_seq=replied_seq,
+                model=step.model,
+                prefix=reply.fingerprint.prefix if reply else "",
+                reported=reply.usage if reply else Usage(),
+            )
 
-    def _which(self) -> str:
+    def _which(self, seq: int) -> str:
         """Return which requests there are, those next to the one that was asked for."""
         if not self._last_seq:
             return "its log was discarded, or is not written yet"
         if not self._requests:
             return "no request was sent in this session yet"
-        past_end = self._seq > self._last_seq
+        past_end = seq > self._last_seq
         where = f"the log ends at event {self._last_seq}; " if past_end else ""
-        near = sorted(self._requests, key=lambda request: abs(request[0] - self._seq))[:_NAMED]
+        near = sorted(self._requests, key=lambda request: abs(request[0] - seq))[:_NAMED]
         names = ", ".join(str(named) for named in sorted(named for _, named in near))
         total = len(self._requests)
         of = f" (of {total} in all)" if total > len(near) else ""

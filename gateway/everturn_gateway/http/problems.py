@@ -114,6 +114,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "unknown-media": _Kind(404, "There is no such file"),
     "unknown-prompt": _Kind(404, "There is no such prompt"),
     "unknown-request": _Kind(404, "There is no such request"),
+    "unknown-result": _Kind(404, "There is no such result"),
     "unknown-schedule": _Kind(404, "There is no such scheduled job"),
     "unknown-session": _Kind(404, "There is no such session"),
     "approval-closed": _Kind(409, "The approval can no longer be answered so"),

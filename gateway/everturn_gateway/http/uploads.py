@@ -119,18 +119,15 @@ def from_base64(data: str) -> bytes:
         raise ValueError(str(error)) from error
 
 
-def download_headers(attachment: Attachment) -> dict[str, str]:
+def download_headers(file_name: str) -> dict[str, str]:
     """Return the headers with which a file is given back: to be kept, never to be run.
 
     Source: RFC 6266, section 4.3, and RFC 8187 for the name.
     """
-    name = quote(attachment.file_name or attachment.name, safe="")
     return {
-        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(file_name, safe='')}",
         "X-Content-Type-Options": "nosniff",
         "Content-Security-Policy": "default-src 'none'; sandbox",
-        # The name is made from the bytes.
-        "Cache-Control": "private, max-age=86400, immutable",
     }
 
 

@@ -80,6 +80,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_SESSION}/stream"): _of_session("talk", spends=True),
     ("GET", f"{_SESSION}/events"): _of_session("read"),
     ("GET", f"{_SESSION}/media/{{name}}"): _of_session("read"),
+    ("GET", f"{_SESSION}/results/{{name}}"): _of_session("read"),
+    ("GET", f"{_SESSION}/requests"): _of_session("read"),
     ("POST", f"{_SESSION}/cancel"): _of_session("talk", is_act=True),
     ("POST", f"{_SESSION}/resume"): _of_session("talk", spends=True),
     ("POST", f"{_SESSION}/retry"): _of_session("operate", is_act=True, spends=True),

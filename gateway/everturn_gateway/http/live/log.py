@@ -9,8 +9,8 @@ from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import to_record, type_name
 from everturn_gateway.http.schemas.sessions import LogPage
 
-_READ_EVENTS: Final = 500  # of the log at a time
-_READS_MOST: Final = 20
+READ_EVENTS: Final = 500  # of the log at a time
+READS_MOST: Final = 20
 
 
 async def newest_first(
@@ -25,10 +25,10 @@ async def newest_first(
     end = (await service.view(session_id)).last_seq
     first = min(before, end + 1) if before else end + 1
     last, found = first - 1, list[Event]()
-    for _ in range(_READS_MOST):
+    for _ in range(READS_MOST):
         if first <= 1 or len(found) >= limit:
             break
-        step = limit if not types else _READ_EVENTS
+        step = limit if not types else READ_EVENTS
         after = max(0, first - 1 - step)
         page = await service.history(session_id, after=after, limit=first - 1 - after)
         kept = [e for e in page if e.seq < first and (not types or type_name(e.body) in types)]
@@ -46,10 +46,10 @@ async def oldest_first(
     """Return the first events above `after`; raises as `newest_first` does."""
     end = (await service.view(session_id)).last_seq
     last, found = after, list[Event]()
-    for _ in range(_READS_MOST):
+    for _ in range(READS_MOST):
         if len(found) >= limit:
             break
-        page = await service.history(session_id, after=last, limit=_READ_EVENTS)
+        page = await service.history(session_id, after=last, limit=READ_EVENTS)
         if not page:
             last = max(last, end)
             break

@@ -11,10 +11,12 @@ from everturn_actors.errors import InvalidInputError
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import sees_state, visible_session
 from everturn_gateway.http.live.log import newest_first, oldest_first
+from everturn_gateway.http.live.requests import REQUESTS_MOST, read_requests
 from everturn_gateway.http.live.stream import LiveStream, read_cursor, read_watches
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.context import RequestList
 from everturn_gateway.http.schemas.sessions import (
     ApprovalList,
     LogPage,
@@ -32,6 +34,7 @@ def live_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     _add_stream(router, gateway, waits)
     _add_approvals(router, gateway)
     _add_log(router, gateway)
+    _add_requests(router, gateway)
     return router
 
 
@@ -130,3 +133,23 @@ def _add_log(router: APIRouter, gateway: Gateway) -> None:
         else:
             page = await newest_first(service, session_id, before=before, limit=limit, types=kinds)
         return answer(page)
+
+
+def _add_requests(router: APIRouter, gateway: Gateway) -> None:
+    @router.get(
+        "/sessions/{session_id}/requests", response_model=RequestList, responses=problems(404)
+    )
+    async def list_requests(
+        session_id: SessionId,
+        before: Annotated[
+            int,
+            Query(ge=0, le=2**53, description="Those begun below this event; 0 = the newest."),
+        ] = 0,
+        limit: Annotated[int, Query(ge=1, le=REQUESTS_MOST)] = 200,
+    ) -> Response:
+        """List the requests that a session sent to its model, newest first.
+
+        A page may be short, or empty, where `next` is set: it looks through 10,000 events.
+        """
+        service = gateway.service
+        return answer(await read_requests(service, session_id, before=before, limit=limit))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 
+from everturn_actors.codec import encode
 from everturn_actors.context.explain import Explanation
-from everturn_actors.errors import CoreError, SessionEndedError
+from everturn_actors.errors import CoreError, InvalidInputError, SessionEndedError
 from everturn_actors.service import TurnService
+from everturn_actors.state.reports import explanation_record, fates_record, request_record
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
@@ -26,6 +28,8 @@ from everturn_gateway.http.schemas.context import (
     CompactRequest,
     ContextBody,
     ExplanationBody,
+    FatesBody,
+    RequestPartBody,
 )
 from everturn_gateway.http.waiting import DEADLINE, OpenWaits, events_path, while_connected
 
@@ -44,17 +48,40 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         """Tell what the next request would hold, what is hidden, and what comes next."""
         return answer(ContextBody.of(await service.reader.context(session_id)))
 
-    @router.get("/context/{seq}", response_model=ExplanationBody, responses=problems(404, 409))
+    @router.get(
+        "/context/{seq}",
+        response_model=ExplanationBody | FatesBody | RequestPartBody,
+        responses=problems(404, 409),
+    )
     async def explain_context(
         request: Request,
         session_id: SessionId,
         seq: Annotated[int, Path(ge=1, le=2**53, description="An event of a turn.", examples=[4])],
+        than: Annotated[
+            int | None,
+            Query(
+                ge=1,
+                le=2**53,
+                description="An event of another request: only messages of which the two requests"
+                " have something else are told of.",
+            ),
+        ] = None,
+        part: Annotated[
+            Literal["fates", "request"] | None,
+            Query(
+                description="Leave out the other half: what became of each message; the request."
+            ),
+        ] = None,
     ) -> Response:
         """Explain a past request: the one sent at an event, or next after it in its turn."""
-        explain = partial(service.reader.explain, session_id, seq)
-        explanation = await while_connected(request, explain)
+        if than is not None and part == "request":
+            msg = "than compares what became of messages: leave it out, or ask for part=fates"
+            raise InvalidInputError(msg)
+        seqs = (seq,) if than is None else (seq, than)
+        explain = partial(service.reader.explain, session_id, *seqs)
+        explanations = await while_connected(request, explain)
         # In a thread: it is as long as the session.
-        content = await run_sync(_explanation, explanation)
+        content = await run_sync(_explained, explanations, part)
         return Response(content, media_type="application/json")
 
     @router.post(
@@ -92,8 +119,16 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     return router
 
 
-def _explanation(explanation: Explanation) -> str:
-    return ExplanationBody.of(explanation).model_dump_json()
+def _explained(
+    explanations: tuple[Explanation, ...], part: Literal["fates", "request"] | None
+) -> bytes:
+    """Return the answer; not by its schema, which would keep the event loop waiting."""
+    explanation, *other = explanations
+    if part == "request":
+        return encode(request_record(explanation))
+    if part == "fates" or other:
+        return encode(fates_record(explanation, other[0] if other else None))
+    return encode(explanation_record(explanation))
 
 
 async def _compact(service: TurnService, waits: OpenWaits, session_id: str, focus: str) -> None:

@@ -6,12 +6,12 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from everturn_actors.context.explain import Explanation, Role, Verdict
+from everturn_actors.context.explain import Role, Verdict
 from everturn_actors.context.report import ContextReport, Level
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.model import Disposition, SummarySource
 from everturn_actors.service import Compacted
-from everturn_actors.state.reports import explanation_record, report_record
+from everturn_actors.state.reports import report_record
 from everturn_gateway.http.schemas.base import Body, Instant
 from everturn_gateway.http.schemas.messages import ToolCallBody
 
@@ -108,6 +108,7 @@ class ExplainedBody(Body):
     tokens_before: int
     tokens_after: int = Field(description="0 where the request does not show it.")
     by_seq: int = Field(description="The event that did it; 0: none, or for this request alone.")
+    begins: str = Field(description="Its first words.")
 
 
 class SentMessageBody(Body):
@@ -142,9 +143,7 @@ class SentRequestBody(Body):
     temperature: float | None
 
 
-class ExplanationBody(Body):
-    """A past request, made again from the log, and why it looks as it does."""
-
+class _PastRequest(Body):
     turn: int
     step: int
     started_seq: _Seq
@@ -157,13 +156,93 @@ class ExplanationBody(Body):
     prefix: str = Field(description="Hash of the request made again.")
     estimated_tokens: int
     reported: ReportedBody
+
+
+class ExplanationBody(_PastRequest):
+    """A past request, made again from the log, and why it looks as it does."""
+
     messages: tuple[ExplainedBody, ...] = Field(description="Of the session, up to then.")
     request: SentRequestBody = Field(description="Made again with today's agent.")
 
-    @staticmethod
-    def of(explanation: Explanation) -> ExplanationBody:
-        """Return the body of `explanation`. Takes as long as the session is."""
-        return ExplanationBody.model_validate(explanation_record(explanation))
+
+class RequestPartBody(_PastRequest):
+    """With `part=request`: the request alone."""
+
+    request: SentRequestBody = Field(description="Made again with today's agent.")
+
+
+class FateBody(Body):
+    """What a request had of a message."""
+
+    disposition: Disposition
+    stage: str = Field(description="What did it; empty where nothing was done.")
+    tokens: int = Field(description="0 where the request does not show it.")
+    by_seq: int = Field(description="The event that did it; 0: none, or for this request alone.")
+
+
+class ComparedBody(Body):
+    """One message of the session, and what the request and the other one had of it."""
+
+    seq: _Seq
+    role: Role
+    tokens: int = Field(description="As the log keeps it.")
+    begins: str = Field(description="Its first words.")
+    now: FateBody | None = Field(description="Null: it was said after this request.")
+    was: FateBody | None = Field(
+        description="In the request `than`. Null: it was said after that one, or none was named."
+    )
+
+
+class StretchBody(Body):
+    """Neighbouring messages of which the same became."""
+
+    seq: _Seq
+    disposition: Disposition
+    messages: int
+    tokens_before: int
+    tokens_after: int
+
+
+class FatesBody(_PastRequest):
+    """With `part=fates`, or `than`: what became of each message, without the request itself."""
+
+    than: int | None = Field(description="The other request, by the number that names it.")
+    by_disposition: dict[Disposition, int] = Field(description="Of all messages up to then.")
+    stretches: tuple[StretchBody, ...] = Field(
+        description="All messages up to then in their order, neighbours of one disposition joined;"
+        " beyond 400 messages those that are near each other, too."
+    )
+    messages: tuple[ComparedBody, ...] = Field(
+        description="All, oldest first; with `than` only those that the two have otherwise."
+    )
+
+
+class RequestRow(Body):
+    """One request of a session to its model, as the log tells of it."""
+
+    turn: int
+    step: int
+    started_seq: _Seq
+    replied_seq: int = Field(description="The event with its answer; 0 where there is none.")
+    at: Instant = Field(description="When it was made.")
+    model: str
+    fallback: str = Field(description="The model that answered in its place; empty: none.")
+    estimated_tokens: int = Field(description="Before what was learnt of the model; 0: not kept.")
+    reported: ReportedBody
+    cost_usd: float
+    seconds: float | None = Field(description="To the end of its answer; null: there is none.")
+    tries: int = Field(description="How often the model was asked, as far as calls failed.")
+    reductions: int = Field(
+        description="How often something was hidden or summarised since the request before it."
+    )
+    is_cache_miss: bool = Field(description="Whether it did not begin with the one before it.")
+
+
+class RequestList(Body):
+    """A page of a session's requests, newest first."""
+
+    requests: tuple[RequestRow, ...]
+    next: int | None = Field(description="`before` of the page with older ones.")
 
 
 class CompactedBody(Body):
