@@ -270,6 +270,33 @@ async def test_a_response_that_waits_is_fetched(tmp_path: Path) -> None:
     assert (done.status, done.output_text) == ("completed", "It says hi.")
 
 
+async def test_the_numbers_of_a_stream_go_on_behind_a_question(tmp_path: Path) -> None:
+    """What follows the word has the numbers that it has in the whole response."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi"), "It says hi."]
+        streams: list[list[Any]] = []
+        for text in ("look", "yes"):
+            before = streams[0][0].response.id if streams else None
+            stream = await client.responses.create(
+                model="second",
+                input=text,
+                previous_response_id=before,
+                stream=True,
+                extra_headers=PAGE,
+            )
+            streams.append([event async for event in stream])
+        asked = [e for e in streams[0] if e.type == "response.output_text.delta"][-1]
+        again = await client.responses.retrieve(
+            streams[0][0].response.id, stream=True, starting_after=asked.sequence_number + 3
+        )
+        rest = [(e.type, e.sequence_number) async for e in again]
+
+    assert "May bash run?" in asked.delta
+    new = [(e.type, e.sequence_number) for e in streams[1] if e.type != "response.created"]
+    assert rest[:2] == new[1:3]
+    assert rest[-4:] == new[-4:]
+
+
 async def test_several_calls_that_wait_are_named(tmp_path: Path) -> None:
     """One is asked about after the other; each word is about the one that waits."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:

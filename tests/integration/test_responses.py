@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from support.openai_client import client_of
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Reply, ToolCall, ToolResult, Usage
 from everturn_actors.testing import ScriptedProvider
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import ServerConfig
 
 WORDS = "one two three"
@@ -91,7 +93,8 @@ async def test_a_stream_has_the_events_that_the_client_expects(tmp_path: Path) -
         "response.completed",
     ]
     assert "".join(pieces) == WORDS
-    assert [event.sequence_number for event in events] == list(range(len(events)))
+    numbers = [event.sequence_number for event in events]
+    assert numbers == sorted(set(numbers))
     assert final.output_text == WORDS
 
 
@@ -165,7 +168,7 @@ async def test_a_response_in_the_background_is_fetched(tmp_path: Path) -> None:
 
 
 async def test_a_response_is_streamed_again(tmp_path: Path) -> None:
-    """Whoever lost the stream has it from its beginning; a number is refused, not guessed."""
+    """Whoever lost the stream has it from its beginning, while it runs and later."""
     provider = ScriptedProvider(WORDS)
     provider.hold()
     async with (
@@ -181,13 +184,102 @@ async def test_a_response_is_streamed_again(tmp_path: Path) -> None:
                 provider.release()
         again = await client.responses.retrieve(begun.id, stream=True)
         text = [e.response.output_text async for e in again if e.type == "response.completed"]
-        with pytest.raises(openai.BadRequestError) as refused:
-            await client.responses.retrieve(begun.id, stream=True, starting_after=2)
 
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     assert "response.output_text.delta" in kinds
     assert text == [WORDS]
+
+
+async def streamed(client: openai.AsyncOpenAI, response_id: str, **more: Any) -> list[Any]:
+    """Return the events of a response that is streamed again."""
+    stream = await client.responses.retrieve(response_id, stream=True, **more)
+    return [event async for event in stream]
+
+
+def text_of(events: Iterable[Any]) -> str:
+    """Return the text that a client has who adds the pieces up."""
+    return "".join(each.delta for each in events if each.type == "response.output_text.delta")
+
+
+async def test_a_stream_goes_on_at_every_number(tmp_path: Path) -> None:
+    """Wherever it was lost, what is left completes it: the same numbers mean the same events."""
+    call = ToolCall(call_id="c1", name="weather", arguments="{}")
+    provider = ScriptedProvider(Reply(text="I look at it now.", calls=(call,)))
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        stream = await client.responses.create(
+            model="test", input="hi", tools=[WEATHER], stream=True
+        )
+        live: list[Any] = [event async for event in stream]
+        response_id = live[0].response.id
+        for had in range(len(live)):
+            after = live[had].sequence_number
+            rest = await streamed(client, response_id, starting_after=after)
+            assert text_of(live[: had + 1]) + text_of(rest) == "I look at it now."
+            assert [e for e in rest[:-1] if e.sequence_number <= after] == []
+            kinds = [e.type for e in live[had + 1 :] if e.type != "response.output_text.delta"]
+            left = [e.type for e in rest if e.type != "response.output_text.delta"]
+            assert left == (kinds or ["response.completed"])
+        beyond = await streamed(client, response_id, starting_after=10_000)
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.get(f"/responses/{response_id}?starting_after=2", cast_to=object)
+
+    assert [event.type for event in beyond] == ["response.completed"]
+    assert beyond[0].response.output_text == "I look at it now."
     assert refused.value.param == "starting_after"
+
+
+async def test_a_stream_goes_on_while_the_reply_grows(tmp_path: Path) -> None:
+    """The rest of a text is sent from the character on that the client does not have."""
+    provider = ScriptedProvider(WORDS)
+    provider.hold()
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        begun = await client.responses.create(model="test", input="hi", background=True)
+        stream = await client.responses.retrieve(begun.id, stream=True)
+        had: list[Any] = []
+        async for event in stream:
+            had.append(event)
+            if event.type == "response.in_progress":
+                provider.release()
+            if event.type == "response.output_text.delta":
+                break
+        await stream.close()
+        rest = await streamed(client, begun.id, starting_after=had[-1].sequence_number)
+
+    assert text_of(had) + text_of(rest) == WORDS
+
+
+async def test_a_text_that_a_restart_cut_short_is_not_pieced_together(tmp_path: Path) -> None:
+    """Another reply was written since: what the client has is no part of it."""
+    provider = ScriptedProvider("one two three")
+    provider.hold()
+    async with (
+        open_http_gateway(tmp_path, provider=provider) as gateway,
+        client_of(gateway) as client,
+    ):
+        begun = await client.responses.create(model="test", input="hi", background=True)
+        stream = await client.responses.retrieve(begun.id, stream=True)
+        async for event in stream:
+            if event.type == "response.output_text.delta":
+                break
+        await stream.close()
+    after, restarted_at = event.sequence_number, SystemClock().now()
+    async with (
+        open_http_gateway(tmp_path, provider=ScriptedProvider("something else")) as gateway,
+        client_of(gateway) as client,
+    ):
+        gateway.started_at = restarted_at
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.responses.retrieve(begun.id, stream=True, starting_after=after)
+        again = await streamed(client, begun.id)
+
+    assert refused.value.param == "starting_after"
+    assert text_of(again) == "something else"
 
 
 async def test_conversations_by_name_and_nothing_kept(tmp_path: Path) -> None:

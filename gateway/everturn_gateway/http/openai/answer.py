@@ -187,7 +187,7 @@ async def chunks(
                     if update.text and not is_left_out(update):
                         chunk, said = piece(update), True
                         yield chunk
-                elif text := asked.read(update):
+                elif (text := asked.read(update)) and asked.is_new(update):
                     if not completion.has_form:
                         yield spoken(text)
                     if asked.ends:

@@ -78,11 +78,14 @@ class Reading(Struct, kw_only=True):
         return event.seq > self.questions.after
 
     def read(self, event: Event) -> str:
-        """Take the next event; return the question that it asks, as Markdown, empty = none."""
+        """Take the next event; return the question that it asks, as Markdown, empty = none.
+
+        Also one that the client was told of, see `is_new`.
+        """
         body, caller = event.body, self.questions.caller
         if isinstance(body, ModelReplied):
             self.calls = {call.call_id: call for call in body.calls}
-        if not isinstance(body, ApprovalAsked) or caller is None or not self.is_new(event):
+        if not isinstance(body, ApprovalAsked) or caller is None:
             return ""
         approval = Approval(
             call_id=body.call_id,
@@ -137,10 +140,10 @@ async def answer_or_question(
                 async for update in updates:
                     if isinstance(update, TextDelta):
                         continue
-                    asked = reading.read(update)
-                    if note is not None and reading.is_new(update):
+                    asked, is_new = reading.read(update), reading.is_new(update)
+                    if note is not None and is_new:
                         note(update, asked)
-                    if asked and questions.ends_after_s is not None:
+                    if asked and is_new and questions.ends_after_s is not None:
                         text = asked
                         if not questions.ends_after_s:
                             return as_answer(submission, text)

@@ -7,36 +7,19 @@ Source: https://platform.openai.com/docs/api-reference/responses/object and
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
 from msgspec import Struct
 
-from everturn_actors.errors import CoreError
-from everturn_actors.events import (
-    CallsHandedOver,
-    Discarded,
-    Event,
-    ModelReplied,
-    SessionEnded,
-    TurnFinished,
-)
+from everturn_actors.events import Event, ModelReplied, ReplyBroken
 from everturn_actors.model import CallOptions, ToolCall, Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.call_ids import given_id
-from everturn_gateway.http.openai.questions import (
-    APPROVAL_REQUIRED,
-    SILENT,
-    Questions,
-    answer_or_question,
-    as_answer,
-)
+from everturn_gateway.http.openai.questions import APPROVAL_REQUIRED, SILENT, Questions
 from everturn_gateway.http.problems import Problem
 from everturn_gateway.http.sse import WriteNow, message
 from everturn_gateway.http.turns import turn_problem
-from everturn_gateway.http.waiting import accepted_problem, stopping_problem
 
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -48,7 +31,10 @@ _INCOMPLETE: Final = {
     "refusal": "content_filter",
     APPROVAL_REQUIRED: APPROVAL_REQUIRED,
 }
-_ENDS: Final = (TurnFinished, SessionEnded, Discarded, CallsHandedOver)
+_BEFORE: Final = 2
+"Events of an item before its text."
+_AROUND: Final = _BEFORE + 3
+"Events of an item beside the pieces of its text."
 
 
 def response_id(session_id: str, seq: int) -> str:
@@ -81,8 +67,16 @@ class About(Struct, frozen=True, kw_only=True):
 class ResponseWriter:
     """Makes one response, event by event."""
 
-    def __init__(self, submission: Submission, about: About) -> None:
-        """Begin with nothing said."""
+    def __init__(self, submission: Submission, about: About, *, after: int = -1) -> None:
+        """Begin with nothing said.
+
+        Args:
+            submission: The message that is answered.
+            about: What the response says of its request.
+            after: The number of the last event that a client has; it is sent those behind it. An
+                event has the same number whenever it is made: what is in the log counts, and of
+                a text its characters, in whatever pieces it comes.
+        """
         self._id = response_id(submission.session_id, submission.seq)
         self._submission, self._about = submission, about
         self.questions = about.questions
@@ -92,8 +86,9 @@ class ResponseWriter:
         self._output: list[dict[str, Any]] = []
         self._said: list[str] | None = None
         "What was said of the text that is being written; None = none is."
-        self._reply_seq = 0
-        self._sequence = -1
+        self._sequence, self._after = -1, after
+        self._text_begin = 0
+        "The number before the first piece of the text that is written; each character counts one."
         self._around = (b"", b"")
         "What stands around number and text in the event of a piece of the text that is written."
 
@@ -186,19 +181,23 @@ class ResponseWriter:
         """Write a piece of the text that is being written at once; return whether it was."""
         if self._leaves_out(delta):
             return True
-        if self._said is None or not delta.offset or not delta.text:
-            return False  # it is not only a piece
+        if self._said is None or not delta.offset or not delta.text or self._sequence < self._after:
+            return False  # it is not only a piece, or not all of it is sent
         if write_now(self._piece(delta.text)):
             return True
         self._said.pop()
-        self._sequence -= 1
+        self._sequence -= len(delta.text)
         return False
 
     def _piece(self, text: str) -> bytes:
         """Return the event of a piece of the text that is written."""
         assert self._said is not None
         self._said.append(text)
-        self._sequence += 1
+        self._sequence += len(text)
+        if self._sequence - len(text) < self._after:  # the client has it, or a part of it
+            text = text[len(text) - max(self._sequence - self._after, 0) :]
+            if not text:
+                return b""
         return b"%b%d%b%b}\n\n" % (
             self._around[0],
             self._sequence,
@@ -206,16 +205,39 @@ class ResponseWriter:
             orjson.dumps(text),
         )
 
-    def replied(self, body: ModelReplied, seq: int) -> bytes:
+    def holds(self, event: Event, question: str, *, is_new: bool = True) -> bytes:
+        """Return what an event of the log holds: a question, or the end of a text.
+
+        Args:
+            event: The event.
+            question: The question that it asks; empty = none.
+            is_new: Whether it is a part of this response; the one before had it otherwise.
+        """
+        body = event.body
+        text = body.text if isinstance(body, ModelReplied | ReplyBroken) else question
+        if not is_new:
+            self._sequence += len(text) + _AROUND if text else 0
+            return b""
+        if question:
+            return self.question(question)
+        if isinstance(body, ModelReplied):
+            return self.replied(body)
+        if isinstance(body, ReplyBroken) and text and not self.has_form:
+            return self._whole_text(text, "incomplete")
+        return b""
+
+    def has_begun(self, text: str | None) -> bool:
+        """Whether a client has a part of the text that comes next; None = it is not complete."""
+        own = self._after - self._sequence - _BEFORE
+        return own > 0 and (text is None or own <= len(text))
+
+    def replied(self, body: ModelReplied) -> bytes:
         """Return the events that end the text of a reply."""
-        self._reply_seq = seq
         if self.has_form and body.calls:
             return b""
         if self._said is None and not body.text:
             return b""
-        if self._said is None:  # nothing of it was shown as it came
-            return self._whole_text(body.text)
-        return self._close_text(body.text, "completed")
+        return self._whole_text(body.text)
 
     def question(self, text: str) -> bytes:
         """Return a question as an item of its own."""
@@ -227,7 +249,7 @@ class ResponseWriter:
         if question:
             self.question(question)
         elif isinstance(event.body, ModelReplied):
-            self.replied(event.body, event.seq)
+            self.replied(event.body)
 
     def end(self, result: TurnResult) -> bytes:
         """Return what ends a stream."""
@@ -235,13 +257,11 @@ class ResponseWriter:
         for call in result.handed_over:
             data += self._call(given_id(result.session_id, result.message_seq, call.call_id), call)
         whole = self.ended(result)
-        return data + self._event(f"response.{_NAMES[whole['status']]}", response=whole)
+        return data + self._end(_NAMES[whole["status"]], whole)
 
     def failed(self, problem: Problem) -> bytes:
         """Return what ends a stream that cannot go on."""
-        return self._event(
-            "response.failed", response=self.whole("failed", error=problem.detail or problem.title)
-        )
+        return self._end("failed", self.whole("failed", error=problem.detail or problem.title))
 
     def _open_text(self) -> bytes:
         self._said = []
@@ -256,13 +276,18 @@ class ResponseWriter:
             output_index=len(self._output) - 1,
             item={**item, "content": []},
         )
-        return added + self._event("response.content_part.added", **self._place(), part=_part(""))
+        added += self._event("response.content_part.added", **self._place(), part=_part(""))
+        self._text_begin = self._sequence
+        return added
 
-    def _whole_text(self, text: str) -> bytes:
-        return self._open_text() + self._piece(text) + self._close_text(text, "completed")
+    def _whole_text(self, text: str, status: str = "completed") -> bytes:
+        """Return the events of a text, behind those of it that there were as it came."""
+        begun = self._open_text() + self._piece(text) if self._said is None else b""
+        return begun + self._close_text(text, status)
 
     def _close_text(self, text: str, status: str) -> bytes:
         place = self._place()
+        self._sequence = max(self._sequence, self._text_begin + len(text))
         item = self._output[-1] = _text_item(str(place["item_id"]), text, status)
         self._said = None
         return (
@@ -311,7 +336,14 @@ class ResponseWriter:
 
     def _event(self, kind: str, **fields: object) -> bytes:
         self._sequence += 1
+        if self._sequence <= self._after:
+            return b""
         return message(kind, {"type": kind, "sequence_number": self._sequence, **fields})
+
+    def _end(self, name: str, whole: dict[str, Any]) -> bytes:
+        # Also to a client that has it: a stream without an end is no answer.
+        self._after = -1
+        return self._event(f"response.{name}", response=whole)
 
 
 _NAMES: Final = {
@@ -320,49 +352,6 @@ _NAMES: Final = {
     "failed": "failed",
     "cancelled": "failed",
 }
-
-
-async def events(
-    submission: Submission, writer: ResponseWriter, write_now: WriteNow
-) -> AsyncGenerator[bytes]:
-    """Yield a streamed response, to the end of its turn or until its client is needed."""
-
-    def take(delta: TextDelta) -> bool:
-        return writer.take(delta, write_now)
-
-    yield writer.begin()
-    asked = writer.questions.begin(submission.session_id)
-    try:
-        async with aclosing(submission.updates(final=True, take=take)) as updates:
-            async for update in updates:
-                if isinstance(update, TextDelta):
-                    if not writer.has_form and not writer.questions.is_shown(update):
-                        yield writer.text(update)
-                elif text := asked.read(update):
-                    yield writer.question(text)
-                    if asked.ends:
-                        yield writer.end(as_answer(submission))
-                        return
-                elif isinstance(update.body, ModelReplied):
-                    if asked.is_new(update):
-                        yield writer.replied(update.body, update.seq)
-                elif isinstance(update.body, _ENDS):
-                    yield writer.end(await submission.result())
-                    return
-        yield writer.failed(stopping_problem(submission))
-    except CoreError as error:
-        yield writer.failed(accepted_problem(error, submission))
-
-
-async def followed(submission: Submission, writer: ResponseWriter) -> TurnResult:
-    """Have a writer take all of a turn, to its end or a question; return how it came out.
-
-    Raises:
-        CoreError: See `Submission.result`.
-    """
-    result = await answer_or_question(submission, writer.questions, writer.note)
-    writer.end(result)
-    return result
 
 
 def _text_item(item_id: str, text: str, status: str) -> dict[str, Any]:

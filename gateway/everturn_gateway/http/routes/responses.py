@@ -30,11 +30,15 @@ from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.responses_answer import (
     About,
     ResponseWriter,
-    events,
-    followed,
     place_of,
 )
 from everturn_gateway.http.openai.responses_request import ResponsesRequest
+from everturn_gateway.http.openai.responses_stream import (
+    check_goes_on,
+    events,
+    followed,
+    write_so_far,
+)
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
@@ -47,7 +51,6 @@ from everturn_gateway.principals import Principal
 
 ResponseId = Annotated[str, Path(pattern=r"^resp_[0-9A-Za-z_-]{1,60}$")]
 _JSON = "application/json"
-_PAGE_EVENTS = 256  # read from the log at a time
 
 
 def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
@@ -154,20 +157,20 @@ def _add_stored(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         *,
         stream: bool = False,
         starting_after: Annotated[
-            str,
-            Query(description="Not supported: the events of a stream are not kept one by one."),
-        ] = "",
+            int | None,
+            Query(ge=0, description="Of a stream: the number of the last event that you have."),
+        ] = None,
     ) -> Response:
-        """Return a response that is kept, as far as it is; with `stream`, from its beginning on."""
-        if starting_after:
-            refuse(
-                "starting_after",
-                "a stream does not go on at a number here: leave it out, and the stream begins"
-                " anew, or leave stream out, and get the response as it is",
-            )
+        """Return a response that is kept, as far as it is; with `stream`, as its events."""
         if not stream:
+            if starting_after is not None:
+                refuse("starting_after", "only a stream goes on at a number; send stream=true")
             return await _stored(gateway, caller, response_id)
-        kept = await _kept(gateway, caller, response_id)
+        after = -1 if starting_after is None else starting_after
+        kept = await _kept(gateway, caller, response_id, after=after)
+        if starting_after is not None and not kept.is_waiting:
+            probe = await _kept(gateway, caller, response_id, after=after)
+            await check_goes_on(service, probe.submission, probe.writer, gateway.started_at)
         return EventStream(partial(events, kept.submission, kept.writer), waits)
 
     @router.post("/{response_id}/cancel", response_class=Response, responses=openai_errors(404))
@@ -340,8 +343,8 @@ class _Kept(Struct, frozen=True, kw_only=True):
     "Whether its turn has not begun."
 
 
-async def _kept(gateway: Gateway, caller: Principal, given: str) -> _Kept:
-    """Return a response that is kept.
+async def _kept(gateway: Gateway, caller: Principal, given: str, *, after: int = -1) -> _Kept:
+    """Return a response that is kept, for a client that has its events up to `after`.
 
     Raises:
         ProblemError: There is none that the caller may see (404).
@@ -359,7 +362,7 @@ async def _kept(gateway: Gateway, caller: Principal, given: str) -> _Kept:
         options=options or CallOptions(),
         questions=Questions(caller=caller),
     )
-    writer = ResponseWriter(submission, about)
+    writer = ResponseWriter(submission, about, after=after)
     return _Kept(
         submission=submission,
         writer=writer,
@@ -372,24 +375,11 @@ async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
     """Return a response as it is now."""
     kept = await _kept(gateway, caller, given)
     if kept.is_running:
-        await _write_so_far(gateway, kept)
+        if not kept.is_waiting:  # else what comes after it in the log is of the turn before
+            await write_so_far(gateway.service, kept.submission, kept.writer)
         return Response(orjson.dumps(kept.writer.whole("in_progress")), media_type=_JSON)
     whole = kept.writer.ended(await followed(kept.submission, kept.writer))
     return Response(orjson.dumps(whole), media_type=_JSON)
-
-
-async def _write_so_far(gateway: Gateway, kept: _Kept) -> None:
-    """Have the writer of a response that runs take what is in the log of it."""
-    submission, writer = kept.submission, kept.writer
-    after, reading = submission.seq, writer.questions.begin(submission.session_id)
-    if kept.is_waiting:
-        return  # what comes after it in the log is of the turn before
-    while page := await gateway.service.history(
-        submission.session_id, after=after, limit=_PAGE_EVENTS
-    ):
-        for event in page:
-            writer.note(event, reading.read(event))
-        after = page[-1].seq
 
 
 def _items(body: object, given: str) -> list[dict[str, Any]]:
