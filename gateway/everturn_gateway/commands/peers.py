@@ -11,10 +11,10 @@ from everturn_gateway.app.gateway import version
 from everturn_gateway.client import SessionClient
 from everturn_gateway.commands.clients import open_workspace_api, pick_agent
 from everturn_gateway.commands.shared.errors import EXIT_OK
+from everturn_gateway.commands.shared.extras import extra
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.settings import load, run_async
-from everturn_gateway.errors import GatewayError
-from everturn_gateway.tools.mcp.session import INSTALL
+from everturn_gateway.tools.mcp.session import MODULES
 
 
 def mcp(options: Options) -> int:
@@ -26,13 +26,8 @@ def mcp(options: Options) -> int:
     Raises:
         GatewayError: The package `mcp` is not installed.
     """
-    try:
+    with extra("everturn mcp", "mcp", "mcp", *MODULES):
         from everturn_gateway.mcp_server.stdio import serve_stdio  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
-            raise
-        msg = f"`everturn mcp` needs the package mcp: {INSTALL}"
-        raise GatewayError(msg) from error
     config = load(options)
     _leave_at_once()
 
@@ -54,17 +49,9 @@ def acp(options: Options, *, agent: str) -> int:
     Raises:
         GatewayError: The package `agent-client-protocol` is not installed.
     """
-    try:
+    with extra("everturn acp", "agent-client-protocol", "acp", "acp"):
         from everturn_gateway.acp.agent import EditorAgent  # noqa: PLC0415 - an extra
         from everturn_gateway.acp.stdio import serve_stdio  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "acp":
-            raise
-        msg = (
-            "`everturn acp` needs the package agent-client-protocol:"
-            " run `pip install 'everturn[acp]'`"
-        )
-        raise GatewayError(msg) from error
     config = load(options)
 
     async def main() -> int:

@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
+from everturn_gateway.folders import make_folder, sync_folder
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.scheduler.making import Source, dated, job_of
 from everturn_gateway.scheduler.reading import file_instant
@@ -355,7 +356,7 @@ def _write(folder: Path, timezone: str, before: _Leaves, job_id: str, text: str)
     check_job_id(job_id)  # only such a text may be part of a path
     # What has changed since it was read is seen soon; what has the same name is seen here.
     leaves = before if before.by_name else _read_folder(folder, timezone, before)
-    _make(folder)
+    make_folder(folder)
     for name, leaf in leaves.by_name.items():
         if job_id in leaf.ids:
             raise FileExistsError(errno.EEXIST, "its id is that of the job", str(folder / name))
@@ -371,7 +372,7 @@ def _write(folder: Path, timezone: str, before: _Leaves, job_id: str, text: str)
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
-    _sync(folder)
+    sync_folder(folder)
     return leaves
 
 
@@ -389,31 +390,15 @@ def _publish(draft: Path, file: Path) -> None:
 
 def _put_away(folder: Path, name: str) -> None:
     away = folder / CANCELLED
-    _make(away)
+    make_folder(away)
     try:
         (folder / name).replace(away / name)
     except FileNotFoundError:
         return
-    _sync(away)
-    _sync(folder)
+    sync_folder(away)
+    sync_folder(folder)
     with os.scandir(away) as entries:
         files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
     found = sorted(files, key=lambda entry: entry.stat(follow_symlinks=False).st_ctime_ns)
     for entry in found[:-CANCELLED_KEPT]:
         os.unlink(entry.path)
-
-
-def _make(folder: Path) -> None:
-    """Make a folder, and those above it, for this user alone; their names are then durable."""
-    if not folder.is_dir():
-        _make(folder.parent)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

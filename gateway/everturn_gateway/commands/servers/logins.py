@@ -17,6 +17,7 @@ from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.servers.loopback import Loopback, open_loopback
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
+from everturn_gateway.commands.shared.extras import extra
 from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
@@ -27,7 +28,7 @@ from everturn_gateway.errors import GatewayError
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.mcp import McpLogins, McpServerSettings
 from everturn_gateway.tools.mcp.oauth import McpLogin
-from everturn_gateway.tools.mcp.session import INSTALL
+from everturn_gateway.tools.mcp.session import MODULES
 
 NO_BROWSER_PORT = 8765  # nobody listens there: a person reads the address off a browser elsewhere
 
@@ -52,13 +53,8 @@ def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
         GatewayError: There is no such server, or nobody logged in.
         McpLoginError: It offers no login, or the person said no.
     """
-    try:
+    with extra("everturn mcp login", "mcp", "mcp", *MODULES):
         from everturn_gateway.tools.mcp.oauth.flow import log_in  # noqa: PLC0415 - an extra, heavy
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
-            raise
-        msg = f"`everturn mcp login` needs the package mcp: {INSTALL}"
-        raise GatewayError(msg) from error
     config = load(options)
     settings = _named(_servers(_agents(config)), name, agent).settings
     if settings.is_signed:

@@ -15,7 +15,7 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.waiting import OpenWaits
 from everturn_gateway.late_loading import loading_late
-from everturn_gateway.tools.mcp.session import INSTALL
+from everturn_gateway.tools.mcp.session import INSTALL, MODULES
 
 if TYPE_CHECKING:  # the package `mcp` is an extra, and heavy
     from everturn_gateway.http.mcp.sessions import McpSessions
@@ -93,7 +93,7 @@ class _LoadedLate:
                     McpSessions,
                 )
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in {"mcp", "mcp_types"}:
+            if (error.name or "").partition(".")[0] not in MODULES:
                 raise
             what = f"/mcp needs the package mcp on the machine of the gateway: {INSTALL}"
             raise ProblemError(problem("not-installed", what)) from error

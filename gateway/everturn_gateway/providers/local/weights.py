@@ -25,6 +25,7 @@ import anyio
 import anyio.to_thread
 from msgspec import Struct
 
+from everturn_gateway.folders import sync_folder
 from everturn_gateway.providers.errors import WeightsError
 
 POLL_S = 0.2
@@ -250,11 +251,7 @@ def _unpack(folder: Path, destination: Path, pin: Pin) -> None:
         raise _foreign(pin.file, digest.hexdigest(), pin.sha256)
     whole.replace(destination / pin.file)
     _marker(destination, pin).write_text(pin.sha256, encoding="ascii")
-    directory = os.open(destination, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(destination)
 
 
 def _marker(destination: Path, pin: Pin) -> Path:

@@ -166,13 +166,8 @@ class _Open(Struct, kw_only=True):
         )
 
     def finished(self, line: Finished) -> Run:
-        return Run(
-            scheduled_at=self.scheduled_at,
-            started_at=self.started_at,
-            attempt=self.attempt,
-            by_hand=self.by_hand,
-            session_id=self.session_id,
-            seq=self.seq,
+        return replace(
+            self.run(),
             outcome=line.outcome,
             turn=line.turn,
             error=line.error,

@@ -17,6 +17,8 @@ from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 
 INSTALL: Final = "run `pip install 'everturn[mcp]'`"
+MODULES: Final = ("mcp", "mcp_types")
+"What the package `mcp` brings."
 
 
 class Session(Protocol):
@@ -106,7 +108,7 @@ def _imported() -> OpenSession:
                 open_session,
             )
         except ModuleNotFoundError as error:
-            if error.name not in {"mcp", "mcp_types"}:
+            if error.name not in MODULES:
                 raise
             msg = f"MCP servers need the package mcp: {INSTALL}"
             raise McpStartError(msg) from error

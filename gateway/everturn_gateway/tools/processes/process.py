@@ -136,29 +136,26 @@ class Process(Struct, kw_only=True):
 
     async def _has_begun(self) -> bool:
         """Whether the supervisor process has said so, or is already done."""
-        while True:
-            try:
-                said = os.read(self._alive, 64)
-            except BlockingIOError:
-                await anyio.wait_readable(self._alive)
-                continue
-            if said:
-                return True
-            return await to_thread.run_sync((self.folder / supervisor_process.ENDING).exists)
+        if await self._said():
+            return True
+        return await to_thread.run_sync((self.folder / supervisor_process.ENDING).exists)
 
     async def until_gone(self) -> Ending:
         """Wait until its supervisor has gone; return how it ended. What it left is killed."""
         while True:
-            try:
-                said = os.read(self._alive, 64)
-            except BlockingIOError:
-                await anyio.wait_readable(self._alive)
-                continue
-            if said:
-                continue
+            while await self._said():
+                pass
             ending = await to_thread.run_sync(self._settle)
             if ending is not None:
                 return ending
+
+    async def _said(self) -> bytes:
+        """Return what the supervisor process says next; nothing once it has gone."""
+        while True:
+            try:
+                return os.read(self._alive, 64)
+            except BlockingIOError:
+                await anyio.wait_readable(self._alive)
 
     def _settle(self) -> Ending | None:
         """Return how it ended; None where a supervisor process has begun meanwhile. Blocking."""

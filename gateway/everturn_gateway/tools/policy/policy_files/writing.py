@@ -17,6 +17,7 @@ import yaml
 from everturn_actors.errors import CoreError
 from everturn_actors.json_values import is_list
 from everturn_gateway.errors import ConfigError
+from everturn_gateway.folders import sync_folder
 from everturn_gateway.yaml_files import Document, read_document, resolved
 
 _ALLOW: Final = "allow"
@@ -84,7 +85,7 @@ def _add(file: Path, pattern: str) -> bool:
             if _stamp(file) != before:
                 return False
             made.replace(file)
-            _sync(file.parent)
+            sync_folder(file.parent)
             return True
     raise PolicyWriteError(file, "is written in a way that cannot be added to; add it by hand")
 
@@ -127,14 +128,6 @@ def _replacement(file: Path, text: str) -> Generator[Path]:
         yield made
     finally:
         made.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _readable_edits(document: Document | None, pattern: str) -> Iterator[str]:
