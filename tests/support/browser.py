@@ -69,10 +69,11 @@ async def open_window(
     width: int = 1280,
     height: int = 800,
     scheme: Literal["light", "dark"] = "light",
+    locale: str = "en-US",
 ) -> AsyncGenerator[Window]:
-    """Open a window of a size."""
+    """Open a window of a size, for somebody who reads a language."""
     context = await browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme
+        viewport={"width": width, "height": height}, color_scheme=scheme, locale=locale
     )
     try:
         yield Window(context=context)

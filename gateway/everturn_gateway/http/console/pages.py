@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from everturn_channels.languages import FOLDER
 from everturn_gateway.config.settings import ServerConfig, is_loopback
 from everturn_gateway.http.access.cookies import CONSOLE_PATH, is_page
 
@@ -28,6 +29,7 @@ _TYPES: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
+    ".json": "application/json",
 }
 # Nothing but these files runs, nothing is loaded from elsewhere, no page has this one within it;
 # and text becomes mark-up nowhere but in the templates of lit-html.
@@ -112,14 +114,14 @@ def _hostname(host: str) -> str:
 
 def _read() -> Mapping[str, _File]:
     """Return all files by their path below the console's. Reads files: not for the event loop."""
+    paths = {each.relative_to(_STATIC): each for each in _STATIC.rglob("*") if each.is_file()}
+    paths |= {Path("languages", each.name): each for each in FOLDER.glob("*.json")}
     found: dict[str, _File] = {}
-    for path in sorted(_STATIC.rglob("*")):
-        if not path.is_file():
-            continue
+    for name, path in sorted(paths.items()):
         body = path.read_bytes()
         packed = gzip.compress(body, mtime=0) if len(body) > _SMALL_BYTES else b""
         guessed = mimetypes.guess_type(path.name)[0] or "text/plain; charset=utf-8"
-        found[path.relative_to(_STATIC).as_posix()] = _File(
+        found[name.as_posix()] = _File(
             body=body,
             packed=packed,
             etag=f'"{hashlib.sha256(body).hexdigest()[:20]}"',

@@ -1,10 +1,12 @@
 // Asks the HTTP API, as any other client does. The cookie of the login goes with it by itself.
 
+import { t } from "./parts/texts.js";
+
 const HERE = location.href.split("#")[0];
 
 export class Problem extends Error {
   constructor(status, document) {
-    super(document.detail || document.title || `the gateway answered ${status}`);
+    super(document.detail || document.title || t("the gateway answered {status}", { status }));
     this.status = status;
     this.document = document;
   }
@@ -23,7 +25,7 @@ export async function call(method, path, body, headers = {}) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Problem(0, { detail: "The gateway cannot be reached." });
+    throw new Problem(0, { detail: t("The gateway cannot be reached.") });
   }
   const text = await answer.text();
   let document = {};

@@ -3,6 +3,7 @@
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 import { login, logout } from "./api.js";
 import { plain } from "./parts/text.js";
+import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
 import { approvalsView } from "./views/approvals.js";
@@ -12,8 +13,8 @@ import { sessionsView } from "./views/sessions.js";
 
 const place = document.getElementById("app");
 const PLACES = [
-  ["sessions", "#/", "Sessions", "M4 6h16M4 12h16M4 18h10"],
-  ["approvals", "#/approvals", "Approvals", "M5 13l4 4L19 7"],
+  ["sessions", "#/", t("Sessions"), "M4 6h16M4 12h16M4 18h10"],
+  ["approvals", "#/approvals", t("Approvals"), "M5 13l4 4L19 7"],
 ];
 let isPlanned = false;
 let isEmptied = false;
@@ -37,12 +38,12 @@ function drawNow() {
 }
 
 function titleOf() {
-  if (state.route.view === "approvals") return "Approvals";
+  if (state.route.view === "approvals") return t("Approvals");
   if (state.route.view === "session") {
     const id = state.session?.id;
-    return plain(state.list.rows.get(id)?.title || state.session?.document?.chat || "Session");
+    return plain(state.list.rows.get(id)?.title || state.session?.document?.chat || t("Session"));
   }
-  return "Sessions";
+  return t("Sessions");
 }
 
 const icon = (path) => html`<svg viewBox="0 0 24 24" aria-hidden="true"><path d=${path}></path></svg>`;
@@ -51,21 +52,22 @@ function shell() {
   const { view } = state.route;
   const waiting = state.approvals.items.length;
   return html`
-    <a class="skip" href="#main" @click=${skip}>Skip to content</a>
-    <nav class="side" aria-label="Places">
+    <a class="skip" href="#main" @click=${skip}>${t("Skip to content")}</a>
+    <nav class="side" aria-label=${t("Places")}>
       <a class="brand" href="#/"><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8"></rect><path d="M22.5 11.2A8 8 0 1 0 24 16h-4"></path></svg><span>Everturn</span></a>
       ${PLACES.map(([name, href, label, path]) => {
         const isHere = name === view || (name === "sessions" && view === "session");
         return html`<a class="place" href=${href} aria-current=${isHere ? "page" : nothing}>
           ${icon(path)}<span>${label}</span>
-          ${name === "approvals" && waiting ? html`<b class="badge">${waiting}<span class="hidden"> waiting</span></b>` : nothing}
+          ${name === "approvals" && waiting ? html`<b class="badge">${waiting}<span class="hidden"> ${t("waiting")}</span></b>` : nothing}
         </a>`;
       })}
       <div class="foot">
         ${connection()}
-        ${state.isOutdated ? html`<button @click=${() => location.reload()}>Reload: new version</button>` : nothing}
-        ${state.hello ? html`<span class="faint version">version ${state.hello.version}</span>` : nothing}
-        ${isLoggedIn() ? html`<button class="plain leave" @click=${leave}>Log out</button>` : nothing}
+        ${state.isOutdated ? html`<button @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
+        ${state.hello ? html`<span class="faint version">${t("version {version}", { version: state.hello.version })}</span>` : nothing}
+        ${isLoggedIn() ? html`<button class="plain leave" @click=${leave}>${t("Log out")}</button>` : nothing}
+        ${languages()}
       </div>
     </nav>
     <main id="main" tabindex="-1" class=${view}>${viewOf(view)}</main>
@@ -73,13 +75,17 @@ function shell() {
   `;
 }
 
+const languages = () => html`<select class="language" aria-label=${t("Language")} @change=${(e) => choose(e.target.value)}>
+  ${Object.entries(LANGUAGES).map(([tag, name]) => html`<option value=${tag} lang=${tag} ?selected=${tag === language}>${name}</option>`)}
+</select>`;
+
 function connection() {
   const { connection: how, restartedAt } = state;
   if (how === "lost") {
-    return html`<span class="state lost" role="status"><i></i>connection lost, trying again</span>`;
+    return html`<span class="state lost" role="status"><i></i>${t("connection lost, trying again")}</span>`;
   }
-  if (how === "connecting") return html`<span class="state"><i></i>connecting</span>`;
-  return html`<span class="state live"><i></i>live${restartedAt ? html`, restarted ${when(restartedAt)}` : nothing}</span>`;
+  if (how === "connecting") return html`<span class="state"><i></i>${t("connecting")}</span>`;
+  return html`<span class="state live"><i></i>${restartedAt ? rich("live, restarted {time}", { time: when(restartedAt) }) : t("live")}</span>`;
 }
 
 function viewOf(view) {

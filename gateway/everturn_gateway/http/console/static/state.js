@@ -1,6 +1,7 @@
 // What the page knows, and what becomes of it with each frame of the stream.
 
 import { address, call, get, post, Problem } from "./api.js";
+import { t } from "./parts/texts.js";
 import { connect } from "./stream.js";
 
 const NOTE_MS = 6000;
@@ -156,7 +157,7 @@ function happened({ session_id: id, seq, type, event }) {
   if (type === "turn_finished" || type === "summarised") loadContext(session);
   if (type === "turn_finished") {
     const last = session.events.findLast((each) => each.type === "model_replied");
-    session.said = last?.text ? `Reply: ${last.text}` : "The turn ended.";
+    session.said = last?.text ? t("Reply: {text}", { text: last.text }) : t("The turn ended.");
   }
 }
 
@@ -264,7 +265,7 @@ export async function decide(item, decision) {
     await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown });
     const answered = { ...item, decision, at: new Date().toISOString() };
     state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
-    say(decision === "deny" ? "Denied." : "Allowed.");
+    say(decision === "deny" ? t("Denied.") : t("Allowed."));
   } catch (error) {
     if (!needsLogin(error)) item.error = failed(error);
   }
@@ -430,7 +431,7 @@ export async function send(session, newKey) {
     session.follows = true;
     keepDraft(session);
   } catch (error) {
-    if (!needsLogin(error)) session.sendError = `Not sent: ${failed(error)} What you wrote is kept.`;
+    if (!needsLogin(error)) session.sendError = t("Not sent: {reason} What you wrote is kept.", { reason: failed(error) });
   }
   session.isSending = false;
   draw();

@@ -1,7 +1,14 @@
 // What a transcript shows of the events of a log: those that are no speech are folded into what
 // they belong to.
 
-const DECIDED = { allow_once: "allowed once", allow_always: "always allowed", deny: "denied", expired: "nobody answered in time" };
+import { t, tn } from "./texts.js";
+
+const DECIDED = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), expired: t("nobody answered in time") };
+const ENDED = {
+  failed: (values) => t("Turn {turn} failed", values),
+  cancelled: (values) => t("Turn {turn} was cancelled", values),
+  interrupted: (values) => t("Turn {turn} was interrupted", values),
+};
 
 export function entriesOf(events) {
   const entries = [];
@@ -27,11 +34,11 @@ export function entriesOf(events) {
       case "discarded":
         for (const number of event.received) {
           const user = users.get(number);
-          if (user) user.fate = `not answered: ${event.reason}`;
+          if (user) user.fate = t("not answered: {reason}", { reason: event.reason });
         }
         break;
       case "announced":
-        add({ kind: "reply", seq, at, text: event.text, model: event.title || "announced", calls: [] });
+        add({ kind: "reply", seq, at, text: event.text, model: event.title || t("announced"), calls: [] });
         break;
       case "step_started":
         step = event;
@@ -43,16 +50,16 @@ export function entriesOf(events) {
         break;
       }
       case "reply_broken":
-        add({ kind: "note", tone: "failed", seq, at, text: `The reply could not be used: ${event.reason}` });
+        add({ kind: "note", tone: "failed", seq, at, text: t("The reply could not be used: {reason}", { reason: event.reason }) });
         break;
       case "model_call_failed":
-        add({ kind: "note", tone: "failed", seq, at, text: `The model call failed: ${event.error}` });
+        add({ kind: "note", tone: "failed", seq, at, text: t("The model call failed: {reason}", { reason: event.error }) });
         break;
       case "approval_asked":
         note(calls, event.call_id, { status: "asks", reason: event.reason });
         break;
       case "approval_decided":
-        note(calls, event.call_id, { status: "", decided: `${DECIDED[event.decision] ?? event.decision}${event.by ? ` by ${event.by}` : ""}` });
+        note(calls, event.call_id, { status: "", decided: decided(event) });
         break;
       case "call_started":
         note(calls, event.call_id, { status: "runs", from: at });
@@ -64,17 +71,17 @@ export function entriesOf(events) {
         add({ kind: "edge", seq, at, text: reduced(event) });
         break;
       case "summarised":
-        add({ kind: "edge", seq, at, text: `${event.messages.toLocaleString()} messages summarised`, whole: event.text });
+        add({ kind: "edge", seq, at, text: tn("{count} message summarised", "{count} messages summarised", event.messages), whole: event.text });
         break;
       case "status_changed":
-        add({ kind: "edge", seq, at, text: event.status === "paused" ? "paused" : "goes on" });
+        add({ kind: "edge", seq, at, text: event.status === "paused" ? t("paused") : t("goes on") });
         break;
       case "session_ended":
-        add({ kind: "edge", seq, at, text: `session ended: ${event.reason}` });
+        add({ kind: "edge", seq, at, text: t("session ended: {reason}", { reason: event.reason }) });
         break;
       case "turn_finished":
         if (event.outcome !== "answered") {
-          add({ kind: "note", tone: event.outcome, seq, at, text: `Turn ${event.turn} ${event.outcome}${event.error ? `: ${event.error}` : ""}` });
+          add({ kind: "note", tone: event.outcome, seq, at, text: `${ENDED[event.outcome]?.({ turn: event.turn }) ?? event.outcome}${event.error ? `: ${event.error}` : ""}` });
         }
         break;
       case "chunk_marked": {
@@ -88,13 +95,19 @@ export function entriesOf(events) {
   return entries;
 }
 
+function decided({ decision, by }) {
+  const what = DECIDED[decision] ?? decision;
+  return by ? t("{what} by {name}", { what, name: by }) : what;
+}
+
 function note(calls, id, more) {
   const call = calls.get(id);
   if (call) Object.assign(call, more);
 }
 
 function reduced({ stage, messages, tokens_before: before, tokens_after: after }) {
-  const many = messages ? `${messages.toLocaleString()} messages` : "messages";
-  const tokens = before ? `, ${before.toLocaleString()} → ${(after ?? 0).toLocaleString()} tokens` : "";
-  return `${many} hidden from the model (${stage})${tokens}`;
+  const hidden = messages
+    ? tn("{count} message hidden from the model ({stage})", "{count} messages hidden from the model ({stage})", messages, { stage })
+    : t("messages hidden from the model ({stage})", { stage });
+  return before ? `${hidden}, ${t("{before} → {after} tokens", { before, after: after ?? 0 })}` : hidden;
 }

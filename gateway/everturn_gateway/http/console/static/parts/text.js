@@ -1,6 +1,7 @@
 // Text of others: it stays text, and what would turn it round is shown.
 
 import { html } from "../vendor/lit-html/lit-html.js";
+import { locale, t, tn } from "./texts.js";
 
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 const LINK = /\b(?:https?:\/\/|mailto:)[^\s<>"'`“”‘’«»]*[^\s<>"'`“”‘’«».,;:!?)\]}]/gu;
@@ -27,7 +28,7 @@ export function linked(text) {
 
 const FOLDED_LINES = 10;
 
-export function folded(text, label) {
+export function folded(text) {
   const shown = plain(text);
   const lines = shown.split("\n");
   if (lines.length <= FOLDED_LINES && shown.length <= 1500) {
@@ -35,14 +36,19 @@ export function folded(text, label) {
   }
   const first = lines.slice(0, FOLDED_LINES).join("\n").slice(0, 1500);
   return html`<details class="fold">
-    <summary><span class="when-closed">Show all of ${label} (${count(lines.length, "line")})</span><span class="when-open">Show less</span></summary>
+    <summary><span class="when-closed">${t("Show all")} (${tn("{count} line", "{count} lines", lines.length)})</span><span class="when-open">${t("Show less")}</span></summary>
     <pre class="mono">${shown}</pre>
   </details><pre class="mono short">${first}</pre>`;
 }
 
 export const count = (number, what) => `${number.toLocaleString()} ${what}${number === 1 ? "" : "s"}`;
 
-export const dollars = (cost) => (cost ? `$${cost < 0.01 ? cost.toFixed(4) : cost.toFixed(2)}` : "");
+export function dollars(cost) {
+  if (!cost) return "";
+  const digits = cost < 0.01 ? 4 : 2;
+  const written = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: digits, maximumFractionDigits: digits };
+  return new Intl.NumberFormat(locale, written).format(cost);
+}
 
 // A call of a tool, as a person would type or say it.
 export function asCommand(name, text) {

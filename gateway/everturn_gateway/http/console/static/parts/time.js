@@ -1,11 +1,19 @@
 // Times: relative to now, the exact one beside.
 
 import { html } from "../vendor/lit-html/lit-html.js";
+import { locale, t } from "./texts.js";
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
-const year = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
+const day = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" });
+const year = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", year: "numeric" });
+const exact = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
+const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
+const spans = Object.fromEntries(
+  ["second", "minute", "hour", "day"].map((unit) => [
+    unit,
+    new Intl.NumberFormat(locale, { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: 1 }),
+  ]),
+);
 
 export function when(at) {
   const then = new Date(at);
@@ -19,23 +27,29 @@ export function when(at) {
 export function ago(at) {
   const then = new Date(at);
   const seconds = Math.max(0, (Date.now() - then.getTime()) / 1000);
-  const text = seconds < 45 ? "now" : spanOf(seconds);
+  const [count, unit] = rounded(seconds);
+  const text = seconds < 45 ? relative.format(0, "second") : relative.format(-count, unit);
   return html`<time datetime=${at} title=${exact.format(then)}>${text}</time>`;
 }
 
 export function left(at) {
   const seconds = (new Date(at).getTime() - Date.now()) / 1000;
-  return seconds <= 0 ? "expired" : `${spanOf(Math.max(60, seconds))} left`;
+  return seconds <= 0 ? t("expired") : t("{time} left", { time: spanOf(Math.max(60, seconds)) });
 }
 
 export function spanOf(seconds) {
-  if (seconds < 3600) return `${Math.max(1, Math.round(seconds / 60))} min`;
-  if (seconds < 86_400) return `${Math.round(seconds / 3600)} h`;
-  return `${Math.round(seconds / 86_400)} d`;
+  const [count, unit] = rounded(seconds);
+  return spans[unit].format(count);
+}
+
+function rounded(seconds) {
+  if (seconds < 3600) return [Math.max(1, Math.round(seconds / 60)), "minute"];
+  if (seconds < 86_400) return [Math.round(seconds / 3600), "hour"];
+  return [Math.round(seconds / 86_400), "day"];
 }
 
 export function took(fromAt, toAt) {
   const seconds = (new Date(toAt).getTime() - new Date(fromAt).getTime()) / 1000;
   if (seconds < 0.1) return "";
-  return seconds < 60 ? `${seconds.toFixed(1)} s` : spanOf(seconds);
+  return seconds < 60 ? spans.second.format(seconds) : spanOf(seconds);
 }

@@ -2,15 +2,16 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
-import { count, dollars, plain } from "../parts/text.js";
+import { dollars, plain } from "../parts/text.js";
+import { t, tn } from "../parts/texts.js";
 import { ago } from "../parts/time.js";
 import { begin, loadList, showNewer, state, useList } from "../state.js";
 
 const WANTS = [
-  ["", "All"],
-  ["approval", "Wants me"],
-  ["running", "Running"],
-  ["failed", "Failed"],
+  ["", t("All")],
+  ["approval", t("Wants me")],
+  ["running", t("Running")],
+  ["failed", t("Failed")],
 ];
 let searching = 0;
 
@@ -26,47 +27,47 @@ export function sessionsView() {
   const channels = [...new Set([...shown.map((row) => row.channel), list.filter.channel])].filter(Boolean).sort();
   return html`
     <header class="top">
-      <h1>Sessions</h1>
+      <h1>${t("Sessions")}</h1>
       <div class="grow"></div>
       ${newSession(agents)}
     </header>
     <div class="filters">
-      <input id="search" type="search" placeholder="Search titles and last words" aria-label="Search titles and last words"
+      <input id="search" type="search" placeholder=${t("Search titles and last words")} aria-label=${t("Search titles and last words")}
         .value=${list.filter.q} @input=${(e) => filterBy("q", e.target.value)}>
-      <div class="chips" role="group" aria-label="Show">
+      <div class="chips" role="group" aria-label=${t("Show")}>
         ${WANTS.map(
           ([value, label]) => html`<button class="chip" aria-pressed=${list.filter.wants === value}
             @click=${() => filterBy("wants", value)}>${label}</button>`,
         )}
       </div>
-      ${agents.length > 1 ? choice("agent", "Any agent", agents.map((each) => each.name)) : nothing}
-      ${channels.length > 1 || list.filter.channel ? choice("channel", "Any channel", channels) : nothing}
+      ${agents.length > 1 ? choice("agent", t("Any agent"), agents.map((each) => each.name)) : nothing}
+      ${channels.length > 1 || list.filter.channel ? choice("channel", t("Any channel"), channels) : nothing}
     </div>
     ${list.error ? html`<p class="error" role="alert">${list.error}</p>` : nothing}
-    <div class="newer">${list.newer.size ? html`<button class="chip" @click=${showNewer}>${list.newer.size} newer</button>` : nothing}</div>
-    <ul class="rows" aria-label="Sessions" aria-busy=${list.isLoading}
+    <div class="newer">${list.newer.size ? html`<button class="chip" @click=${showNewer}>${t("{count} newer", { count: list.newer.size })}</button>` : nothing}</div>
+    <ul class="rows" aria-label=${t("Sessions")} aria-busy=${list.isLoading}
       @pointerenter=${() => useList(true)} @pointerleave=${() => useList(false)}
       @focusin=${() => useList(true)} @focusout=${(e) => e.currentTarget.contains(e.relatedTarget) || useList(false)}>
       ${repeat(shown, (row) => row.id, sessionRow)}
     </ul>
     ${list.isLoading && !shown.length ? html`<div class="rows ghosts" aria-hidden="true">${[1, 2, 3, 4, 5].map(() => html`<div class="ghost"></div>`)}</div>` : nothing}
     ${!list.isLoading && !shown.length && !list.error ? empty() : nothing}
-    ${list.next ? html`<button class="more" ?disabled=${list.isLoading} @click=${() => loadList({ more: true })}>${shown.length ? "Show more" : "Search further"}</button>` : nothing}
+    ${list.next ? html`<button class="more" ?disabled=${list.isLoading} @click=${() => loadList({ more: true })}>${shown.length ? t("Show more") : t("Search further")}</button>` : nothing}
   `;
 }
 
 function newSession(agents) {
   if (!agents.length) return nothing;
   if (agents.length === 1) {
-    return html`<button class="main" @click=${() => begin(agents[0].name)}>New session</button>`;
+    return html`<button class="main" @click=${() => begin(agents[0].name)}>${t("New session")}</button>`;
   }
-  return html`<select class="main" aria-label="New session with an agent" @change=${(e) => {
+  return html`<select class="main" aria-label=${t("New session with an agent")} @change=${(e) => {
     const name = e.target.value;
     e.target.value = "";
     if (name) begin(name);
   }}>
-    <option value="">New session</option>
-    ${agents.map((each) => html`<option value=${each.name}>with ${plain(each.name)}</option>`)}
+    <option value="">${t("New session")}</option>
+    ${agents.map((each) => html`<option value=${each.name}>${t("with {agent}", { agent: plain(each.name) })}</option>`)}
   </select>`;
 }
 
@@ -80,34 +81,34 @@ function choice(name, any, values) {
 function sessionRow(row) {
   return html`<li class="row ${row.status}">
     <a href=${`#/s/${encodeURIComponent(row.id)}`}>
-      <span class="title">${row.title ? plain(row.title) : html`<span class="faint">nothing said yet</span>`}</span>
+      <span class="title">${row.title ? plain(row.title) : html`<span class="faint">${t("nothing said yet")}</span>`}</span>
       <span class="marks">${marks(row)}</span>
       <span class="at">${ago(row.updated_at)}</span>
       <span class="preview">${plain(row.preview)}</span>
-      <span class="about">${plain(row.agent)}<span class="dot">·</span>${plain(row.channel)}${row.principal ? html`<span class="dot">·</span>${plain(row.principal)}` : nothing}<span class="dot">·</span>${count(row.turns, "turn")}${row.cost_usd ? html`<span class="dot">·</span>${dollars(row.cost_usd)}` : nothing}</span>
+      <span class="about">${plain(row.agent)}<span class="dot">·</span>${plain(row.channel)}${row.principal ? html`<span class="dot">·</span>${plain(row.principal)}` : nothing}<span class="dot">·</span>${tn("{count} turn", "{count} turns", row.turns)}${row.cost_usd ? html`<span class="dot">·</span>${dollars(row.cost_usd)}` : nothing}</span>
     </a>
   </li>`;
 }
 
 function marks(row) {
   return [
-    row.approvals ? html`<span class="mark asks">${row.approvals} to approve</span>` : nothing,
-    row.running && !row.approvals ? html`<span class="mark runs">running</span>` : nothing,
-    row.failed ? html`<span class="mark failed">failed</span>` : nothing,
-    row.status === "paused" ? html`<span class="mark">paused</span>` : nothing,
-    row.status === "ended" ? html`<span class="mark">ended</span>` : nothing,
+    row.approvals ? html`<span class="mark asks">${t("{count} to approve", { count: row.approvals })}</span>` : nothing,
+    row.running && !row.approvals ? html`<span class="mark runs">${t("running")}</span>` : nothing,
+    row.failed ? html`<span class="mark failed">${t("failed")}</span>` : nothing,
+    row.status === "paused" ? html`<span class="mark">${t("paused")}</span>` : nothing,
+    row.status === "ended" ? html`<span class="mark">${t("ended")}</span>` : nothing,
   ];
 }
 
 function empty() {
   const { wants, agent, channel, q } = state.list.filter;
   if (wants || agent || channel || q) {
-    return html`<div class="empty"><h2>Nothing here</h2><p>No session is like that. ${wants === "approval" ? "Nobody waits for you." : nothing}</p></div>`;
+    return html`<div class="empty"><h2>${t("Nothing here")}</h2><p>${t("No session is like that.")} ${wants === "approval" ? t("Nobody waits for you.") : nothing}</p></div>`;
   }
   return html`<div class="empty">
-    <h2>No conversation yet</h2>
-    <p>${state.agents.length ? "Begin one here, in a chat, or with" : "Make an agent first:"}</p>
+    <h2>${t("No conversation yet")}</h2>
+    <p>${state.agents.length ? t("Begin one here, in a chat, or with") : t("Make an agent first:")}</p>
     <pre class="mono">${state.agents.length ? "everturn chat" : "everturn agent create my-agent"}</pre>
-    <p class="faint">Whatever is said in Telegram, Discord, a terminal or over HTTP appears here as it comes.</p>
+    <p class="faint">${t("Whatever is said in Telegram, Discord, a terminal or over HTTP appears here as it comes.")}</p>
   </div>`;
 }
