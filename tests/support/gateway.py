@@ -194,6 +194,7 @@ async def open_http_gateway(
     server: ServerConfig | None = None,
     settings: ServiceSettings | None = None,
     clock: Clock | None = None,
+    logins: Logins | None = None,
 ) -> AsyncGenerator[HttpGateway]:
     """Serve the agent `test` from `folder`; opened again on the same folder, it is a restart.
 
@@ -205,6 +206,7 @@ async def open_http_gateway(
         server: The listener's settings; the port is always a free one.
         settings: Times of the service; by default nobody waits for a client that left.
         clock: The time; by default the machine's.
+        logins: Of browsers; by default none yet.
     """
     provider = provider or ScriptedProvider()
     server = replace(server or ServerConfig(), port=0)
@@ -277,6 +279,7 @@ async def open_http_gateway(
                 spending=spending,
                 telemetry=telemetry,
                 changes=changes,
+                logins=logins or Logins(),
                 started_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             )
             async with serving(gateway):

@@ -166,7 +166,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         channels_router(gateway),
         schedules_router(gateway, access),
         admin_router(gateway),
-        *((console_router(gateway),) if gateway.config.server.console else ()),
+        *((console_router(gateway, access),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),
         responses_router(gateway, waits),
     )

@@ -21,6 +21,7 @@ from everturn_gateway.principals import (
     API_TOKEN,
     LOCAL,
     PREFIX,
+    Login,
     Principal,
     Scope,
     TokenRecord,
@@ -65,6 +66,12 @@ class Access(Struct, frozen=True, kw_only=True):
         may_administer = not self.admin_token and is_loopback(self.host)
         return _EVERYTHING if may_administer else _ALL_BUT_ADMINISTRATION
 
+    @property
+    def owner(self) -> Principal:
+        """Whoever runs the gateway, as without the admin token."""
+        name = LOCAL if self.is_open_here else API_TOKEN
+        return Principal(name=name, scopes=self.owner_scopes, is_owner=True)
+
 
 class Caller(Struct, frozen=True, kw_only=True):
     """Whoever sends a request, as far as that is known."""
@@ -76,6 +83,14 @@ class Caller(Struct, frozen=True, kw_only=True):
     "Of a token that can be revoked; None = the configuration has it, or none was needed."
     has_stray_token: bool = False
     "Whether a token was sent that is none, where none was needed."
+    login: Login | None = None
+    "Of the browser that asks; None = a token was shown, or none was needed."
+
+    @property
+    def has_raised(self) -> bool:
+        """Whether it showed a token that is for the administration."""
+        is_own = self.principal.name == ADMIN_TOKEN
+        return is_own or (self.record is not None and self.principal.may("admin"))
 
 
 THIS_PROCESS: Final = Caller(
@@ -119,7 +134,7 @@ class Authenticator:
     def __init__(self, access: Access, tokens: TokenRegistry) -> None:
         self._access, self._tokens = access, tokens
         self._is_open_here = access.is_open_here
-        self._local = Principal(name=LOCAL, scopes=access.owner_scopes, is_owner=True)
+        self._local = access.owner
 
     async def identify(self, headers: Headers, address: str, *, slowed: bool) -> Caller | Refused:
         """Return who asks, or why nobody is recognised.
@@ -148,13 +163,6 @@ class Authenticator:
         if self._is_open_here:
             what += "; only programs of this machine need none, and a proxy passed this on"
         return Refused("missing", _unauthorized(what, has_token=False))
-
-    def owner(self, address: str) -> Caller:
-        """Return whoever runs the gateway, as by the token of the configuration."""
-        scopes = self._access.owner_scopes
-        return Caller(
-            principal=Principal(name=API_TOKEN, scopes=scopes, is_owner=True), address=address
-        )
 
     async def _holder(self, token: str, address: str, *, slowed: bool) -> Caller | Refused | None:
         """Return whose token it is; None = nobody's."""
@@ -191,17 +199,18 @@ def _is_same(given: str, token: str) -> bool:
     return hmac.compare_digest(given.encode("latin-1", "replace"), token.encode())
 
 
-def _unauthorized(what: str, *, has_token: bool = True) -> Problem:
+def _unauthorized(what: str, *, has_token: bool = True, scope: Scope | None = None) -> Problem:
     error = ', error="invalid_token"' if has_token else ""
     return problem(
         "unauthorized",
         f"{what} (Authorization: Bearer ...)",
+        extra={"scope": scope} if scope else None,
         headers={"WWW-Authenticate": f"{REALM}{error}"},
     )
 
 
 WRONG_TOKEN: Final = _unauthorized("the bearer token is not one of this gateway, or was revoked")
-NOT_THE_ADMIN_TOKEN: Final = _unauthorized("this needs the admin token")
+NOT_THE_ADMIN_TOKEN: Final = _unauthorized("this needs the admin token", scope="admin")
 ENDED: Final = _unauthorized("the bearer token was revoked, or has expired, or opens this no more")
 
 _ADMIN_CLOSED: Final = problem(
@@ -209,6 +218,7 @@ _ADMIN_CLOSED: Final = problem(
     "this server listens beyond loopback and has no admin token; set server.admin_token in"
     " everturn.yaml, or make a token with the scope admin, to open /api/v1/admin and to"
     " schedule what goes to a webhook",
+    extra={"scope": "admin"},
 )
 
 
@@ -231,9 +241,10 @@ def scope_refusal(access: Access, principal: Principal, need: Scope) -> Problem 
             return _ADMIN_CLOSED
         if principal.name == LOCAL:
             return NOT_THE_ADMIN_TOKEN
+    remedy = "; show one that does, such as the admin token" if need == "admin" else ""
     return problem(
         "insufficient-scope",
-        f"this needs the scope {need}, which the token of {principal.name} does not have",
+        f"this needs the scope {need}, which the token of {principal.name} does not have{remedy}",
         extra={"scope": need},
         headers={"WWW-Authenticate": f'{REALM}, error="insufficient_scope", scope="{need}"'},
     )

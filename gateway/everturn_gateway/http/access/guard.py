@@ -16,6 +16,7 @@ from everturn_gateway.http.access.addresses import client_address
 from everturn_gateway.http.access.auth import (
     CALLER,
     FOREIGN_PAGE,
+    WRONG_TOKEN,
     Access,
     Authenticator,
     Caller,
@@ -137,9 +138,12 @@ class Guard:
         if wait_s := self._ask_of_address(address):
             return self._throttled("address", f"{self._of_address} requests a minute", wait_s)
         slowed_s = self._wrong.wait_s(address)
-        found = self._by_login(scope, headers, address) or await self._authenticator.identify(
-            headers, address, slowed=slowed_s > 0
-        )
+        found = await self._by_login(scope, headers, address)
+        if found is None:
+            slowed = slowed_s > 0
+            found = await self._authenticator.identify(headers, address, slowed=slowed)
+        if path == LOGIN_PATH and isinstance(found, Caller) and found.has_stray_token:
+            found = Refused("wrong", WRONG_TOKEN)  # nobody logs in with a token that is none
         if isinstance(found, Refused):
             return self._refused(found, address, slowed_s)
         scope[CALLER] = found
@@ -149,7 +153,9 @@ class Guard:
             foreign = FOREIGN_PAGE if is_cross else foreign_refusal(self._access, headers)
         return foreign or self._too_often(found)
 
-    def _by_login(self, scope: Scope, headers: Headers, address: str) -> Caller | None:
+    async def _by_login(
+        self, scope: Scope, headers: Headers, address: str
+    ) -> Caller | Refused | None:
         """Return who is logged in, or came by a link that logs in; None = nobody."""
         browsers = self._browsers
         if browsers is None:
@@ -157,11 +163,16 @@ class Guard:
         token = bearer_of(headers)
         if token:
             is_link = scope["path"] == LOGIN_PATH and browsers.logins.redeem(token)
-            return self._authenticator.owner(address) if is_link else None
+            return Caller(principal=self._access.owner, address=address) if is_link else None
         login = browsers.login_of(scope, headers)
-        if login is None or (login.record is not None and not self._tokens.is_valid(login.record)):
+        if login is None:
             return None
-        return Caller(principal=login.principal, address=address, record=login.record)
+        if login.record is not None or login.raised_by is not None:
+            await self._tokens.refresh()
+        holder = browsers.logins.holder(login, self._tokens.is_valid)
+        if holder is None:
+            return None
+        return Caller(principal=holder, address=address, record=login.record, login=login)
 
     def _ask_of_address(self, address: str) -> float:
         limit = self._of_address

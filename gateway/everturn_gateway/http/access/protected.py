@@ -37,6 +37,7 @@ from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.sse import WRITE_NOW
 from everturn_gateway.http.waiting import DEPARTURE
+from everturn_gateway.principals import Principal
 from everturn_gateway.scheduler.places import Places
 from everturn_gateway.usage import Spent
 
@@ -78,6 +79,12 @@ def protector(
 def _shortened(named: Mapping[str, str]) -> dict[str, str]:
     """Return the parameters of a path as a log line has room for them."""
     return {name: value[:_LOGGED_CHARACTERS] for name, value in named.items()}
+
+
+def _opens_still(then: Principal, now: Principal, rule: Rule) -> bool:
+    """Return whether what began as `then` may go on as `now`, when a raised role has ended."""
+    is_for_both = now.sees_all or now == then
+    return is_for_both and rule.need != "open" and now.may(rule.need)
 
 
 def _spent_problem(spent: Spent, wait_s: float) -> Problem:
@@ -134,7 +141,7 @@ class Protected:
             await self._check_spending(rule, caller, scope["path_params"])
         if rule.is_act:
             send = self._logging(caller, scope, send)
-        if caller.record is None:
+        if caller.record is None and caller.login is None:
             await self._app(scope, receive, send)
         else:
             await self._while_valid(caller, rule, scope, receive, send)
@@ -187,7 +194,7 @@ class Protected:
     async def _while_valid(
         self, caller: Caller, rule: Rule, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """Answer as long as the caller's token opens this.
+        """Answer as long as the caller's token, or login, opens this.
 
         What waits then sees its client leave, as it does when that closes its connection.
         """
@@ -209,10 +216,16 @@ class Protected:
             raise failure
 
     def _still(self, caller: Caller, rule: Rule, scope: Scope) -> Callable[[], bool]:
-        tokens, service, record = self._gateway.tokens, self._gateway.service, caller.record
+        tokens, service = self._gateway.tokens, self._gateway.service
+
+        def opens() -> bool:
+            if caller.login is not None:
+                now = self._gateway.logins.holder(caller.login, tokens.is_valid)
+                return now is not None and _opens_still(caller.principal, now, rule)
+            return caller.record is not None and tokens.is_valid(caller.record)
 
         def still() -> bool:
-            if record is None or not tokens.is_valid(record):
+            if not opens():
                 return False
             session_id: str = scope["path_params"].get(rule.session) or scope.get(SESSION, "")
             state = service.activity.present(session_id) if session_id else None

@@ -112,6 +112,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
     ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
     # The console; what its page asks, it asks of the routes above.
+    ("GET", LOGIN_PATH): Rule(need="read"),
     ("POST", LOGIN_PATH): Rule(need="read"),
     ("DELETE", LOGIN_PATH): Rule(need="read"),
     # Clients of OpenAI.

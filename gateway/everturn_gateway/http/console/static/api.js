@@ -10,6 +10,18 @@ export class Problem extends Error {
     this.status = status;
     this.document = document;
   }
+
+  // Somebody who shows the admin token may do it.
+  get needsAdmin() {
+    return this.document.scope === "admin";
+  }
+}
+
+let askForAdmin = async () => false;
+
+// `work` gets the problem, and tells whether the page may administer from now on.
+export function whenAdminIsNeeded(work) {
+  askForAdmin = work;
 }
 
 export function address(path) {
@@ -34,8 +46,12 @@ export async function call(method, path, body, headers = {}) {
   } catch {
     document = { detail: text.slice(0, 200) };
   }
-  if (!answer.ok) throw new Problem(answer.status, document);
-  return document;
+  if (answer.ok) return document;
+  const problem = new Problem(answer.status, document);
+  // Whoever acts is asked, and the act is done again; what is only shown says what it needs.
+  const isAct = method !== "GET" && problem.needsAdmin;
+  if (isAct && (await askForAdmin(problem))) return call(method, path, body, headers);
+  throw problem;
 }
 
 export const get = (path) => call("GET", `api/v1/${path}`);

@@ -2,9 +2,11 @@
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 import { login, logout } from "./api.js";
+import { afterRole, roleDialog, roleLine } from "./parts/role.js";
 import { plain } from "./parts/text.js";
 import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
+import { role } from "./role.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
 import { approvalsView } from "./views/approvals.js";
 import { loginView } from "./views/login.js";
@@ -35,6 +37,7 @@ function drawNow() {
   document.title = `${waiting ? `(${waiting}) ` : ""}${titleOf()} - Everturn`;
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
   if (state.route.view === "session") afterSession();
+  afterRole();
 }
 
 function titleOf() {
@@ -66,11 +69,13 @@ function shell() {
         ${connection()}
         ${state.isOutdated ? html`<button @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
         ${state.hello ? html`<span class="faint version">${t("version {version}", { version: state.hello.version })}</span>` : nothing}
-        ${isLoggedIn() ? html`<button class="plain leave" @click=${leave}>${t("Log out")}</button>` : nothing}
+        ${roleLine()}
+        ${role.me?.is_login ? html`<button class="plain leave" @click=${leave}>${t("Log out")}</button>` : nothing}
         ${languages()}
       </div>
     </nav>
     <main id="main" tabindex="-1" class=${view}>${viewOf(view)}</main>
+    ${roleDialog()}
     <p class=${state.note ? "toast" : "hidden"} role="status" aria-live="polite">${state.note}</p>
   `;
 }
@@ -102,7 +107,6 @@ function skip(event) {
 async function signIn(token) {
   try {
     await login(token);
-    remember("yes");
     location.replace(location.href.split("#")[0]);
     location.reload();
   } catch (error) {
@@ -118,29 +122,8 @@ async function leave() {
   } catch {
     // without a login there is none to end
   }
-  remember("");
   location.hash = "#/";
   location.reload();
-}
-
-// The cookie itself cannot be read. Without a login there is none to end.
-const LOGGED_IN = "everturn logged in";
-
-function remember(text) {
-  try {
-    if (text) localStorage.setItem(LOGGED_IN, text);
-    else localStorage.removeItem(LOGGED_IN);
-  } catch {
-    // a browser that keeps nothing
-  }
-}
-
-function isLoggedIn() {
-  try {
-    return localStorage.getItem(LOGGED_IN) !== null;
-  } catch {
-    return false;
-  }
 }
 
 function route() {

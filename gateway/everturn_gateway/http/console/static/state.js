@@ -2,6 +2,7 @@
 
 import { address, call, get, post, Problem } from "./api.js";
 import { t } from "./parts/texts.js";
+import { loadRole } from "./role.js";
 import { connect } from "./stream.js";
 
 const NOTE_MS = 6000;
@@ -48,7 +49,7 @@ export function start() {
 export const failed = (error) => (error instanceof Problem ? error.message : String(error));
 
 function needsLogin(error) {
-  if (!(error instanceof Problem) || error.status !== 401) return false;
+  if (!(error instanceof Problem) || error.status !== 401 || error.needsAdmin) return false;
   state.connection = "login";
   draw();
   return true;
@@ -186,6 +187,7 @@ function grew({ session_id: id, turn_id: turn, step, offset, text }) {
 // --- lists ---
 
 export function refreshAll() {
+  loadRole();
   loadList();
   loadApprovals();
   loadAgents();
