@@ -7,10 +7,13 @@ import logging
 import math
 import re
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from contextvars import ContextVar
+from itertools import islice
 from typing import Final, Literal, TextIO, TypeAlias, cast
 from urllib.parse import quote
 
@@ -19,6 +22,11 @@ from msgspec import Struct
 LogFormat: TypeAlias = Literal["plain", "json"]
 "Lines for people, or one JSON object a line."
 
+RECENT_RECORDS: Final = 1000
+_MESSAGE_CHARACTERS: Final = 2000  # that are kept of one of them
+_EXCEPTION_CHARACTERS: Final = 8000
+_FIELDS_KEPT: Final = 20
+_FIELD_CHARACTERS: Final = 500
 _MASK = "***"
 _SHORTEST_SECRET = 4  # characters; masking shorter ones would blot out ordinary words
 
@@ -226,19 +234,104 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(_finite(line), default=str, separators=(",", ":"))
 
 
+# --- what was logged last ---
+
+
+class LogEntry(Struct, frozen=True, kw_only=True):
+    """A record that was logged, without secrets."""
+
+    number: int
+    "Counted from 1 in each process."
+    at_s: float
+    "Seconds since 1970."
+    level: int
+    logger: str
+    message: str
+    fields: Mapping[str, object]
+    exception: str
+
+
+class RecentLog:
+    """Keeps what was logged last, for people who look at the gateway from elsewhere.
+
+    Bounded, in records and in what it keeps of each. Safe to use from several threads.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._entries: deque[LogEntry] = deque(maxlen=RECENT_RECORDS)
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def keep(self, record: logging.LogRecord) -> None:
+        """Keep a record that `MaskingFilter` has seen."""
+        fields = {
+            name[:_FIELD_CHARACTERS]: value
+            if value is None or isinstance(value, int | float)
+            else _cut(str(value), _FIELD_CHARACTERS)
+            for name, value in islice(_fields(record).items(), _FIELDS_KEPT)
+        }
+        message = _cut(record.getMessage(), _MESSAGE_CHARACTERS)
+        exception = _cut(record.exc_text or "", _EXCEPTION_CHARACTERS)
+        with self._lock:
+            self._count += 1
+            self._entries.append(
+                LogEntry(
+                    number=self._count,
+                    at_s=record.created,
+                    level=record.levelno,
+                    logger=record.name,
+                    message=message,
+                    fields=fields,
+                    exception=exception,
+                )
+            )
+
+    @property
+    def last(self) -> int:
+        """The number of the newest entry; 0 = there is none."""
+        return self._count
+
+    def since(self, number: int = 0, *, level: int = 0, limit: int = 1000) -> list[LogEntry]:
+        """Return the newest `limit` entries after `number` of at least this level, oldest first."""
+        with self._lock:
+            found = [e for e in self._entries if e.number > number and e.level >= level]
+        return found[-limit:]
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[: characters - 1]}…"
+
+
+class _KeepingHandler(logging.StreamHandler[TextIO]):
+    """Writes records, and has what was written kept: it was masked once for both."""
+
+    def __init__(self, stream: TextIO, recent: RecentLog | None) -> None:
+        super().__init__(stream)
+        self._recent = recent
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        if self._recent is not None:
+            self._recent.keep(record)
+
+
 def setup_logging(
     level: int | str,
     registry: SecretRegistry,
     *,
     stream: TextIO | None = None,
     form: LogFormat = "plain",
+    recent: RecentLog | None = None,
 ) -> None:
     """Send all log records of this process to `stream` (stderr), masked; replaces earlier handlers.
+
+    What is written is kept in `recent` as well, if there is one.
 
     Libraries that log each request they make are kept to warnings: what they would say can hold
     addresses with tokens, and it says nothing about the gateway's own work.
     """
-    handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
+    handler = _KeepingHandler(stream if stream is not None else sys.stderr, recent)
     handler.setFormatter(JsonFormatter() if form == "json" else PlainFormatter())
     handler.addFilter(WhereaboutsFilter())
     handler.addFilter(MaskingFilter(registry))

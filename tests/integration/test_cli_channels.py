@@ -18,8 +18,7 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ManualClock
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import Person
-from everturn_gateway.channels import make_adapter
-from everturn_gateway.channels.adapters import check_installed
+from everturn_gateway.channels.adapters import check_installed, make_adapter
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError

@@ -2,78 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.channel_states import ILL, SECRET, WELL, TwoChannels
 from support.gateway import open_http_gateway
 
-from everturn_channels.chats.lanes import BlockedLane
 from everturn_channels.errors import ClientError
-from everturn_channels.health import ChannelStatus
 from everturn_gateway.client import ask_channels
 from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.config.settings import ServerConfig
-
-AT = datetime(2026, 11, 22, 8, 0, 0, tzinfo=UTC)
-WELL = ChannelStatus(
-    name="telegram",
-    platform="telegram",
-    state="connected",
-    since=AT,
-    account="@my_bot",
-    last_received_at=AT,
-    is_healthy=True,
-    received=5,
-    sent=4,
-    skipped=3,
-    unreadable=2,
-    blocked=(
-        BlockedLane(chat="-100", since=AT, tried_at=AT, tries=4, why="the disk does not answer"),
-    ),
-    blocked_count=1,
-)
-ILL = ChannelStatus(
-    name="discord-club",
-    platform="discord",
-    state="retrying",
-    since=AT,
-    error="connection refused",
-    retry_at=AT,
-    retries=2,
-)
-SECRET = "X-Telegram-Bot-Api-Secret-Token"
-
-
-@dataclass(slots=True, kw_only=True)
-class TwoChannels:
-    """Channels that fare as they are told to; `telegram` takes what is delivered."""
-
-    shown: tuple[ChannelStatus, ...] = (WELL, ILL)
-    status: int = 200
-    taken: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
-
-    def statuses(self) -> tuple[ChannelStatus, ...]:
-        """Return how they fare."""
-        return self.shown
-
-    def troubled(self) -> tuple[ChannelStatus, ...]:
-        """Return those that do not receive."""
-        return tuple(status for status in self.shown if not status.is_healthy)
-
-    def admits_webhook(self, name: str, headers: Mapping[str, str]) -> bool | None:
-        """Let everything in that is for the right channel; its secret is looked at later."""
-        del headers
-        return True if name == "telegram" else None
-
-    async def take_webhook(self, name: str, headers: Mapping[str, str], body: bytes) -> int | None:
-        """Note what is delivered."""
-        if name != "telegram":
-            return None
-        self.taken.append((headers.get(SECRET, ""), body))
-        return self.status
 
 
 async def test_how_channels_fare_is_told_with_the_token(tmp_path: Path) -> None:
@@ -158,3 +96,17 @@ async def test_a_delivery_is_limited_in_size(tmp_path: Path) -> None:
 
     assert answer.status_code == 413
     assert channels.taken == []
+
+
+async def test_a_channel_is_looked_at_anew(tmp_path: Path) -> None:
+    """What is wrong comes in words; a name that is none is told."""
+    check = "/api/v1/admin/channels/{}/check"
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        gateway.channels = TwoChannels()
+        well = await client.post(check.format("telegram"))
+        ill = await client.post(check.format("discord-club"))
+        unknown = await client.post(check.format("other"))
+
+    assert well.json() == {"ok": True, "lines": ["ok"]}
+    assert ill.json() == {"ok": False, "lines": ["problem: no intents"]}
+    assert unknown.json()["type"] == "urn:everturn:problem:unknown-channel"

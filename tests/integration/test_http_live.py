@@ -10,7 +10,14 @@ from typing import Any
 import anyio
 import httpx2
 import pytest
-from support.gateway import HttpGateway, ServerEvent, open_http_gateway, server_events
+from support.channel_states import WELL, TwoChannels
+from support.gateway import (
+    HttpGateway,
+    ServerEvent,
+    open_http_gateway,
+    server_events,
+    write_agent,
+)
 from support.shell_agents import running, shell_agent, until_asked
 
 from everturn_actors.errors import TruncatedStreamError
@@ -398,3 +405,74 @@ async def test_a_log_is_read_from_either_end_page_by_page(tmp_path: Path) -> Non
     assert backwards == forwards == seqs
     assert [event["text"] for event in said["events"]] == ["two", "three"]
     assert said["last_event"] == seqs[-1]
+
+
+# --- beside sessions ---
+
+
+def is_told(name: str, what: Callable[[dict[str, Any]], bool]) -> Callable[[ServerEvent], bool]:
+    """Return what finds a frame of this name that says so."""
+    return lambda frame: frame.event == name and what(frame.data)
+
+
+async def test_approvals_channels_and_jobs_come_as_states(tmp_path: Path) -> None:
+    """Each as it is when it is sent; what is answered, mended or called off is told as well."""
+    async with (
+        shell_agent(tmp_path) as gateway,
+        gateway.client() as client,
+        streaming(client) as frames,
+    ):
+        channels = gateway.channels = TwoChannels()
+        first = await until(frames, is_told("channels", lambda data: len(data["channels"]) == 2))
+        channels.shown = (WELL,)
+        await until(frames, is_told("channels", lambda data: len(data["channels"]) == 1))
+        gateway.provider.script.append(running("echo hi"))
+        session_id = await gateway.session("second")
+        await client.post(
+            f"{SESSIONS}/{session_id}/messages",
+            json={"content": "look"},
+            headers={"Prefer": "respond-async"},
+        )
+        asked = await until(frames, is_told("approvals", lambda data: bool(data["approvals"])))
+        (item,) = asked[-1].data["approvals"]
+        answer = {"call_id": item["call_id"], "decision": "deny"}
+        await client.post(f"{SESSIONS}/{session_id}/approve", json=answer)
+        await until(frames, is_told("approvals", lambda data: not data["approvals"]))
+        job = {"id": "hourly", "agent": "test", "every": 3600, "task": "Greet."}
+        await client.post("/api/v1/schedules", json=job)
+        made = await until(frames, is_told("schedules", lambda data: bool(data["schedules"])))
+        await client.delete("/api/v1/schedules/hourly")
+        await until(frames, is_told("schedules", lambda data: data["gone"] == ["hourly"]))
+
+    assert any(each.event == "approvals" and not each.data["approvals"] for each in first)
+    assert item["session_id"] == session_id
+    assert made[-1].data["schedules"][0]["runs"] == []
+
+
+async def test_what_is_not_for_a_reader_is_not_sent(tmp_path: Path) -> None:
+    """A principal that only reads gets no channels and no jobs; one of an agent, its own jobs."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        gateway.channels = TwoChannels()
+        write_agent(gateway.config.agents_dir, name="other")
+        await gateway.library.reload()
+        reader = await gateway.token("reader", "read", "talk")
+        limited = await gateway.token("limited", "operate", "talk", agents=("other",))
+        seen: list[list[ServerEvent]] = []
+        for token in (reader, limited):
+            async with gateway.client(token=token) as own, streaming(own) as frames:
+                for agent in ("test", "other"):
+                    job = {"agent": agent, "every": 3600, "task": "Greet."}
+                    await client.post("/api/v1/schedules", json=job)
+                made = await own.post(SESSIONS, json={"agent": "other"})
+                last = made.json()["id"]
+                await say(own, last, "hi")
+                if token == limited:
+                    seen.append(await until(frames, lambda each: each.event == "schedules"))
+                else:
+                    seen.append(await until(frames, lambda each: each.event == "rows"))
+
+    (of_reader, of_limited) = [[each.event for each in frames] for frames in seen]
+    assert not {"channels", "schedules"} & set(of_reader)
+    assert "channels" not in of_limited
+    jobs = seen[1][-1].data["schedules"]
+    assert {job["agent"] for job in jobs} == {"other"}

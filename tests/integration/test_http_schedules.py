@@ -42,6 +42,7 @@ class FullDisk:
     def __init__(self, desk: SchedulerClient) -> None:
         self.jobs, self.job, self.faults = desk.jobs, desk.job, desk.faults
         self.coming, self.wait, self.ids, self.load = desk.coming, desk.wait, desk.ids, desk.load
+        self.preview, self.changes = desk.preview, desk.changes
 
     async def add(
         self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
@@ -405,3 +406,44 @@ async def test_a_job_says_whose_it_is_and_its_sessions_are_theirs(tmp_path: Path
     assert (made.json()["made"]["principal"], ours.json()["made"]["principal"]) == ("ops", "")
     assert [row.principal for row in rows] == ["ops"]
     assert kept["made"]["principal"] == "ops"
+
+
+# --- before it is made ---
+
+
+async def test_times_are_shown_before_a_job_is_made(tmp_path: Path) -> None:
+    """By the clock of its zone, across the change of its clocks; nothing is made."""
+    times = {"cron": "30 8 * * *", "timezone": "Europe/Berlin", "start": "2030-03-30T00:00"}
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        shown = (await client.post(f"{PATH}/preview", json={**times, "task": "x"})).json()
+        few = await client.post(f"{PATH}/preview", json={"at": "in 2 hours", "timezone": "UTC"})
+        words = await client.post(f"{PATH}/preview", json={"at": "every 90 minutes"})
+        wrong = await client.post(f"{PATH}/preview", json={"cron": "61 8 * * *"})
+        twice = await client.post(f"{PATH}/preview", json={"every": 60, "cron": "@daily"})
+        never = await client.post(f"{PATH}/preview", json={})
+        listed = (await client.get(PATH)).json()
+
+    assert shown["timezone"] == "Europe/Berlin"
+    assert [each["local"][:25] for each in shown["next"]] == [
+        "2030-03-30T08:30:00+01:00",
+        *[f"2030-{day}T08:30:00+02:00" for day in ("03-31", "04-01", "04-02", "04-03")],
+    ]
+    assert (len(few.json()["next"]), len(words.json()["next"])) == (1, 5)
+    for answer, pointer in ((wrong, "#/cron"), (twice, "#/cron")):
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["pointer"] == pointer
+    assert "when is it to run" in never.json()["detail"]
+    assert listed["schedules"] == []
+
+
+async def test_a_list_tells_the_newest_runs_where_they_are_wanted(tmp_path: Path) -> None:
+    """For a page that shows how jobs fared, in one request."""
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        await made(client, HOURLY)
+        await client.post(f"{PATH}/hourly/run")
+        await ended(client, "hourly")
+        (plain,) = (await client.get(PATH)).json()["schedules"]
+        (told,) = (await client.get(PATH, params={"runs": 3})).json()["schedules"]
+
+    assert "runs" not in plain
+    assert [run["outcome"] for run in told["runs"]] == ["sent"]

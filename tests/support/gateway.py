@@ -26,6 +26,7 @@ from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, 
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.testing import ScriptedProvider
+from everturn_channels.access.pairing import Pairing
 from everturn_gateway.app import (
     SPENDING_FOLDER,
     USAGE_FOLDER,
@@ -43,7 +44,7 @@ from everturn_gateway.http.access.auth import THIS_PROCESS
 from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.http.server import serve_http
-from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.logs import RecentLog, SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.principals import (
     Logins,
@@ -87,9 +88,11 @@ class HttpGateway:
     models: StoredModelStatistics
     tokens: TokenRegistry
     spending: Spending
+    pairing: Pairing
     telemetry: Telemetry = field(default_factory=Telemetry)
     changes: Changes = field(default_factory=lambda: Changes(NullObserver()))
     logins: Logins = field(default_factory=Logins)
+    recent_log: RecentLog = field(default_factory=RecentLog)
     version: str = "1.2.3"
     tasks: TaskGroup | None = None
     "Where long tasks are started; it lives as long as the server listens."
@@ -265,18 +268,20 @@ async def open_http_gateway(
             tool_factory.link.connect(service, schedules)
             tool_factory.processes.resume()
             await schedules.load()
+            channels = no_channels(config, keyed, clock or SystemClock())
             gateway = HttpGateway(
                 tool_factory=tool_factory,
                 config=config,
                 service=service,
                 library=library,
                 usage=usage,
-                channels=no_channels(config, keyed, clock or SystemClock()),
+                channels=channels,
                 schedules=schedules,
                 provider=provider,
                 models=models,
                 tokens=tokens,
                 spending=spending,
+                pairing=channels.pairing,
                 telemetry=telemetry,
                 changes=changes,
                 logins=logins or Logins(),

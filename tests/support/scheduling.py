@@ -14,7 +14,8 @@ from everturn_actors.model import Conversation, OpenTurn, Step, UserMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
-from everturn_gateway.scheduler.jobs import JobView, Made, Run
+from everturn_gateway.scheduler.job_changes import JobChanges
+from everturn_gateway.scheduler.jobs import Job, JobView, Made, Run
 from everturn_gateway.scheduler.making import job_of
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.settings import JobSection
@@ -36,6 +37,12 @@ class PaperDesk:
     "Whether it knows its jobs; otherwise the first change makes it read them."
     on_add: Callable[[], Awaitable[None]] | None = None
     "Called when a job was added, before that is told."
+
+    changes: JobChanges = field(default_factory=JobChanges)
+
+    async def preview(self, section: JobSection, *, count: int) -> tuple[Job, tuple[datetime, ...]]:
+        """Fail: tools preview nothing."""
+        raise NotImplementedError(section, count)
 
     async def load(self) -> None:
         """Do nothing: there is nothing to read."""

@@ -3,8 +3,8 @@
 Two values, so that no gateway has to run for an approval and none has to be told of it:
 
     pairing/pending.json     codes that are open; written by the gateway alone
-    pairing/approved.json    people who were approved; changed by the command line, or by an
-                             owner's command in a chat
+    pairing/approved.json    people who were approved; changed by the command line, over HTTP, or
+                             by an owner's command in a chat
 
 Names in them are what people call themselves: for display, never to be trusted.
 """
@@ -15,7 +15,7 @@ import logging
 import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
 import anyio
@@ -59,6 +59,8 @@ class Request(Value, frozen=True, kw_only=True):
     asked_at: Instant
     expires_at: Instant
     "UTC. The code is worth nothing from then on."
+    is_denied: bool = False
+    "Whether an owner turned them away: until then they are given no other code."
 
 
 class Paired(Value, frozen=True, kw_only=True):
@@ -89,6 +91,8 @@ class Pairing:
         "Codes, oldest first; None until they were read."
         self._fault = ""
         "Why the list of people cannot be read."
+        self.version = 0
+        "Grows with each change that is made here, for whoever shows the lists."
 
     async def is_paired(self, channel: str, sender_id: str) -> bool:
         """Whether the owner approved this person for this channel, or took that back, until now.
@@ -111,7 +115,7 @@ class Pairing:
             return await self._approved.read()
 
     async def pending(self) -> tuple[Request, ...]:
-        """Return the requests that can be approved, oldest first: not expired, not approved yet.
+        """Return the requests that wait, oldest first: not expired, not answered yet.
 
         Raises:
             PairingError: A list cannot be read; the text names it.
@@ -123,6 +127,7 @@ class Pairing:
             each
             for each in requests
             if now < each.expires_at
+            and not each.is_denied
             and not any(_is(person, each.channel, each.sender_id) for person in known)
         )
 
@@ -139,19 +144,9 @@ class Pairing:
             UnknownCodeError: No request that is still valid has this code.
             PairingError: A list cannot be read or written.
         """
-        plain, now = plain_code(code), self._clock.now()
+        now = self._clock.now()
         with _translated():
-            requests = await self._pending.read()
-        found = next((each for each in requests if each.code == plain), None)
-        if found is None:
-            msg = f"no request has the code {code!r}; `everturn pair list` shows those that wait"
-            raise UnknownCodeError(msg)
-        if now >= found.expires_at:
-            msg = (
-                f"the code {found.code} expired at {found.expires_at:%Y-%m-%d %H:%M} UTC; "
-                "a new message to the bot gives a new one"
-            )
-            raise UnknownCodeError(msg)
+            found = _with_code(await self._pending.read(), code, now)
         person = Paired(
             channel=found.channel,
             sender_id=found.sender_id,
@@ -166,7 +161,29 @@ class Pairing:
 
         with _translated():
             await self._approved.change(let_in)
+        self.version += 1
         return found
+
+    async def deny(self, code: str) -> Request:
+        """Turn the person with this code away; return who that is, once it is durable.
+
+        They are given no other code before this one expires. For the gateway alone, which writes
+        the codes.
+
+        Raises:
+            UnknownCodeError: No request that is still valid has this code.
+            PairingError: The codes cannot be read or written.
+        """
+        async with self._asking:
+            requests = await self._codes()
+            found = _with_code(requests, code, self._clock.now())
+            denied = replace(found, is_denied=True)
+            after = tuple([denied if each is found else each for each in requests])
+            with _translated():
+                await self._pending.write(after)
+            self._open = after
+        self.version += 1
+        return denied
 
     async def revoke(self, channel: str, sender_id: str) -> bool:
         """Take an approval back, durably; return whether there was one.
@@ -184,20 +201,22 @@ class Pairing:
 
         with _translated():
             await self._approved.change(let_out)
+        self.version += 1
         return was_in
 
     async def ask(self, channel: str, person: Person) -> str | None:
         """Return the code that the owner can approve for this person, durable when this returns.
 
-        The same person is given the same code while it is valid. None where too many codes are
-        open or the code cannot be written down; the log says which.
+        The same person is given the same code while it is valid. None where they were turned away,
+        too many codes are open or the code cannot be written down; the log says which of the last
+        two.
         """
         async with self._asking:
             now = self._clock.now()
             still_open = [each for each in await self._codes() if now < each.expires_at]
             for each in still_open:
                 if (each.channel, each.sender_id) == (channel, person.id):
-                    return each.code
+                    return None if each.is_denied else each.code
             open_here = sum(each.channel == channel for each in still_open)
             if open_here >= OPEN_CODES_MAX:
                 logger.warning(
@@ -222,6 +241,7 @@ class Pairing:
                 )
                 return None
             self._open = after
+            self.version += 1
             return request.code
 
     async def _people(self) -> _People:
@@ -250,6 +270,26 @@ class Pairing:
 def plain_code(code: str) -> str:
     """Return a code without what does not matter in it: case, spaces, hyphens."""
     return "".join(char for char in code if char.isalnum()).upper()
+
+
+def _with_code(requests: _Requests, code: str, now: datetime) -> Request:
+    """Return the request with a code, as it was given.
+
+    Raises:
+        UnknownCodeError: None that is still valid has it.
+    """
+    plain = plain_code(code)
+    found = next((each for each in requests if each.code == plain), None)
+    if found is None:
+        msg = f"no request has the code {code!r}; `everturn pair list` shows those that wait"
+        raise UnknownCodeError(msg)
+    if now >= found.expires_at:
+        msg = (
+            f"the code {found.code} expired at {found.expires_at:%Y-%m-%d %H:%M} UTC; "
+            "a new message to the bot gives a new one"
+        )
+        raise UnknownCodeError(msg)
+    return found
 
 
 def _new_code(taken: set[str]) -> str:

@@ -13,11 +13,12 @@ from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
+from everturn_channels.access.pairing import Pairing
 from everturn_gateway.channels import Channels
 from everturn_gateway.channels.answering import agent_checkpoints
 from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
-from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.logs import RecentLog, SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import Logins, TokenRegistry
@@ -65,6 +66,8 @@ class Gateway(Struct, kw_only=True):
     connections: TaskGroup
     "What serves those who are connected; it is cancelled after the sessions have stopped."
     logins: Logins = field(default_factory=Logins)
+    recent_log: RecentLog = field(default_factory=RecentLog)
+    "What this process logged last; empty in a program that keeps a log of its own."
     closing: bool = False
     "It goes down and takes no more messages."
 
@@ -75,6 +78,11 @@ class Gateway(Struct, kw_only=True):
             UnknownAgentError: There is none of this name.
         """
         return agent_checkpoints(self.tool_factory, self.library, agent)
+
+    @property
+    def pairing(self) -> Pairing:
+        """Who is let in on its channels, and who asks to be."""
+        return self.channels.pairing
 
     def ready(self) -> bool:
         """Whether it can take messages now."""

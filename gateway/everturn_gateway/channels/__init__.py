@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from everturn_gateway.channels.adapters import make_adapter
 from everturn_gateway.channels.answering import route_notes
+from everturn_gateway.channels.checking import CheckedChannel, check_channel
 from everturn_gateway.channels.moves import move_notes
 from everturn_gateway.channels.running import START_GRACE_S, Channels, make_channels, no_channels
 
 __all__ = [
     "START_GRACE_S",
     "Channels",
-    "make_adapter",
+    "CheckedChannel",
+    "check_channel",
     "make_channels",
     "move_notes",
     "no_channels",

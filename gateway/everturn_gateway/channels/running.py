@@ -24,11 +24,13 @@ from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.errors import SetupError
-from everturn_channels.health import ChannelStatus
+from everturn_channels.health import ChannelStatus, mask_token
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import Library, make_channel_context
+from everturn_gateway.channels.checking import PROBLEM, CheckedChannel, check_channel
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
+from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.usage import UsageLedger
@@ -99,12 +101,15 @@ class Channels(Struct, kw_only=True):
     """The channels of a gateway; made by `make_channels` or `no_channels`."""
 
     config: Config
-    keyed: KeyedStore
+    pairing: Pairing
+    "Who is let in, and who asks to be."
     clock: Clock
     started_at: datetime
     "UTC."
     delivery_ports: Mapping[str, DeliveryPort]
     "By the name of their channel."
+    mask: Callable[[str], str] = mask_token
+    "Takes secrets out of what platforms say."
     _open: Mapping[str, _Channel] = field(default_factory=dict[str, _Channel])
 
     def statuses(self) -> tuple[ChannelStatus, ...]:
@@ -122,6 +127,22 @@ class Channels(Struct, kw_only=True):
             for status in self.statuses()
             if not status.is_healthy and (status.error or status.last_received_at or not is_early)
         )
+
+    async def check(self, name: str) -> CheckedChannel | None:
+        """Log in on a channel anew and look whether it is set up as it has to be.
+
+        Nothing is sent to anybody, and nothing is taken from the bot that runs.
+
+        Returns:
+            None where there is no channel of this name.
+        """
+        channel = next((each for each in self.config.channels if each.name == name), None)
+        if channel is None:
+            return None
+        try:
+            return await check_channel(channel, self.clock, self.mask)
+        except GatewayError as error:
+            return CheckedChannel(lines=(f"{PROBLEM}{error}",), has_problem=True)
 
     def known_as(self, key: ConversationKey) -> ConversationKey:
         """Return a conversation by the id of its chat that sessions know, whichever was given."""
@@ -195,7 +216,7 @@ class Channels(Struct, kw_only=True):
             service,
             library,
             tool_factory,
-            Pairing(self.keyed, self.clock),
+            self.pairing,
             self.clock,
             ledger,
         )
@@ -215,7 +236,11 @@ def no_channels(config: Config, keyed: KeyedStore, clock: Clock) -> Channels:
         channel.name: LaterDeliveryPort() for channel in config.channels
     }
     return Channels(
-        config=config, keyed=keyed, clock=clock, started_at=clock.now(), delivery_ports=later
+        config=config,
+        pairing=Pairing(keyed, clock),
+        clock=clock,
+        started_at=clock.now(),
+        delivery_ports=later,
     )
 
 
@@ -242,10 +267,11 @@ async def make_channels(
             await channel.open_aliases()
     return Channels(
         config=config,
-        keyed=keyed,
+        pairing=Pairing(keyed, clock),
         clock=clock,
         started_at=clock.now(),
         delivery_ports=found,
+        mask=secrets.mask,
         _open=found,
     )
 

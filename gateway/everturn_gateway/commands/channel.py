@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-import anyio
-from msgspec import Struct
-
-from everturn_actors.ports import Clock
 from everturn_actors.state.serialization import utc_text
-from everturn_channels.adapter import Adapter
-from everturn_channels.errors import ChannelError
-from everturn_channels.health import ChannelStatus, mask_token
-from everturn_channels.names import clean
+from everturn_channels.health import ChannelStatus
 from everturn_gateway.client import ask_channels
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
@@ -29,8 +21,6 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
 
-CHECK_S: Final = 60.0  # of one channel: logging in, and a handful of questions
-PROBLEM: Final = "problem: "
 _NONE: Final = "no channels; everturn.yaml sets them up under channels\n"
 
 
@@ -164,11 +154,6 @@ def _record(status: ChannelStatus) -> dict[str, object]:
 # --- check ---
 
 
-class _Checked(Struct, frozen=True, kw_only=True):
-    lines: tuple[str, ...]
-    has_problem: bool
-
-
 def check_channels(options: Options, name: str) -> int:
     """Log in on one channel, or all, and print what is wrong; return the code, 1 for a problem.
 
@@ -188,7 +173,7 @@ def check_channels(options: Options, name: str) -> int:
         sys.stdout.write(_NONE)
         return EXIT_OK
     # What builds channels knows the whole gateway.
-    from everturn_gateway.channels import make_adapter  # noqa: PLC0415 - as said
+    from everturn_gateway.channels import check_channel  # noqa: PLC0415 - as said
 
     secrets = SecretRegistry()
     for secret in config.secrets:
@@ -197,36 +182,14 @@ def check_channels(options: Options, name: str) -> int:
     async def main() -> int:
         failed = False
         for channel in channels:
-            clock: Clock = SystemClock()
-            try:
-                checked = await _check(await make_adapter(channel, clock))
-            except ChannelError as error:
-                checked = _Checked(lines=(f"{PROBLEM}{error}",), has_problem=True)
+            checked = await check_channel(channel, SystemClock(), secrets.mask)
             failed |= checked.has_problem
             for line in checked.lines:
-                shown = clean(mask_token(secrets.mask(line)))
-                sys.stdout.write(f"{channel.name}  {shown}\n")
+                sys.stdout.write(f"{channel.name}  {line}\n")
             sys.stdout.flush()
         return EXIT_FAILED if failed else EXIT_OK
 
     return run_async(main)
-
-
-async def _check(adapter: Adapter) -> _Checked:
-    """Look at one channel.
-
-    Raises:
-        ChannelError: It cannot work.
-    """
-    lines: Sequence[str] = ()
-    with anyio.move_on_after(CHECK_S) as within:
-        lines = await adapter.check()
-    if within.cancelled_caught:
-        line = f"{PROBLEM}its platform did not answer within {CHECK_S:g} s"
-        return _Checked(lines=(line,), has_problem=True)
-    has_problem = any(line.startswith(PROBLEM) for line in lines)
-    told = tuple(lines) if has_problem else (*lines, "ok")
-    return _Checked(lines=told, has_problem=has_problem)
 
 
 def _chosen(config: Config, name: str) -> tuple[ChannelConfig, ...]:

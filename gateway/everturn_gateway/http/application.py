@@ -44,7 +44,7 @@ from everturn_gateway.http.problems import (
 )
 from everturn_gateway.http.routes.admin import admin_router
 from everturn_gateway.http.routes.agents import agents_router, checkpoints_router
-from everturn_gateway.http.routes.channels import channels_router
+from everturn_gateway.http.routes.channels import channels_router, pairing_router
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
@@ -164,6 +164,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         live_router(gateway, waits),
         usage_router(gateway),
         channels_router(gateway),
+        pairing_router(gateway),
         schedules_router(gateway, access),
         admin_router(gateway),
         *((console_router(gateway, access),) if gateway.config.server.console else ()),

@@ -10,9 +10,11 @@ from typing import Protocol
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
 from everturn_actors.supervisor import ChildStatus
+from everturn_channels.access.pairing import Pairing
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
+from everturn_gateway.logs import RecentLog
 from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
@@ -139,6 +141,13 @@ class Channels(Protocol):
         """Return those that do not receive, or have not shown that they do."""
         ...
 
+    async def check(self, name: str) -> CheckedChannel | None:
+        """Log in on a channel anew and look whether it is set up as it has to be.
+
+        None where there is no channel of this name.
+        """
+        ...
+
     def admits_webhook(self, name: str, headers: Mapping[str, str]) -> bool | None:
         """Return whether a delivery shows the secret of its channel.
 
@@ -151,6 +160,20 @@ class Channels(Protocol):
 
         None where no channel of this name takes any.
         """
+        ...
+
+
+class CheckedChannel(Protocol):
+    """What a look at one channel has found."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What there is to say, without secrets."""
+        ...
+
+    @property
+    def has_problem(self) -> bool:
+        """Whether something keeps it from working."""
         ...
 
 
@@ -204,6 +227,16 @@ class Gateway(Protocol):
     @property
     def channels(self) -> Channels:
         """Its chat channels."""
+        ...
+
+    @property
+    def pairing(self) -> Pairing:
+        """Who is let in on its channels, and who asks to be."""
+        ...
+
+    @property
+    def recent_log(self) -> RecentLog:
+        """What it logged last."""
         ...
 
     @property

@@ -112,6 +112,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "unknown-checkpoint": _Kind(404, "There is no such checkpoint"),
     "unknown-channel": _Kind(404, "There is no such channel"),
     "unknown-media": _Kind(404, "There is no such file"),
+    "unknown-pairing": _Kind(404, "There is no such pairing"),
     "unknown-prompt": _Kind(404, "There is no such prompt"),
     "unknown-request": _Kind(404, "There is no such request"),
     "unknown-result": _Kind(404, "There is no such result"),

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Protocol
 
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.jobs import JobView, Made, Run
+from everturn_gateway.scheduler.job_changes import JobChanges
+from everturn_gateway.scheduler.jobs import Job, JobView, Made, Run
 from everturn_gateway.scheduler.settings import JobSection
 
 
@@ -15,6 +16,11 @@ class SchedulerClient(Protocol):
 
     What asks without waiting sees nothing before all jobs are read once; see `load`.
     """
+
+    @property
+    def changes(self) -> JobChanges:
+        """Which jobs changed."""
+        ...
 
     async def load(self) -> None:
         """Return when all jobs are read, which is soon after the start.
@@ -49,6 +55,18 @@ class SchedulerClient(Protocol):
 
         Raises:
             UnknownJobError: There is none of this id.
+        """
+        ...
+
+    async def preview(self, section: JobSection, *, count: int) -> tuple[Job, tuple[datetime, ...]]:
+        """Return what a job would be that is made now, and when it would be due; makes nothing.
+
+        Args:
+            section: What it is to be; whether its agent and its channel are there is not asked.
+            count: At most so many instants, UTC, jitter left out.
+
+        Raises:
+            JobRefusedError: It cannot be as it is described.
         """
         ...
 

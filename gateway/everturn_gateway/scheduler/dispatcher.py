@@ -84,7 +84,7 @@ class Dispatcher:
                 self._halt(entry, error)
                 due_at = None
             self._table.put(job_id, due_at)
-        entry.tell()
+        self._registry.news_of(entry)
 
     def _due_at(self, job_id: str) -> datetime | None:
         """Return when a job has to be looked at next; None where it never has to be."""

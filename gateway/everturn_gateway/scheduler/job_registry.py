@@ -16,6 +16,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.supervisor import contain
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.errors import UnknownJobError
+from everturn_gateway.scheduler.job_changes import JobChanges
 from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Job, JobState, JobView, Run
 from everturn_gateway.scheduler.rules import rules
@@ -136,7 +137,8 @@ class JobRegistry:
         self._logs, self._agents, self._clock = logs, needs.agents, clock
         self._channels = needs.channels | ALWAYS_THERE
         self._is_running = needs.is_running
-        self._changed, self._let_go = changed, let_go
+        self._told, self._let_go = changed, let_go
+        self.changes = JobChanges()
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()
         self._page: Page = Page()
@@ -146,6 +148,10 @@ class JobRegistry:
         self._is_settled = False
         "Whether all of them are armed."
         self._reading = anyio.Lock()
+
+    def _changed(self, job_id: str) -> None:
+        self.changes.touch(job_id)
+        self._told(job_id)
 
     # --- asking ---
 
@@ -227,6 +233,11 @@ class JobRegistry:
             return "process", f"no background process {job.process!r} runs"
         return stranded(job, self._agents.names(), self._channels)
 
+    def news_of(self, entry: Entry) -> None:
+        """Tell whoever waits that something about a job has changed."""
+        entry.tell()
+        self.changes.touch(entry.job_id)
+
     # --- writing down ---
 
     async def write(self, job_id: str, *records: Record) -> JobState:
@@ -241,7 +252,7 @@ class JobRegistry:
         appended = await self._logs.append(job_id, *records)
         entry = self._entries.get(job_id)
         if entry is not None:
-            entry.tell()
+            self.news_of(entry)
         return appended.job_state
 
     # --- definitions ---

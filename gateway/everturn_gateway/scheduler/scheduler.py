@@ -40,16 +40,16 @@ from everturn_gateway.scheduler.job_runner import JobRunner, Poster
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import (
     WRITTEN,
+    Job,
+    JobState,
     JobView,
     Made,
     Run,
     ToSession,
 )
 from everturn_gateway.scheduler.rules import rules
-from everturn_gateway.scheduler.rules.records import (
-    Paused,
-    Resumed,
-)
+from everturn_gateway.scheduler.rules.job_state import counts_from
+from everturn_gateway.scheduler.rules.records import Paused, Resumed
 from everturn_gateway.scheduler.run_logs.files import RunLogs
 from everturn_gateway.scheduler.settings import JobSection
 
@@ -91,6 +91,7 @@ class Scheduler:
             changed=self._plan,
             let_go=partial(delete_sessions, service),
         )
+        self.changes = self._registry.changes
         self._dispatcher = Dispatcher(
             registry=self._registry, runner=runner, clock=clock, tasks=tasks
         )
@@ -129,16 +130,22 @@ class Scheduler:
         """Return when a job is due next; see `SchedulerClient`."""
         job, job_state = self._registry.entry(job_id).job, self._registry.job_state(job_id)
         now = self._clock.now()
-        after = max(job_state.cursor or now, now)
         most = count if job.max_runs is None else min(count, job.max_runs - job_state.ran)
-        found: list[datetime] = []
-        while len(found) < most:
-            scheduled_at = rules.next_unsettled(job, job_state, after=after)
-            if scheduled_at is None:
-                break
-            found.append(scheduled_at)
-            after = scheduled_at
-        return tuple(found)
+        return _coming(job, job_state, after=max(job_state.cursor or now, now), most=most)
+
+    async def preview(self, section: JobSection, *, count: int) -> tuple[Job, tuple[datetime, ...]]:
+        """Return when a job would be due that is made now; see `SchedulerClient`."""
+
+        def look() -> tuple[Job, tuple[datetime, ...]]:
+            now = self._clock.now()
+            dated = self._registry.store.dated(section, now=now)
+            made = Made(by="http", at=now)
+            job = self._registry.store.job_of(dated, job_id="preview", made=made)
+            armed = JobState(schedule=rules.schedule_name(job), anchor=counts_from(job, now))
+            most = min(count, job.max_runs or count)
+            return job, _coming(job, armed, after=now, most=most)
+
+        return await to_thread.run_sync(look)  # times may be centuries away
 
     async def wait(self, job_id: str, scheduled_at: datetime) -> Run:
         """Wait for the end of a run; see `SchedulerClient`."""
@@ -290,6 +297,18 @@ class Scheduler:
             await self._dispatcher.serve()
         msg = "it runs until it is cancelled"
         raise AssertionError(msg)
+
+
+def _coming(job: Job, job_state: JobState, *, after: datetime, most: int) -> tuple[datetime, ...]:
+    """Return the next instants of a job that is so far, at most `most`."""
+    found: list[datetime] = []
+    while len(found) < most:
+        scheduled_at = rules.next_unsettled(job, job_state, after=after)
+        if scheduled_at is None:
+            break
+        found.append(scheduled_at)
+        after = scheduled_at
+    return tuple(found)
 
 
 async def _load_at_last(scheduler: Scheduler, clock: Clock) -> None:

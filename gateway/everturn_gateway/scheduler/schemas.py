@@ -394,10 +394,10 @@ class JobDetail(JobBody):
     runs: tuple[RunBody, ...] = Field(description="Newest first.")
 
     @staticmethod
-    def whole(view: JobView, places: Places) -> JobDetail:
-        """Return the body of a job with its runs."""
+    def whole(view: JobView, places: Places, *, runs: int = RECENT_RUNS) -> JobDetail:
+        """Return the body of a job with so many of its runs."""
         fields = dict(JobBody.of(view, places))
-        return JobDetail(**fields, runs=_runs(view.job_state, RECENT_RUNS))
+        return JobDetail(**fields, runs=_runs(view.job_state, runs))
 
 
 class JobFaultBody(ScheduleBody):
@@ -422,7 +422,7 @@ class JobFaultBody(ScheduleBody):
 class JobList(ScheduleBody):
     """A page of jobs, by id, and what is wrong with definitions."""
 
-    schedules: tuple[JobBody, ...]
+    schedules: tuple[JobDetail | JobBody, ...]
     next: str | None = Field(description="`after` of the next page; null on the last one.")
     faults: tuple[JobFaultBody, ...] = Field(description="On the first page, at most 200 of them.")
 

@@ -46,7 +46,7 @@ from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.gc_tuning import short_rounds, spare_the_collector
 from everturn_gateway.heap import keep_heap_whole
 from everturn_gateway.http.server import serve_http
-from everturn_gateway.logs import LogFormat, SecretRegistry, setup_logging
+from everturn_gateway.logs import LogFormat, RecentLog, SecretRegistry, setup_logging
 from everturn_gateway.private_environ import process_environ, seal_process, shown_above
 
 logger = logging.getLogger(__name__)
@@ -78,12 +78,13 @@ def serve(
     make_private(config.workspace)
     secrets = crash_log.secrets
     level = logging.DEBUG if crash_log.debug else logging.INFO
+    recent = RecentLog()
 
     def read() -> Config:
         return read_again(options, host=host, port=port)
 
     def apply_logging(new: Config) -> None:
-        setup_logging(level, secrets, form=log_format or new.logging.form)
+        setup_logging(level, secrets, form=log_format or new.logging.form, recent=recent)
 
     apply_logging(config)
     seal_process()
@@ -97,7 +98,7 @@ def serve(
         logger.warning("a setting has no effect", extra={"setting": note})
 
     async def main() -> int:
-        return await _serve(config, options, secrets, _Reload(read, apply_logging))
+        return await _serve(config, options, secrets, _Reload(read, apply_logging), recent)
 
     return run_async(main, fast_loop=True)
 
@@ -134,7 +135,13 @@ class _Reload(Struct):
             await reload_config(self.gateway, self.read, self.apply_logging)
 
 
-async def _serve(config: Config, options: Options, secrets: SecretRegistry, reload: _Reload) -> int:
+async def _serve(
+    config: Config,
+    options: Options,
+    secrets: SecretRegistry,
+    reload: _Reload,
+    recent: RecentLog,
+) -> int:
     serving, manager = anyio.CancelScope(), ServiceManager(process_environ())
     terminal = ControllingTerminal.find()
     async with anyio.create_task_group() as watch:
@@ -142,7 +149,7 @@ async def _serve(config: Config, options: Options, secrets: SecretRegistry, relo
         await watch.start(_watch_hangups, terminal, reload)
         watch.start_soon(manager.keep_alive)
         async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
-            reload.gateway = gateway
+            reload.gateway, gateway.recent_log = gateway, recent
             spare_the_collector()
             keep_heap_whole()
             with serving, short_rounds():

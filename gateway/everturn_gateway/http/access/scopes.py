@@ -96,9 +96,11 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     # What is used, and what runs beside conversations.
     ("GET", "/api/v1/usage"): Rule(need="read"),
     ("GET", "/api/v1/channels"): Rule(need="operate", is_whole=True),
+    ("GET", "/api/v1/pairing"): Rule(need="operate", is_whole=True),
     ("POST", WEBHOOK_PATH): Rule(need="open"),
     ("GET", _SCHEDULES): Rule(need="operate"),
     ("POST", _SCHEDULES): Rule(need="operate", is_act=True),
+    ("POST", f"{_SCHEDULES}/preview"): Rule(need="operate"),
     ("GET", _SCHEDULE): _of_job(),
     ("DELETE", _SCHEDULE): _of_job(is_act=True),
     ("POST", f"{_SCHEDULE}/pause"): _of_job(is_act=True),
@@ -111,6 +113,13 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_ADMIN}/agents"): Rule(need="admin", is_whole=True),
     ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
     ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
+    ("GET", f"{_ADMIN}/log"): Rule(need="admin", is_whole=True),
+    ("POST", f"{_ADMIN}/channels/{{name}}/check"): Rule(need="admin", is_act=True, is_whole=True),
+    ("POST", f"{_ADMIN}/pairing/approve"): Rule(need="admin", is_act=True, is_whole=True),
+    ("POST", f"{_ADMIN}/pairing/deny"): Rule(need="admin", is_act=True, is_whole=True),
+    ("DELETE", f"{_ADMIN}/pairing/{{channel}}/{{sender}}"): Rule(
+        need="admin", is_act=True, is_whole=True
+    ),
     # The console; what its page asks, it asks of the routes above.
     ("GET", LOGIN_PATH): Rule(need="read"),
     ("POST", LOGIN_PATH): Rule(need="read"),

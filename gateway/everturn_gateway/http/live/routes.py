@@ -9,20 +9,16 @@ from starlette.responses import Response
 
 from everturn_actors.errors import InvalidInputError
 from everturn_gateway.http.access.callers import CallerOf
-from everturn_gateway.http.access.visibility import sees_state, visible_session
+from everturn_gateway.http.access.visibility import visible_session
 from everturn_gateway.http.live.log import newest_first, oldest_first
 from everturn_gateway.http.live.requests import REQUESTS_MOST, read_requests
+from everturn_gateway.http.live.states import waiting_approvals
 from everturn_gateway.http.live.stream import LiveStream, read_cursor, read_watches
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.context import RequestList
-from everturn_gateway.http.schemas.sessions import (
-    ApprovalList,
-    LogPage,
-    WaitingApproval,
-    approval_bodies,
-)
+from everturn_gateway.http.schemas.sessions import ApprovalList, LogPage
 from everturn_gateway.http.waiting import OpenWaits
 
 _CURSOR_CHARACTERS = 1024
@@ -43,7 +39,10 @@ def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         "/stream",
         response_class=Response,
         responses={
-            **event_stream("Server-sent events: hello, rows, event, token, ended"),
+            **event_stream(
+                "Server-sent events: hello, rows, event, token, ended, approvals, channels,"
+                " schedules"
+            ),
             **problems(404, 503),
         },
     )
@@ -70,7 +69,8 @@ def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
     ) -> Response:
         """Follow all sessions that the caller may see, and the events of some of them.
 
-        Looking on changes nothing. `rows` are states: the newest of each session that changed.
+        Looking on changes nothing. `rows` are states: the newest of each session that changed. So
+        are `approvals`, `channels` and `schedules`, the last two for who may operate the gateway.
         """
         watches = read_watches(watch)
         if watches is None:
@@ -87,24 +87,7 @@ def _add_approvals(router: APIRouter, gateway: Gateway) -> None:
     @router.get("/approvals", response_model=ApprovalList)
     async def list_approvals(caller: CallerOf) -> Response:
         """List every call that waits for a person, in all sessions that the caller may see."""
-        found: list[WaitingApproval] = []
-        for state in await gateway.service.reader.open_turns():
-            if not state.open_approvals or not (caller.sees_all or sees_state(caller, state)):
-                continue
-            overview = await gateway.changes.overview(gateway.service, state.session_id)
-            found += (
-                WaitingApproval(
-                    **each.model_dump(),
-                    session_id=state.session_id,
-                    agent=state.key.agent,
-                    channel=state.key.channel,
-                    chat=state.key.chat,
-                    title=overview.title,
-                )
-                for each in approval_bodies(state)
-            )
-        found.sort(key=lambda each: each.expires_at)
-        return answer(ApprovalList(approvals=tuple(found)))
+        return answer(ApprovalList(approvals=await waiting_approvals(gateway, caller)))
 
 
 def _add_log(router: APIRouter, gateway: Gateway) -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -25,6 +25,7 @@ from everturn_actors.state.serialization import to_record, type_name, utc_text
 from everturn_actors.supervisor import attempt
 from everturn_gateway.http import sse
 from everturn_gateway.http.access.visibility import sees_state
+from everturn_gateway.http.live.states import Frame, OtherStates
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import core_problem
 from everturn_gateway.http.schemas.sessions import OverviewRow
@@ -38,8 +39,6 @@ ROWS_S: Final = 0.1  # between two looks at what changed
 JOIN_S: Final = 0.05  # pieces of a reply that come within are one
 _WATCH: Final = re.compile(r"([A-Za-z0-9-]{1,64}):([0-9]{1,15})")
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.(.*)")
-
-Frame: TypeAlias = tuple[str, dict[str, object]]
 
 
 class Watch(Struct, frozen=True):
@@ -121,6 +120,8 @@ class LiveStream(Response):
         with self._put, self._frames:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send_rows)
+                for task in OtherStates(self._gateway, self._viewer, self._put.send).tasks():
+                    tasks.start_soon(task)
                 for session_id in self._seqs:
                     watcher = _Watcher(self._gateway, self._viewer, session_id, self._put)
                     tasks.start_soon(watcher.run, self._seqs[session_id])

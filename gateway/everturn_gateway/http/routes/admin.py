@@ -16,7 +16,14 @@ from everturn_gateway.http.schemas.agents import (
     ReloadBody,
 )
 from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.log import (
+    LEVELS,
+    LevelName,
+    LogRecordBody,
+    RecentRecords,
+)
 from everturn_gateway.http.schemas.models import KnownModelBody, KnownModelList
+from everturn_gateway.logs import RECENT_RECORDS
 from everturn_gateway.model_statistics import KnownModel
 
 
@@ -57,6 +64,27 @@ def admin_router(gateway: Gateway) -> APIRouter:
     ) -> Response:
         """Forget what refusals taught of models; the answer has those that were concerned."""
         return answer(_models(gateway.models.forget(model, endpoint)))
+
+    @router.get("/log", response_model=RecentRecords)
+    async def read_recent_log(
+        level: Annotated[LevelName, Query(description="Only records from this level on.")] = "info",
+        after: Annotated[
+            int, Query(ge=0, le=2**53, description="Only records above this number.")
+        ] = 0,
+        limit: Annotated[int, Query(ge=1, le=RECENT_RECORDS)] = 200,
+    ) -> Response:
+        """Read what the gateway logged last, without secrets; it keeps 1,000 records."""
+        log = gateway.recent_log
+        last = log.last
+        found = log.since(after, level=LEVELS[level], limit=limit)
+        records = tuple(map(LogRecordBody.of, found))
+        return answer(
+            RecentRecords(
+                records=records,
+                last=max([last, *(each.number for each in records[-1:])]),
+                boot=gateway.changes.boot,
+            )
+        )
 
     return router
 

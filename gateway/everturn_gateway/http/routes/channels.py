@@ -1,20 +1,35 @@
-"""The chat channels: how they fare, and where their platforms deliver."""
+"""The chat channels: how they fare, where their platforms deliver, and who is let in."""
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Annotated, Final
 
+import anyio
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
+from everturn_channels.access.pairing import PairingError, UnknownCodeError
 from everturn_gateway.config.channels import WEBHOOK_PATH
+from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem, status_problem
 from everturn_gateway.http.schemas.base import answer
-from everturn_gateway.http.schemas.channels import ChannelBody, ChannelList
+from everturn_gateway.http.schemas.channels import (
+    ChannelBody,
+    ChannelList,
+    CheckedChannelBody,
+    PairedBody,
+    PairingCode,
+    PairingList,
+    PairingRequestBody,
+)
 from everturn_gateway.http.schemas.health import StatusBody
 
+_NAME_CHARACTERS: Final = 100
+_SENDER_CHARACTERS: Final = 256
 _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _REFUSALS: Final = {
@@ -28,6 +43,7 @@ _REFUSALS: Final = {
 def channels_router(gateway: Gateway) -> APIRouter:
     """Return the routes of channels."""
     router = APIRouter(tags=["channels"])
+    checking = anyio.Lock()
 
     @router.get("/api/v1/channels", response_model=ChannelList)
     async def list_channels() -> Response:
@@ -48,7 +64,7 @@ def channels_router(gateway: Gateway) -> APIRouter:
     )
     async def take_webhook(
         request: Request,
-        name: Annotated[str, Path(description="Of the channel.", max_length=100)],
+        name: Annotated[str, Path(description="Of the channel.", max_length=_NAME_CHARACTERS)],
     ) -> Response:
         """Take what a platform delivers; needs no token but the channel's own secret.
 
@@ -71,4 +87,109 @@ def channels_router(gateway: Gateway) -> APIRouter:
             raise ProblemError(status_problem(status, detail))
         return answer(StatusBody(status="ok"))
 
+    @router.post(
+        "/api/v1/admin/channels/{name}/check",
+        response_model=CheckedChannelBody,
+        responses=problems(404),
+        tags=["administration"],
+    )
+    async def check_channel(
+        name: Annotated[str, Path(description="Of the channel.", max_length=_NAME_CHARACTERS)],
+    ) -> Response:
+        """Log in on a channel anew, and look whether it is set up as it has to be.
+
+        Nothing is sent to anybody, and nothing is taken from the bot that runs. One look at a time.
+        """
+        async with checking:
+            found = await gateway.channels.check(name)
+        if found is None:
+            raise ProblemError(problem("unknown-channel", f"there is no channel {name!r}"))
+        return answer(CheckedChannelBody(ok=not found.has_problem, lines=found.lines))
+
     return router
+
+
+def pairing_router(gateway: Gateway) -> APIRouter:
+    """Return the routes of pairing."""
+    router = APIRouter(prefix="/api/v1", tags=["channels"])
+    pairing = gateway.pairing
+
+    def platform(channel: str) -> str:
+        found = (each.platform for each in gateway.config.channels if each.name == channel)
+        return next(found, "")
+
+    @router.get("/pairing", response_model=PairingList, responses=problems(507))
+    async def list_pairing() -> Response:
+        """List who asks to be let in on a channel, and who was."""
+        with _answering_problems():
+            waiting, approved = await pairing.pending(), await pairing.approved()
+        return answer(
+            PairingList(
+                waiting=tuple(PairingRequestBody.of(e, platform(e.channel)) for e in waiting),
+                approved=tuple(PairedBody.of(e, platform(e.channel)) for e in approved),
+            )
+        )
+
+    @router.post(
+        "/admin/pairing/approve",
+        response_model=PairingRequestBody,
+        responses=problems(404, 507),
+        tags=["administration"],
+    )
+    async def approve_pairing(body: PairingCode, caller: CallerOf) -> Response:
+        """Let the person with a code talk to the agents of their channel; the same twice is fine.
+
+        Answers when that is durable.
+        """
+        with _answering_problems():
+            found = await pairing.approve(body.code, by=f"http:{caller.name}")
+        return answer(PairingRequestBody.of(found, platform(found.channel)))
+
+    @router.post(
+        "/admin/pairing/deny",
+        response_model=PairingRequestBody,
+        responses=problems(404, 507),
+        tags=["administration"],
+    )
+    async def deny_pairing(body: PairingCode) -> Response:
+        """Turn the person with a code away: until it expires they are given no other one."""
+        with _answering_problems():
+            found = await pairing.deny(body.code)
+        return answer(PairingRequestBody.of(found, platform(found.channel)))
+
+    @router.delete(
+        "/admin/pairing/{channel}/{sender}",
+        status_code=204,
+        responses=problems(404, 507),
+        tags=["administration"],
+    )
+    async def remove_pairing(
+        channel: Annotated[str, Path(description="Its name.", max_length=_NAME_CHARACTERS)],
+        sender: Annotated[
+            str, Path(description="The platform's id of them.", max_length=_SENDER_CHARACTERS)
+        ],
+    ) -> Response:
+        """Take back that somebody was let in."""
+        with _answering_problems():
+            was_in = await pairing.revoke(channel, sender)
+        if not was_in:
+            detail = f"{sender!r} was not let in on {channel!r}"
+            raise ProblemError(problem("unknown-pairing", detail))
+        return Response(status_code=204)
+
+    return router
+
+
+@contextmanager
+def _answering_problems() -> Generator[None]:
+    """Answer with a problem where a code is not valid, or the lists cannot be used.
+
+    Raises:
+        ProblemError: The answer.
+    """
+    try:
+        yield
+    except UnknownCodeError as error:
+        raise ProblemError(problem("unknown-pairing", str(error))) from error
+    except PairingError as error:
+        raise ProblemError(problem("not-written", str(error))) from error

@@ -17,12 +17,13 @@ from everturn_gateway.http.openapi import problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError
 from everturn_gateway.http.schemas.base import answer
-from everturn_gateway.http.schemas.schedules import NewJob
+from everturn_gateway.http.schemas.schedules import JobTimes, NewJob
 from everturn_gateway.scheduler.errors import JobRefusedError
-from everturn_gateway.scheduler.jobs import Made
+from everturn_gateway.scheduler.jobs import JobView, Made
 from everturn_gateway.scheduler.places import Places
 from everturn_gateway.scheduler.schemas import (
     COMMAND_LINE,
+    RECENT_RUNS,
     ComingList,
     JobBody,
     JobDetail,
@@ -55,6 +56,7 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
     router = APIRouter(prefix=SCHEDULES_PATH, tags=["schedules"], dependencies=[Depends(loaded)])
     _add_list(router, gateway, places)
     _add_creation(router, gateway, access, places)
+    _add_preview(router, gateway, places)
     _add_job(router, gateway, places)
     _add_runs(router, gateway, places)
     return router
@@ -66,6 +68,9 @@ def _add_list(router: APIRouter, gateway: Gateway, places: Places) -> None:
         caller: CallerOf,
         after: Annotated[str, Query(max_length=256, description="`next` of the page before.")] = "",
         limit: Annotated[int, Query(ge=1, le=LIST_LIMIT)] = 50,
+        runs: Annotated[
+            int, Query(ge=0, le=RECENT_RUNS, description="Tell so many runs of each as well.")
+        ] = 0,
     ) -> Response:
         """List scheduled jobs by id; on the first page, what is wrong with definitions as well."""
         visible = visible_jobs(caller, gateway.schedules)
@@ -73,7 +78,7 @@ def _add_list(router: APIRouter, gateway: Gateway, places: Places) -> None:
         page = found[:limit]
         return answer(
             JobList(
-                schedules=tuple(JobBody.of(gateway.schedules.job(each), places) for each in page),
+                schedules=tuple(_row(gateway.schedules.job(each), places, runs) for each in page),
                 next=page[-1] if len(found) > limit else None,
                 faults=tuple(
                     JobFaultBody.of(fault, places)
@@ -84,6 +89,10 @@ def _add_list(router: APIRouter, gateway: Gateway, places: Places) -> None:
                 ),
             )
         )
+
+
+def _row(view: JobView, places: Places, runs: int) -> JobBody:
+    return JobDetail.whole(view, places, runs=runs) if runs else JobBody.of(view, places)
 
 
 def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: Places) -> None:
@@ -107,6 +116,20 @@ def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: P
             view = await gateway.schedules.add(body.section(), made=made)
         headers = {"Location": f"{SCHEDULES_PATH}/{view.job.job_id}"}
         return answer(JobBody.of(view, places), 201, headers)
+
+
+def _add_preview(router: APIRouter, gateway: Gateway, places: Places) -> None:
+    @router.post("/preview", response_model=ComingList)
+    async def preview_schedule(
+        body: JobTimes, count: Annotated[int, Query(ge=1, le=COMING_LIMIT)] = 5
+    ) -> Response:
+        """Tell when a job with these times would be due, or what is wrong with them.
+
+        Makes nothing.
+        """
+        with answering_problems(places):
+            job, times = await gateway.schedules.preview(body.section(), count=count)
+        return answer(ComingList.of(job, times))
 
 
 def _add_job(router: APIRouter, gateway: Gateway, places: Places) -> None:

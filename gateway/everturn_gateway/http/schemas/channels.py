@@ -1,10 +1,11 @@
-"""The bodies of answers about channels."""
+"""The bodies of answers about channels, and about who is let in there."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
 from everturn_actors.state.serialization import utc_text
+from everturn_channels.access.pairing import Paired, Request
 from everturn_channels.health import ChannelState, ChannelStatus
 from everturn_gateway.http.schemas.base import Body, Instant
 
@@ -85,3 +86,81 @@ class ChannelList(Body):
     """All channels, in the order of the configuration."""
 
     channels: tuple[ChannelBody, ...]
+
+
+class CheckedChannelBody(Body):
+    """What a look at one channel has found."""
+
+    ok: bool = Field(description="Whether nothing keeps it from working.")
+    lines: tuple[str, ...] = Field(
+        description="What there is to say; what keeps it from working begins with `problem: `."
+    )
+
+
+# --- who is let in ---
+
+
+class PairingRequestBody(Body):
+    """Somebody who asks to be let in."""
+
+    code: str = Field(description="What they were told; they tell it to whoever lets them in.")
+    channel: str
+    platform: str = Field(description="Empty where the channel is not set up any more.")
+    sender: str = Field(description="The platform's id of them.")
+    name: str = Field(description="What they call themselves. Anybody can choose any.")
+    asked_at: Instant
+    expires_at: Instant = Field(description="The code is worth nothing from then on.")
+
+    @staticmethod
+    def of(request: Request, platform: str) -> PairingRequestBody:
+        """Return the body of `request`."""
+        return PairingRequestBody(
+            code=request.code,
+            channel=request.channel,
+            platform=platform,
+            sender=request.sender_id,
+            name=request.name,
+            asked_at=utc_text(request.asked_at),
+            expires_at=utc_text(request.expires_at),
+        )
+
+
+class PairedBody(Body):
+    """Somebody who was let in."""
+
+    channel: str
+    platform: str = Field(description="Empty where the channel is not set up any more.")
+    sender: str
+    name: str = Field(description="What they called themselves then.")
+    approved_at: Instant
+    by: str = Field(description="Who let them in; empty: whoever runs the gateway.")
+
+    @staticmethod
+    def of(person: Paired, platform: str) -> PairedBody:
+        """Return the body of `person`."""
+        return PairedBody(
+            channel=person.channel,
+            platform=platform,
+            sender=person.sender_id,
+            name=person.name,
+            approved_at=utc_text(person.approved_at),
+            by=person.by,
+        )
+
+
+class PairingList(Body):
+    """Who asks to be let in, and who was; each oldest first."""
+
+    waiting: tuple[PairingRequestBody, ...]
+    approved: tuple[PairedBody, ...]
+
+
+class PairingCode(Body):
+    """Whose request it is about."""
+
+    code: str = Field(
+        min_length=1,
+        max_length=64,
+        description="As it was given: case, spaces and hyphens do not matter.",
+        examples=["7KQ4-M2PX"],
+    )

@@ -5,7 +5,7 @@ How jobs are shown stands in `scheduler.bodies`: the command line shows them, to
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -15,6 +15,11 @@ from everturn_gateway.scheduler.settings import (
     JobSection,
     check_job_id,
 )
+
+_TIMES: Final = {
+    *("at", "every", "cron", "timezone"),
+    *("start", "end", "max_runs", "jitter_seconds"),
+}
 
 
 class NewJob(JobFields):
@@ -41,3 +46,14 @@ class NewJob(JobFields):
     def section(self) -> JobSection:
         """Return it as it would stand in a file."""
         return JobSection.model_validate(self.model_dump(exclude_unset=True))
+
+
+class JobTimes(JobFields):
+    """When a job is to run, in the fields of its file; what else stands there is not looked at."""
+
+    model_config = ConfigDict(defer_build=False)  # as above
+
+    def section(self) -> JobSection:
+        """Return a job with these times."""
+        times = self.model_dump(exclude_unset=True, include=_TIMES)
+        return JobSection.model_validate({**times, "agent": "preview", "task": "preview"})
