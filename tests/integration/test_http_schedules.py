@@ -418,7 +418,7 @@ async def test_times_are_shown_before_a_job_is_made(tmp_path: Path) -> None:
         shown = (await client.post(f"{PATH}/preview", json={**times, "task": "x"})).json()
         few = await client.post(f"{PATH}/preview", json={"at": "in 2 hours", "timezone": "UTC"})
         words = await client.post(f"{PATH}/preview", json={"at": "every 90 minutes"})
-        wrong = await client.post(f"{PATH}/preview", json={"cron": "61 8 * * *"})
+        wrong = await client.post(f"{PATH}/preview", json={"cron": "61 8 * * *", "timezone": "UTC"})
         twice = await client.post(f"{PATH}/preview", json={"every": 60, "cron": "@daily"})
         never = await client.post(f"{PATH}/preview", json={})
         listed = (await client.get(PATH)).json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -46,7 +47,10 @@ async def test_answers_are_those_that_the_document_promises(tmp_path: Path) -> N
     report = run.stdout.decode()
 
     assert run.returncode == 0, report + run.stderr.decode()
-    assert "58 selected / 58 total" in report
+    # The hooks may leave nothing out.
+    found = re.search(r"(\d+) selected / (\d+) total", report)
+    assert found is not None
+    assert found[1] == found[2]
 
 
 async def test_the_document_is_valid_and_complete(tmp_path: Path) -> None:
@@ -62,7 +66,7 @@ async def test_the_document_is_valid_and_complete(tmp_path: Path) -> None:
     schemas = document["components"]["schemas"]
     names = [operation["operationId"] for operation in operations.values()]
 
-    assert len(set(names)) == len(names) == 58
+    assert len(set(names)) == len(names)
     assert all(operation["summary"] and operation["tags"] for operation in operations.values())
     assert "HTTPValidationError" not in schemas
     assert _references(document) <= {f"#/components/schemas/{name}" for name in schemas}

@@ -86,10 +86,14 @@ class Api(FastAPI):
         await self.direct(scope, receive, send)
 
     def allowed(self, scope: Scope) -> list[str]:
-        """Return the methods that the path of `scope` takes, sorted; routes hold one each."""
+        """Return the methods that the path of `scope` takes, sorted; routes hold one each.
+
+        As in the document, a path that stands there itself is no other one with an id in it.
+        """
         routes = (route for router in self.routers for route in router.routes)
-        found = (r for r in routes if isinstance(r, APIRoute) and r.matches(scope)[0] != Match.NONE)
-        return sorted({method for route in found for method in route.methods or ()})
+        found = [r for r in routes if isinstance(r, APIRoute) and r.matches(scope)[0] != Match.NONE]
+        exact = [route for route in found if route.path == scope["path"]]
+        return sorted({method for route in exact or found for method in route.methods or ()})
 
     def openapi(self) -> dict[str, object]:
         """Return the OpenAPI document."""
