@@ -62,6 +62,7 @@ from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentLibrary, open_library
+from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
@@ -91,6 +92,7 @@ class HttpGateway:
     pairing: Pairing
     telemetry: Telemetry = field(default_factory=Telemetry)
     changes: Changes = field(default_factory=lambda: Changes(NullObserver()))
+    starts: Starts = field(default_factory=Starts)
     logins: Logins = field(default_factory=Logins)
     recent_log: RecentLog = field(default_factory=RecentLog)
     version: str = "1.2.3"

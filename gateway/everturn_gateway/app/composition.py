@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.ports import Clock, SessionStore
+from everturn_actors.ports import Clock, KeyedStore, SessionStore
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
@@ -47,6 +47,7 @@ from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
+from everturn_gateway.starts import Starts, open_starts
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.shell.settings import OutOfReach
@@ -140,6 +141,7 @@ class _Base(Struct, frozen=True, kw_only=True):
     telemetry: Telemetry
     changes: Changes
     storage: OpenedStore
+    starts: Starts
     scratch: SessionStore
     models: StoredModelStatistics
     providers: Providers
@@ -183,6 +185,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             is_serving=start.watch,
             supervisor=supervisor,
         ) as storage,
+        _open_starts(start, storage.keyed) as starts,
         open_memory_store(MemoryDisk()) as scratch,
         open_model_statistics(storage.keyed, clock, supervisor=supervisor) as models,
         open_providers(
@@ -216,6 +219,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             telemetry=telemetry,
             changes=Changes(telemetry),
             storage=storage,
+            starts=starts,
             scratch=scratch,
             models=models,
             providers=providers,
@@ -224,6 +228,16 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             tokens=tokens,
             tool_factory=tool_factory,
         )
+
+
+@asynccontextmanager
+async def _open_starts(start: _Start, keyed: KeyedStore) -> AsyncGenerator[Starts]:
+    """Note this start; a command that looks for a moment is none."""
+    if not start.watch:
+        yield Starts()
+        return
+    async with open_starts(keyed, start.clock, start.version) as starts:
+        yield starts
 
 
 async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
@@ -354,6 +368,7 @@ def _gateway(
         schedules=work.schedules,
         telemetry=base.telemetry,
         changes=base.changes,
+        starts=base.starts,
         supervisor=start.supervisor,
         models=base.models,
         tokens=base.tokens,

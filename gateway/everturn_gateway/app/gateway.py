@@ -25,6 +25,7 @@ from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary
+from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.factory import ToolFactory
@@ -52,6 +53,7 @@ class Gateway(Struct, kw_only=True):
     schedules: Scheduler
     telemetry: Telemetry
     changes: Changes
+    starts: Starts
     supervisor: Supervisor
     models: StoredModelStatistics
     tokens: TokenRegistry

@@ -19,6 +19,7 @@ from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.session_changes import Changes
+from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.mcp import Prompt
@@ -252,6 +253,11 @@ class Gateway(Protocol):
     @property
     def changes(self) -> Changes:
         """What lists say of its sessions."""
+        ...
+
+    @property
+    def starts(self) -> Starts:
+        """When it was started, and how the runs before had ended."""
         ...
 
     @property

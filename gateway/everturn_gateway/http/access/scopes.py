@@ -111,6 +111,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     # Administration.
     ("POST", f"{_ADMIN}/reload"): Rule(need="admin", is_act=True, is_whole=True),
     ("GET", f"{_ADMIN}/agents"): Rule(need="admin", is_whole=True),
+    ("GET", f"{_ADMIN}/starts"): Rule(need="admin", is_whole=True),
     ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
     ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
     ("GET", f"{_ADMIN}/log"): Rule(need="admin", is_whole=True),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from anyio.to_thread import run_sync
+
 from everturn_actors.events import (
     ContextReduced,
     Event,
@@ -21,7 +23,7 @@ from everturn_gateway.http.live.log import READ_EVENTS, READS_MOST
 from everturn_gateway.http.schemas.context import ReportedBody, RequestList, RequestRow
 from everturn_gateway.usage import NANODOLLARS
 
-REQUESTS_MOST: Final = 1000  # on a page
+REQUESTS_MOST: Final = 500  # on a page
 
 
 async def read_requests(
@@ -47,7 +49,7 @@ async def read_requests(
         begun += sum(isinstance(event.body, StepStarted) for event in kept)
         events = [*kept, *events]
         first = after + 1
-    rows = requests_of(events)
+    rows = await run_sync(requests_of, events)
     shown = rows[-limit:]
     is_more = first > 1 or len(rows) > limit
     older = shown[0].started_seq if len(rows) > limit else first

@@ -36,6 +36,7 @@ from everturn_gateway.principals import Principal
 WATCHED_MOST: Final = 8
 ROWS_MOST: Final = 500  # in a frame; who has missed more fetches its list again
 ROWS_S: Final = 0.1  # between two looks at what changed
+STARTS_TOLD: Final = 20  # in the first frame
 JOIN_S: Final = 0.05  # pieces of a reply that come within are one
 _WATCH: Final = re.compile(r"([A-Za-z0-9-]{1,64}):([0-9]{1,15})")
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.(.*)")
@@ -140,6 +141,10 @@ class LiveStream(Response):
             "started_at": utc_text(gateway.started_at),
             "version": gateway.version,
             "fresh": self._is_fresh,
+            "starts": [
+                {"at": utc_text(each.at), "after": each.after}
+                for each in gateway.starts.newest(STARTS_TOLD)
+            ],
         }
         yield sse.message("hello", hello, cursor=self._cursor())
         async for name, data in self._frames:

@@ -16,6 +16,7 @@ from everturn_gateway.http.schemas.agents import (
     ReloadBody,
 )
 from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.health import StartBody, StartList
 from everturn_gateway.http.schemas.log import (
     LEVELS,
     LevelName,
@@ -46,6 +47,11 @@ def admin_router(gateway: Gateway) -> APIRouter:
                 faults=tuple(map(FaultBody.of, library.faults())),
             )
         )
+
+    @router.get("/starts", response_model=StartList)
+    async def list_starts() -> Response:
+        """List when the gateway was started, the last start first, and what was before each."""
+        return answer(StartList(starts=tuple(map(StartBody.of, gateway.starts.newest()))))
 
     @router.get("/models", response_model=KnownModelList)
     async def list_models() -> Response:

@@ -11,6 +11,7 @@ from pydantic import (
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import ChildStatus
 from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.starts import HowEnded, Start
 
 
 class StatusBody(Body):
@@ -72,3 +73,25 @@ class VersionBody(Body):
     name: Literal["everturn"] = "everturn"
     version: str
     started_at: Instant
+
+
+class StartBody(Body):
+    """A start of the gateway."""
+
+    at: Instant
+    version: str
+    after: HowEnded = Field(
+        description="How the run before it ended: it was closed (clean), or it was not (killed)."
+        " first: there was none."
+    )
+
+    @staticmethod
+    def of(start: Start) -> StartBody:
+        """Return the body of `start`."""
+        return StartBody(at=utc_text(start.at), version=start.version, after=start.after)
+
+
+class StartList(Body):
+    """Starts of the gateway that serve others, the last one first."""
+
+    starts: tuple[StartBody, ...]
