@@ -16,7 +16,7 @@ import anyio
 from msgspec import Struct, structs
 
 from everturn_actors.events import Announced, Event, ModelReplied, Received
-from everturn_actors.model import ConversationKey, SessionStatus
+from everturn_actors.model import ConversationKey, Labels, SessionStatus
 from everturn_actors.ports import Agent, Observer
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
@@ -37,8 +37,9 @@ class SessionOverview(Struct, frozen=True, kw_only=True):
     updated_at: datetime
     principal: str
     shared_with: tuple[str, ...]
-    title: str
-    "The first words of its first message; empty = nobody has said any, or they are not known yet."
+    labels: Labels
+    first_words: str
+    "Of its first message; empty = nobody has said any, or they are not known yet."
     preview: str
     "The first words of what was said last."
     last_seq: int
@@ -51,6 +52,11 @@ class SessionOverview(Struct, frozen=True, kw_only=True):
     cost_nanodollars: int
     is_gone: bool = False
     "Whether it was deleted."
+
+    @property
+    def title(self) -> str:
+        """What somebody called it, or its first words."""
+        return self.labels.title or self.first_words
 
 
 class Changes:
@@ -130,18 +136,18 @@ class Changes:
             JournalError: It cannot be read.
         """
         known = self._rows.get(session_id)
-        if known is not None and not known.is_gone and (known.title or not known.turns):
+        if known is not None and not known.is_gone and (known.first_words or not known.turns):
             return known
         state = await service.view(session_id)
         row = _row(state, (), known)
-        if not row.title and row.turns:
+        if not row.first_words and row.turns:
             first = await service.history(session_id, after=0, limit=_FIRST_EVENTS)
             texts = (each.body.text for each in first if isinstance(each.body, Received))
-            title = _first_words(next(texts, ""), TITLE_CHARACTERS) or state.key.chat
-            row = structs.replace(row, title=title)
+            words = _first_words(next(texts, ""), TITLE_CHARACTERS) or state.key.chat
+            row = structs.replace(row, first_words=words)
         newer = self._rows.get(session_id)
         if newer is not None and newer.last_seq > row.last_seq:  # it changed while it was read
-            row = structs.replace(newer, title=newer.title or row.title)
+            row = structs.replace(newer, first_words=newer.first_words or row.first_words)
         self._rows[session_id] = row
         self._forget_some()
         return row
@@ -179,7 +185,8 @@ def _row(
         updated_at=state.updated_at,
         principal=state.principal,
         shared_with=state.shared_with,
-        title=(known.title if known is not None else "") or _title(state),
+        labels=state.labels,
+        first_words=(known.first_words if known is not None else "") or _title(state),
         preview=_said(events) or (known.preview if known is not None else "") or _preview(state),
         last_seq=state.last_seq,
         turns=state.turns,

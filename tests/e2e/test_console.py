@@ -13,9 +13,9 @@ import pytest
 from playwright.async_api import Page
 from support.browser import (
     HOST,
-    Window,
     faults_of,
     is_too_wide,
+    looking,
     needs_browser,
     open_browser,
     open_window,
@@ -31,17 +31,6 @@ pytestmark = [needs_browser, pytest.mark.timeout(300)]
 TOKEN = "t" * 40
 HOSTILE = '<img src=x onerror="document.title=1"><script>window.ran=1</script> \u202eevil **b**'
 VIEWS = {"sessions": "#/", "approvals": "#/approvals"}
-
-
-@asynccontextmanager
-async def looking(width: int = 1280) -> AsyncGenerator[Window]:
-    """Open a window of a new browser; what its console says fails the test."""
-    async with (
-        open_browser() as browser,
-        open_window(browser, width=width) as window,
-    ):
-        yield window
-        assert window.messages == []
 
 
 def console(gateway: HttpGateway, place: str = "#/") -> str:

@@ -94,3 +94,14 @@ async def faults_of(page: Page) -> list[str]:
 async def is_too_wide(page: Page) -> bool:
     """Return whether a page has to be scrolled sideways."""
     return bool(await page.evaluate("document.documentElement.scrollWidth > innerWidth"))
+
+
+@asynccontextmanager
+async def looking(width: int = 1280) -> AsyncGenerator[Window]:
+    """Open a window of a new browser; what its console says fails the test."""
+    async with (
+        open_browser() as browser,
+        open_window(browser, width=width) as window,
+    ):
+        yield window
+        assert window.messages == []

@@ -30,6 +30,7 @@ from everturn_actors.events import (
     Discarded,
     Edited,
     Event,
+    Labelled,
     ModelCallFailed,
     ModelReplied,
     PreviewSent,
@@ -53,6 +54,7 @@ from everturn_actors.model import (
     Disposition,
     FileDigest,
     Joins,
+    Labels,
     Mark,
     OpenStep,
     OpenTurn,
@@ -153,10 +155,10 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
             principal=names,
         )
     if state.status == "ended":
-        return None
+        return _LABELLED if state.last_seq % 2 else None
     moves: list[SearchStrategy[Body]] = [_RECEIVED]
     if state.last_seq % 4 == 1:  # seldom: they lead nowhere
-        moves += [_SILENT, _ANNOUNCED, _SHARED, *_of_waiting(state)]
+        moves += [_SILENT, _ANNOUNCED, _SHARED, _LABELLED, *_of_waiting(state)]
     if state.turns:
         moves.append(hiding(state))
     if state.outbox:
@@ -182,6 +184,12 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
 
 
 _SHARED = st.builds(SessionShared, principal=names, by=names, is_withdrawn=st.booleans())
+
+_LABELLED = st.builds(
+    Labelled,
+    labels=st.builds(Labels, title=names, pinned=st.booleans(), archived=st.booleans()),
+    by=names,
+)
 
 
 def _may_steer(turn: OpenTurn) -> bool:

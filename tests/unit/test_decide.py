@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from everturn_actors.errors import CommandFailedError, CorruptJournalError, SessionEndedError
 from everturn_actors.events import (
     Body,
+    Labelled,
     ModelReplied,
     Received,
     SessionStarted,
@@ -25,6 +26,7 @@ from everturn_actors.model import (
     Announcement,
     ConversationKey,
     Inbound,
+    Labels,
     Queueing,
 )
 from everturn_actors.protocol.commands import (
@@ -35,6 +37,7 @@ from everturn_actors.protocol.commands import (
     ClientDisconnected,
     End,
     GetState,
+    Label,
     Pause,
     RecordTurn,
     Resume,
@@ -229,6 +232,21 @@ def test_what_comes_after_the_end_is_refused_with_the_reason() -> None:
     assert known(decision).status == "ended"
 
 
+def test_labels_change_one_by_one_also_after_the_end() -> None:
+    """What is over is what people tidy up; the same again is no event."""
+    named = Label(title="Trip", pinned=True, archived=None, by="ana")
+    archived = Label(title=None, pinned=False, archived=True, by="ben")
+    first = went([named, named])
+    ended = went([End("reset")], first)
+    later = went([archived], ended)
+
+    assert kinds(first)[-1] is Labelled
+    assert kinds(first).count(Labelled) == 1
+    assert known(first).labels == first.answers[1] == Labels(title="Trip", pinned=True)
+    assert known(later).labels == Labels(title="Trip", archived=True)
+    assert (known(later).status, known(later).updated_at) == ("ended", known(ended).updated_at)
+
+
 def test_a_fault_of_one_command_leaves_the_others_alone() -> None:
     """Its caller hears of it; what the others asked for is done."""
     broken = Submit(replace(said("x").inbound, queueing=None))  # a fault of ours
@@ -259,6 +277,8 @@ COMMANDS = st.sampled_from(
         Tick(release=True),
         ClientDisconnected(2),
         Share(principal="p", by="", is_withdrawn=False),
+        Label(title="Trip", pinned=True, archived=None, by="p"),
+        Label(title=None, pinned=None, archived=True, by="p"),
         End("reset"),
     ]
 )

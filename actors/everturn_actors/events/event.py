@@ -19,6 +19,7 @@ from everturn_actors.events.messages import (
     Announced,
     Discarded,
     Edited,
+    Labelled,
     Received,
     SessionEnded,
     SessionShared,
@@ -40,6 +41,7 @@ from everturn_actors.events.turns import (
 Body: TypeAlias = (
     SessionStarted
     | SessionShared
+    | Labelled
     | Received
     | SilentMessage
     | Announced

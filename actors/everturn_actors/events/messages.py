@@ -9,6 +9,7 @@ from everturn_actors.model import (
     ConversationKey,
     EndReason,
     Joins,
+    Labels,
     SessionStatus,
 )
 
@@ -35,6 +36,15 @@ class SessionShared(EventBody, frozen=True, kw_only=True):
     "Who gives it."
     is_withdrawn: bool = False
     "Whether it is taken back."
+
+
+class Labelled(EventBody, frozen=True, kw_only=True):
+    """Somebody gave the session a title, pinned or archived it, or took that back."""
+
+    labels: Labels
+    "All of them, as they are from now on."
+    by: str = ""
+    "Who did it."
 
 
 class Received(EventBody, frozen=True, kw_only=True):
@@ -114,7 +124,7 @@ class StatusChanged(EventBody, frozen=True, kw_only=True):
 
 
 class SessionEnded(EventBody, frozen=True, kw_only=True):
-    """The last event of a session."""
+    """The end of a session: nothing follows but how people sort it, see `Labelled`."""
 
     reason: EndReason
     by: str = ""

@@ -90,6 +90,17 @@ class ConversationKey(Value, frozen=True, kw_only=True):
     topic: str = ""
 
 
+class Labels(Value, frozen=True, kw_only=True):
+    """How people sort a session; nothing that is said in it depends on it."""
+
+    title: str = ""
+    "Empty = nobody gave it one: its first words stand for it."
+    pinned: bool = False
+    "Whether it stands above the others in a list."
+    archived: bool = False
+    "Whether a list leaves it out unless it is asked for."
+
+
 class Usage(Value, frozen=True, kw_only=True):
     """Tokens as the provider reported them; zero where it did not."""
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from everturn_actors.events import Event
 from everturn_actors.gaps import Gap
-from everturn_actors.model import Compaction, ConversationKey, SessionStatus
+from everturn_actors.model import Compaction, ConversationKey, Labels, SessionStatus
 from everturn_actors.state.session_state import SessionState
 
 
@@ -40,6 +40,22 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     "Who began it; empty = a chat channel, or whoever runs the gateway."
     shared_with: tuple[str, ...] = ()
     "Who was given it besides, by name."
+    labels: Labels = Labels()
+    "How people sort it."
+
+    @staticmethod
+    def of(state: SessionState) -> SessionSummary:
+        """Return the row of a session that is in memory."""
+        return SessionSummary(
+            session_id=state.session_id,
+            key=state.key,
+            status=state.status,
+            created_at=state.created_at,
+            updated_at=state.updated_at,
+            principal=state.principal,
+            shared_with=state.shared_with,
+            labels=state.labels,
+        )
 
 
 Place: TypeAlias = tuple[datetime, str]
@@ -57,6 +73,10 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
     "Only those of this channel; empty = of all."
     status: SessionStatus | None = None
     "Only those that stand so; None = all."
+    pinned: bool | None = None
+    "Only those that are pinned, or only those that are not; None = all."
+    archived: bool | None = None
+    "Only those that are archived, or only those that are not; None = all."
 
     def admits(self, summary: SessionSummary) -> bool:
         """Return whether a session is wanted."""
@@ -65,6 +85,10 @@ class SessionFilter(Struct, frozen=True, kw_only=True):
         if self.channel and summary.key.channel != self.channel:
             return False
         if self.status is not None and summary.status != self.status:
+            return False
+        if self.pinned is not None and summary.labels.pinned != self.pinned:
+            return False
+        if self.archived is not None and summary.labels.archived != self.archived:
             return False
         viewers = (summary.principal, *summary.shared_with)
         return not self.seen_by or self.seen_by in viewers

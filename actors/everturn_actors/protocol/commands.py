@@ -15,6 +15,7 @@ from everturn_actors.model import (
     CallAnswer,
     EndReason,
     Inbound,
+    Labels,
     Resolution,
     SummarySource,
 )
@@ -119,6 +120,15 @@ class Share(Command[tuple[str, ...]], frozen=True, kw_only=True):
     is_withdrawn: bool
 
 
+class Label(Command[Labels], frozen=True, kw_only=True):
+    """Sort the session; None leaves a label as it is. Answers with the labels as they are then."""
+
+    title: str | None
+    pinned: bool | None
+    archived: bool | None
+    by: str
+
+
 class ClientDisconnected(Command[None], frozen=True):
     """The client that waits for message `seq` went away."""
 
@@ -199,6 +209,7 @@ AnyCommand: TypeAlias = (
     | Retry
     | End
     | Share
+    | Label
     | ClientDisconnected
     | RecordTurn
     | ResolveApproval
@@ -212,7 +223,7 @@ AnyCommand: TypeAlias = (
 def sets_going(command: AnyCommand) -> bool:
     """Whether a session that does not go on by itself does with this command."""
     return not isinstance(
-        command, End | StoreAmbient | ClientDisconnected | GetState | Share | Stop
+        command, End | StoreAmbient | ClientDisconnected | GetState | Share | Label | Stop
     )
 
 

@@ -12,13 +12,14 @@ from everturn_actors.errors import CannotBranchError
 from everturn_actors.events import (
     CallFinished,
     Event,
+    Labelled,
     Received,
     SessionShared,
     SessionStarted,
     Summarised,
 )
 from everturn_actors.ids import result_name
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import ConversationKey, Labels
 from everturn_actors.ports import SessionStore
 from everturn_actors.service.conversations import new_id
 from everturn_actors.service.files import named, save
@@ -119,6 +120,15 @@ class Branches:
         for other in begun.state.shared_with:  # who was given that session was not given this one
             withdrawn = SessionShared(principal=other, by=principal, is_withdrawn=True)
             begun.add(Event(seq=len(begun.events) + 1, at=now, body=withdrawn))
+        labels = begun.state.labels  # a title says what it is about; where it stands is its own
+        if labels.pinned or labels.archived:
+            begun.add(
+                Event(
+                    seq=len(begun.events) + 1,
+                    at=now,
+                    body=Labelled(labels=Labels(title=labels.title), by=principal),
+                )
+            )
         after = len(begun.events)
         bodies = replay(history.turns, after=after, turns=begun.state.turns)
         begun.events += [

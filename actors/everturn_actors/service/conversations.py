@@ -10,15 +10,16 @@ from typing import TypeVar
 from everturn_actors.errors import SessionEndedError, UnknownAgentError, UnknownSessionError
 from everturn_actors.events import SessionStarted
 from everturn_actors.ids import new_session_id
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import ConversationKey, Labels
 from everturn_actors.ports import SessionStore
-from everturn_actors.protocol.commands import GetState
+from everturn_actors.protocol.commands import GetState, Label
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import is_expired
 from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import check_title
 
 T = TypeVar("T")
 
@@ -40,6 +41,37 @@ class Conversations:
         """Only `open_service` makes one."""
         self._store, self._runtime, self._registry = store, runtime, registry
         self._bindings, self._reader = bindings, reader
+
+    async def label(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
+        by: str = "",
+    ) -> Labels:
+        """Sort a session, also one that has ended; return its labels when that is durable.
+
+        Args:
+            session_id: The session.
+            title: What it is called; "" = its first words again. None leaves it, as below.
+            pinned: Whether it stands above the others.
+            archived: Whether lists leave it out.
+            by: Who does it, for the log.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            InvalidInputError: The title is too long, or no line of text.
+        """
+        if title is not None:
+            title = title.strip()
+            check_title(title)
+        command = Label(title=title, pinned=pinned, archived=archived, by=by)
+        labels = await self._registry.ask(session_id, command)
+        # Answered behind the snapshot that follows: from then on lists go by it.
+        await self._registry.ask(session_id, GetState())
+        return labels
 
     async def create(self, key: ConversationKey, *, principal: str = "") -> str:
         """Start a new session of a conversation and return its id when it is durable.

@@ -73,15 +73,7 @@ class SessionReader:
         state = self._registry.present(session_id)
         if state is None:
             return await self._store.summary(session_id)
-        return SessionSummary(
-            session_id=session_id,
-            key=state.key,
-            status=state.status,
-            created_at=state.created_at,
-            updated_at=state.updated_at,
-            principal=state.principal,
-            shared_with=state.shared_with,
-        )
+        return SessionSummary.of(state)
 
     async def history(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
         """Return up to `limit` events with a seq above `after` from the log, oldest first.
@@ -192,6 +184,7 @@ class SessionReader:
             last_seq=state.last_seq,
             pieces="live",
             take=take,
+            is_over=lambda: state.status == "ended",  # only labels follow
             waits=False,
         )
         async with aclosing(followed) as updates:

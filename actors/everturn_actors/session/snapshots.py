@@ -6,6 +6,7 @@ import logging
 
 from everturn_actors.errors import CoreError, FencedError
 from everturn_actors.events import Event
+from everturn_actors.model import Labels
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState
@@ -14,6 +15,8 @@ logger = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS = 200  # are replayed in the time that the smallest snapshot takes to write and sync
 MESSAGES_PER_EVENT = 3  # that a snapshot holds are written in the time that an event is replayed
+
+_PLAIN = ("active", (), Labels())
 
 
 class Snapshots:
@@ -65,13 +68,11 @@ class Snapshots:
         if checkpoint is None or state is None:
             return False
         if saved is None:
-            is_plain = state.status == "active" and not state.shared_with
-            return state.last_seq >= SNAPSHOT_EVENTS or not is_plain
+            return state.last_seq >= SNAPSHOT_EVENTS or _listed(state) != _PLAIN
         if checkpoint.last_seq <= saved.last_seq:
             return False
-        is_listed_so = (saved.status, saved.shared_with) == (state.status, state.shared_with)
         enough = max(SNAPSHOT_EVENTS, checkpoint.held_messages // MESSAGES_PER_EVENT)
-        return state.last_seq - saved.last_seq >= enough or not is_listed_so
+        return state.last_seq - saved.last_seq >= enough or _listed(state) != _listed(saved)
 
     async def save(self) -> None:
         """Save the newest checkpoint.
@@ -120,3 +121,8 @@ class Snapshots:
             extra={"session_id": self._session_id, "error": str(error)},
             exc_info=None if isinstance(error, CoreError) else error,
         )
+
+
+def _listed(state: SessionState) -> tuple[str, tuple[str, ...], Labels]:
+    """Return what lists go by, which read the head of the snapshot and nothing else."""
+    return state.status, state.shared_with, state.labels

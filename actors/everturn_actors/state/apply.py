@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from everturn_actors.events import (
     Announced,
     ApprovalAsked,
@@ -21,6 +23,7 @@ from everturn_actors.events import (
     Discarded,
     Edited,
     Event,
+    Labelled,
     ModelCallFailed,
     ModelReplied,
     PreviewSent,
@@ -80,13 +83,15 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
         return _begun(event, body)
     if event.seq != state.last_seq + 1:
         raise impossible(event, f"event {state.last_seq + 1} is missing")
-    if state.status == "ended":
+    if state.status == "ended" and not isinstance(body, Labelled):
         raise impossible(event, "the session has ended")
     match body:
         case SessionStarted():
             raise impossible(event, "the session has begun already")
         case SessionShared():
             return _shared(state, event, body)
+        case Labelled():
+            return _labelled(state, event, body)
         case Received():
             return apply_received(state, event, body)
         case SilentMessage():
@@ -157,6 +162,11 @@ def _shared(state: SessionState, event: Event, body: SessionShared) -> SessionSt
     given = others if body.is_withdrawn else others | {body.principal}
     # With a snapshot, as its head is what the list of sessions goes by.
     return with_checkpoint(advance(state, event, shared_with=tuple(sorted(given))))
+
+
+def _labelled(state: SessionState, event: Event, body: Labelled) -> SessionState:
+    # Sorting is no activity: the session neither moves in a list nor lives longer for it.
+    return with_checkpoint(replace(state, last_seq=event.seq, labels=body.labels))
 
 
 def _status_changed(state: SessionState, event: Event, body: StatusChanged) -> SessionState:

@@ -12,6 +12,7 @@ from everturn_actors.model import (
     Approval,
     Conversation,
     ConversationKey,
+    Labels,
     OpenTurn,
     OutboxItem,
     PendingAmbient,
@@ -46,6 +47,8 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     "Who began it; empty = a chat channel, or whoever runs the gateway."
     shared_with: tuple[str, ...] = ()
     "Who was given it besides, by name."
+    labels: Labels = Labels()
+    "How people sort it."
     created_at: Instant
     updated_at: Instant
     last_seq: Count

@@ -40,6 +40,7 @@ FILE_NAME_CHARS = 255
 OPTIONS_BYTES = 512 * 1024  # tools that a caller brings, and the schema of the answer
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TITLE_CHARS = 255  # the longest title of an announcement
+SESSION_TITLE_CHARS = 120  # a list shows some 60 of it
 
 _ANY_TYPE: Final = "application/octet-stream"
 # Source: RFC 6838, section 4.2, the names of media types.
@@ -251,9 +252,27 @@ def _why_not_name(name: str) -> str:
         return f"has a name of {len(name)} characters; at most {FILE_NAME_CHARS} are accepted"
     if "/" in name or "\\" in name or name in {".", ".."}:
         return "has a path as its name; send the last part of it alone"
-    if any(unicodedata.category(c) in _NOT_IN_NAMES or c in _TURNS for c in name):
+    if _has_controls(name):
         return "has a name with control characters"
     return ""
+
+
+def _has_controls(text: str) -> bool:
+    return any(unicodedata.category(c) in _NOT_IN_NAMES or c in _TURNS for c in text)
+
+
+def check_title(title: str) -> None:
+    """Refuse what no session can be called.
+
+    Raises:
+        InvalidInputError: With the reason.
+    """
+    if len(title) > SESSION_TITLE_CHARS:
+        msg = f"the title has {len(title)} characters; at most {SESSION_TITLE_CHARS} are accepted"
+        raise InvalidInputError(msg)
+    if _has_controls(title):
+        msg = "the title has control characters; it is one line of text"
+        raise InvalidInputError(msg)
 
 
 def check_focus(focus: str) -> None:

@@ -24,6 +24,7 @@ from everturn_actors.events import (
     Discarded,
     Edited,
     Event,
+    Labelled,
     ModelCallFailed,
     ModelReplied,
     PreviewSent,
@@ -150,7 +151,7 @@ class ReplyReader:
                 return ()
             case CallsHandedOver():
                 return (Piece(style="note", text="(waits for the tools of its client)"),)
-            case CallsAnswered() | CallStarted() | Summarised() | SilentMessage():
+            case CallsAnswered() | CallStarted() | Summarised() | SilentMessage() | Labelled():
                 return ()
             case Edited():
                 if not self._show_users:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from everturn.testing._histories import (
     KEY,
@@ -19,8 +20,8 @@ from everturn.testing._histories import (
 )
 from everturn.testing._on_a_store import OnAStore
 from everturn.testing._running import in_loop
-from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
-from everturn_actors.model import ConversationKey
+from everturn_actors.events import Event, Labelled, SessionEnded, SessionShared, SessionStarted
+from everturn_actors.model import ConversationKey, Labels
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionStore
 
 
@@ -113,6 +114,38 @@ class ListContract(OnAStore):
         assert seen_by_ana == [1, 3]
         assert going_on == [0, 1, 3]
         assert [ids.index(row.session_id) for row in (*first, *rest)] == by_activity
+
+    @in_loop
+    async def test_sessions_are_listed_by_how_people_sort_them(self) -> None:
+        """Whoever tidies up finds each where it was put, at the place that it had by its use."""
+        ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 5)]
+        async with self.open_store() as store:
+            for number, session_id in enumerate(ids):
+                event = replace(started(session_id), at=instant(number))
+                await store.append(session_id, (event,), expected_seq=0)
+            assert len(await store.recent(before=None, limit=9)) == len(ids)
+            for session_id, labels in (
+                (ids[0], Labels(title="Trip", pinned=True)),
+                (ids[1], Labels(archived=True)),
+            ):
+                labelled = Event(seq=2, at=instant(60), body=Labelled(labels=labels))
+                await store.append(session_id, (labelled,), expected_seq=1)
+                state = replay(await history(store, session_id))
+                await store.save_snapshot(state, compaction="disabled")
+
+            async def found(wanted: SessionFilter = ALL_SESSIONS) -> list[int]:
+                rows = await store.recent(before=None, limit=9, wanted=wanted)
+                return [ids.index(row.session_id) for row in rows]
+
+            every = await found()
+            pinned = await found(SessionFilter(pinned=True, archived=False))
+            others = await found(SessionFilter(pinned=False, archived=False))
+            archived = await found(SessionFilter(archived=True))
+            (row,) = await store.sessions(after="", limit=9, wanted=SessionFilter(pinned=True))
+
+        assert every == [3, 2, 1, 0]
+        assert (pinned, others, archived) == ([0], [3, 2], [1])
+        assert row.labels == Labels(title="Trip", pinned=True)
 
     @in_loop
     async def test_idle_sessions_are_found_by_their_agent(self) -> None:

@@ -26,14 +26,16 @@ from everturn_actors.ports import SessionFilter
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 3
+_VERSION = 4
 _SCHEMA = f"""
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     agent TEXT,                        -- NULL: the session's files were not looked at yet
     updated INTEGER NOT NULL DEFAULT 0,
     ended INTEGER NOT NULL DEFAULT 0,
-    channel TEXT NOT NULL DEFAULT ''
+    channel TEXT NOT NULL DEFAULT '',
+    pinned INTEGER NOT NULL DEFAULT 0,
+    archived INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
 CREATE INDEX idle ON sessions (agent, updated, id) WHERE ended = 0 AND agent IS NOT NULL;
 CREATE INDEX recent ON sessions (updated, id) WHERE agent IS NOT NULL;
@@ -46,10 +48,12 @@ CREATE TABLE viewers (              -- a principal that began a session, or was 
 PRAGMA user_version = {_VERSION};
 """
 _PUT = """
-INSERT INTO sessions (id, agent, updated, ended, channel) VALUES (?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET agent = coalesce(excluded.agent, agent),
-    updated = excluded.updated, ended = excluded.ended,
-    channel = CASE excluded.channel WHEN '' THEN channel ELSE excluded.channel END
+INSERT INTO sessions (id, agent, updated, ended, channel, pinned, archived)
+VALUES (?1, ?2, coalesce(?3, 0), coalesce(?4, 0), ?5, coalesce(?6, 0), coalesce(?7, 0))
+ON CONFLICT (id) DO UPDATE SET agent = coalesce(?2, agent),
+    updated = coalesce(?3, updated), ended = coalesce(?4, ended),
+    channel = CASE ?5 WHEN '' THEN channel ELSE ?5 END,
+    pinned = coalesce(?6, pinned), archived = coalesce(?7, archived)
 """
 # One step in the index for each agent, instead of one for each session.
 # Source: https://www.sqlite.org/lang_with.html (read 2026-11-22).
@@ -78,6 +82,7 @@ WHERE agent IS NOT NULL AND (updated, id) < (:updated, :id)
   AND (:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))
   AND (:seen_by = '' OR id IN (SELECT id FROM viewers WHERE principal = :seen_by))
   AND (:channel = '' OR channel = :channel) AND (:ended IS NULL OR ended = :ended)
+  AND (:pinned IS NULL OR pinned = :pinned) AND (:archived IS NULL OR archived = :archived)
 ORDER BY updated DESC, id DESC LIMIT :limit
 """
 _IDLE = """
@@ -92,12 +97,14 @@ class Row(NamedTuple):
 
     session_id: str
     agent: str | None
-    "None = not known: what stands there is kept."
-    updated_us: int
-    "When something happened last, in microseconds since 1970."
-    is_ended: bool
+    "None = not known, here and below: what stands there is kept."
+    updated_us: int | None
+    "When something happened last, in microseconds since 1970; None as below."
+    is_ended: bool | None
     channel: str = ""
     "Empty = not known: what stands there is kept."
+    pinned: bool | None = None
+    archived: bool | None = None
     viewers: tuple[str, ...] = ()
     "Principals that may see it, beside those that the table has already."
 
@@ -136,7 +143,7 @@ class ActivityTable:
         """Add or replace rows, and remove those of sessions that are gone."""
         with self._transaction() as database:
             for row in rows:
-                database.execute(_PUT, row[:5])
+                database.execute(_PUT, row[:7])
                 database.executemany(
                     "INSERT OR IGNORE INTO viewers VALUES (?, ?)",
                     ((viewer, row.session_id) for viewer in row.viewers),
@@ -230,6 +237,8 @@ class ActivityTable:
             "seen_by": wanted.seen_by,
             "channel": wanted.channel,
             "ended": None if wanted.status is None else wanted.status == "ended",
+            "pinned": wanted.pinned,
+            "archived": wanted.archived,
         }
         with self._transaction() as database:
             found = database.execute(_RECENT, values).fetchall()

@@ -78,6 +78,7 @@ def summarise(files: SessionFiles) -> SessionSummary | None:
             updated_at=datetime.fromtimestamp(written, UTC),
             principal=header.principal,
             shared_with=header.shared_with,
+            labels=header.labels,
         )
     with files.log.open("rb") as log:
         line = log.readline()

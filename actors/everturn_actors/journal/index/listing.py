@@ -20,13 +20,14 @@ import anyio
 from msgspec import Struct, structs
 
 from everturn_actors.errors import JournalError
-from everturn_actors.events import Event, SessionEnded, SessionShared, SessionStarted
+from everturn_actors.events import Event, Labelled, SessionEnded, SessionShared, SessionStarted
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.index import entries as index
 from everturn_actors.journal.index.activity import ActivityTable, Row, TableError
 from everturn_actors.journal.log.codec import BadLineError
 from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.snapshot.reader import BadSnapshotError
+from everturn_actors.model import Labels
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 from everturn_actors.ports import Place as Recent
 
@@ -51,11 +52,15 @@ class _News(Struct, frozen=True):
     """What an append says about its session."""
 
     agent: str | None
-    updated_at: datetime
-    is_ended: bool
+    updated_at: datetime | None
+    "None = nothing happened but that somebody sorted it."
+    is_ended: bool | None
+    "None = as it was."
     channel: str
     viewers: tuple[str, ...]
     "Principals that began it or were given it, since the index was written."
+    labels: Labels | None = None
+    "None = as they were."
 
 
 class Listing:
@@ -86,21 +91,30 @@ class Listing:
         agent, channel = None, ""
         if isinstance(first, SessionStarted):
             agent, channel = first.key.agent, first.key.channel
-        is_ended = False
+        is_ended: bool | None = False
+        updated_at: datetime | None = events[-1].at
         viewers: tuple[str, ...] = ()
+        labels: Labels | None = None
         for event in events:  # a loop, as each append of each turn comes here
             body = event.body
             if isinstance(body, SessionEnded):
                 is_ended = True
             elif isinstance(body, SessionStarted | SessionShared):
                 viewers = _with_viewer(viewers, body)
+            elif isinstance(body, Labelled):
+                labels = body.labels
+        if labels is not None and all(isinstance(each.body, Labelled) for each in events):
+            is_ended = updated_at = None
         with self._mutex:
             before = self._news.get(session_id)
             if before is not None:
                 agent = before.agent if agent is None else agent
                 channel = channel or before.channel
                 viewers = (*before.viewers, *viewers) if viewers else before.viewers
-            self._news[session_id] = _News(agent, events[-1].at, is_ended, channel, viewers)
+                labels = labels or before.labels
+                if updated_at is None:
+                    updated_at, is_ended = before.updated_at, before.is_ended
+            self._news[session_id] = _News(agent, updated_at, is_ended, channel, viewers, labels)
         self._has_news.set()
 
     def forget(self, session_id: str) -> None:
@@ -360,17 +374,22 @@ def _row(summary: SessionSummary) -> Row:
         updated_us,
         is_ended=is_ended,
         channel=summary.key.channel,
+        pinned=summary.labels.pinned,
+        archived=summary.labels.archived,
         viewers=viewers,
     )
 
 
 def _new_row(session_id: str, news: _News) -> Row:
+    labels = news.labels
     return Row(
         session_id,
         news.agent,
-        _microseconds(news.updated_at),
+        None if news.updated_at is None else _microseconds(news.updated_at),
         is_ended=news.is_ended,
         channel=news.channel,
+        pinned=None if labels is None else labels.pinned,
+        archived=None if labels is None else labels.archived,
         viewers=news.viewers,
     )
 

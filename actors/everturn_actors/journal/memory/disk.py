@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import anyio
 from msgspec import Struct, field
 
 from everturn_actors.errors import JournalError
-from everturn_actors.events import Event
+from everturn_actors.events import Event, Labelled
 from everturn_actors.model import ConversationKey
 from everturn_actors.state.session_state import SessionState
 
@@ -37,6 +38,8 @@ class Stored(Struct):
     first: Event | None = None
     "The event that started the session, also where it was discarded."
     last: Event | None = None
+    updated_at: datetime | None = None
+    "When something happened last; that somebody sorted it counts for nothing."
 
     @property
     def last_seq(self) -> int:
@@ -48,6 +51,8 @@ class Stored(Struct):
         for event in events:
             self.first = self.first or event
             self.last = event
+            if not isinstance(event.body, Labelled):
+                self.updated_at = event.at
             self.log.append(event)
 
 

@@ -31,7 +31,7 @@ from everturn_actors.journal.results import (
     decode_text,
     encode_text,
 )
-from everturn_actors.model import Compaction, ConversationKey
+from everturn_actors.model import Compaction, ConversationKey, Labels
 from everturn_actors.ports import ALL_SESSIONS, Loaded, Place, SessionFilter, SessionSummary
 from everturn_actors.state.session_state import SessionState
 
@@ -310,15 +310,16 @@ def _write_error(failure: Failure, session_id: str) -> JournalWriteError:
 
 
 def _summary(session_id: str, stored: Stored) -> SessionSummary | None:
-    first, last = stored.first, stored.last
-    if first is None or last is None or not isinstance(first.body, SessionStarted):
+    first, updated_at = stored.first, stored.updated_at
+    if first is None or updated_at is None or not isinstance(first.body, SessionStarted):
         return None
     return SessionSummary(
         session_id=session_id,
         key=first.body.key,
         status=stored.snapshot.status if stored.snapshot else "active",
+        labels=stored.snapshot.labels if stored.snapshot else Labels(),
         created_at=first.at,
-        updated_at=last.at,
+        updated_at=updated_at,
         principal=first.body.principal,
         shared_with=stored.snapshot.shared_with if stored.snapshot else (),
     )

@@ -19,7 +19,7 @@ from everturn_actors.journal.log.archive import ArchiveRecord
 from everturn_actors.journal.snapshot.checks import find_fault
 from everturn_actors.journal.snapshot.state_yaml import FIRST_SECTION, FORMAT
 from everturn_actors.journal.snapshot.yaml_text import BadYamlError, line_of, parse_mapping
-from everturn_actors.model import ConversationKey, SessionStatus, Turn
+from everturn_actors.model import ConversationKey, Labels, SessionStatus, Turn
 from everturn_actors.state.session_state import SessionState
 
 T = TypeVar("T")
@@ -50,6 +50,7 @@ class Header(
     "None = it was not written down."
     principal: str = ""
     shared_with: tuple[str, ...] = ()
+    labels: Labels = Labels()
 
 
 _STATE: Final = Codec[SessionState](SessionState)

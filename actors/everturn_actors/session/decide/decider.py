@@ -25,6 +25,7 @@ from everturn_actors.protocol.commands import (
     Edit,
     End,
     GetState,
+    Label,
     Pause,
     RecordDelivery,
     RecordTurn,
@@ -142,6 +143,8 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return records.compact(draft)
         case Share():
             return ends.share(command, draft)
+        case Label():
+            return records.label(command, draft)
         case End():
             return ends.end(command, draft)
         case Stop():

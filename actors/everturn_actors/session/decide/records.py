@@ -1,4 +1,4 @@
-"""What works beside the command loop tells of: deliveries, summaries, approvals. Pure."""
+"""What is told beside the conversation: deliveries, summaries, approvals, labels. Pure."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from everturn_actors.errors import (
     CorruptJournalError,
     SessionEndedError,
 )
-from everturn_actors.events import ApprovalDecided, CallsAnswered, StatusChanged
+from everturn_actors.events import ApprovalDecided, CallsAnswered, Labelled, StatusChanged
+from everturn_actors.model import Labels
 from everturn_actors.protocol.commands import (
     Accepted,
     AnswerCalls,
+    Label,
     RecordDelivery,
     ResolveApproval,
     Summary,
@@ -93,3 +95,16 @@ def record_summary(command: Summary, draft: Draft) -> bool:
 def compact(draft: Draft) -> CoreError | Later:
     """Have older turns summarised, where somebody is there to do it."""
     return draft.why_refused() or Later.SUMMARISED
+
+
+def label(command: Label, draft: Draft) -> Labels:
+    """Sort the session, also after its end; what changes nothing is no event."""
+    before = draft.known.labels
+    after = Labels(
+        title=before.title if command.title is None else command.title,
+        pinned=before.pinned if command.pinned is None else command.pinned,
+        archived=before.archived if command.archived is None else command.archived,
+    )
+    if after != before:
+        draft.add(Labelled(labels=after, by=command.by))
+    return after

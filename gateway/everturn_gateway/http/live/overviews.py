@@ -18,6 +18,7 @@ from everturn_gateway.session_changes import SessionOverview
 LIST_LIMIT: Final = 200  # sessions a page
 SEARCHED_MOST: Final = 500  # sessions that one page looks into
 _READ_AT_ONCE: Final = 100
+_OPEN: Final = frozenset(("approval", "running"))  # of these there are never many
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,6 +42,11 @@ class ListQuery(BaseModel):
         description="With `order=activity`: those with a call that waits for a person, with a turn"
         " that runs, or whose newest turn failed.",
     )
+    archived: bool | None = Field(
+        default=None,
+        description="Only those that are archived, or only those that are not. Left out: with"
+        " `order=activity` those that are not, or that have what `wants` says; else all.",
+    )
     q: str = Field(
         default="",
         max_length=200,
@@ -52,7 +58,16 @@ class ListQuery(BaseModel):
         agents = allowed.agents
         if self.agent:
             agents = frozenset((self.agent,)) & (agents or frozenset((self.agent,)))
-        return structs.replace(allowed, agents=agents, channel=self.channel, status=self.status)
+        archived = self.archived
+        if archived is None and self.order == "activity" and self.wants not in _OPEN:
+            archived = False
+        return structs.replace(
+            allowed,
+            agents=agents,
+            channel=self.channel,
+            status=self.status,
+            archived=archived,
+        )
 
     def admits(self, row: SessionOverview) -> bool:
         """Return whether a session is wanted, by what only its row says."""
@@ -66,36 +81,40 @@ class ListQuery(BaseModel):
             case _:
                 pass
         text = self.q.casefold()
-        said = (row.session_id, row.key.chat, row.title, row.preview)
+        said = (row.session_id, row.key.chat, row.title, row.first_words, row.preview)
         return not text or any(text in each.casefold() for each in said)
 
 
 async def read_overviews(
     gateway: Gateway, query: ListQuery, allowed: SessionFilter
 ) -> OverviewList:
-    """Return a page of the list by activity.
+    """Return a page of the list by activity, what is pinned before all else.
 
     Raises:
         InvalidInputError: `after` is none of a page before.
     """
-    wanted, place = query.within(allowed), _place(query.after)
-    if query.wants in {"approval", "running"}:
+    wanted, (pinned, place) = query.within(allowed), _place(query.after)
+    if query.wants in _OPEN:
         return OverviewList(sessions=await _open(gateway, query, wanted), next=None)
     found: list[OverviewRow] = []
     # One more than is shown says whether there is another page.
     at_once = _READ_AT_ONCE if query.q or query.wants else query.limit + 1
-    for _ in range(SEARCHED_MOST // at_once + 1):
-        rows = await gateway.service.reader.recent(before=place, limit=at_once, wanted=wanted)
+    for _ in range(SEARCHED_MOST // at_once + 2):
+        rows = await gateway.service.reader.recent(
+            before=place, limit=at_once, wanted=structs.replace(wanted, pinned=pinned)
+        )
         for row in rows:
             if len(found) == query.limit:
-                return OverviewList(sessions=tuple(found), next=_cursor(place))
+                return OverviewList(sessions=tuple(found), next=_cursor(place, pinned=pinned))
             place = row.updated_at, row.session_id
             overview = await _overview(gateway, row.session_id)
             if overview is not None and query.admits(overview):
                 found.append(OverviewRow.overview(overview))
         if len(rows) < at_once:
-            return OverviewList(sessions=tuple(found), next=None)
-    return OverviewList(sessions=tuple(found), next=_cursor(place))
+            if not pinned:
+                return OverviewList(sessions=tuple(found), next=None)
+            pinned, place = False, None
+    return OverviewList(sessions=tuple(found), next=_cursor(place, pinned=pinned))
 
 
 async def _open(
@@ -104,16 +123,8 @@ async def _open(
     """Return the sessions with an open turn that are wanted: there are never many."""
     found: list[SessionOverview] = []
     for state in await gateway.service.reader.open_turns():
-        summary = SessionSummary(
-            session_id=state.session_id,
-            key=state.key,
-            status=state.status,
-            created_at=state.created_at,
-            updated_at=state.updated_at,
-            principal=state.principal,
-            shared_with=state.shared_with,
-        )
-        overview = await _overview(gateway, state.session_id) if wanted.admits(summary) else None
+        is_wanted = wanted.admits(SessionSummary.of(state))
+        overview = await _overview(gateway, state.session_id) if is_wanted else None
         if overview is not None and query.admits(overview):
             found.append(overview)
     found.sort(key=lambda row: row.updated_at, reverse=True)
@@ -128,18 +139,19 @@ async def _overview(gateway: Gateway, session_id: str) -> SessionOverview | None
         return None
 
 
-def _cursor(place: Place | None) -> str | None:
-    if place is None:
-        return None
-    return f"{(place[0] - _EPOCH) // timedelta(microseconds=1)}.{place[1]}"
+def _cursor(place: Place | None, *, pinned: bool) -> str:
+    number = (place[0] - _EPOCH) // timedelta(microseconds=1) if place else ""
+    return f"{'p' * pinned}{number}.{place[1] if place else ''}"
 
 
-def _place(after: str) -> Place | None:
-    number, _, session_id = after.partition(".")
-    if not after:
-        return None
+def _place(after: str) -> tuple[bool, Place | None]:
+    """Return where a page begins: whether among what is pinned, and behind which session."""
+    number, _, session_id = after.removeprefix("p").partition(".")
+    pinned = not after or after.startswith("p")
+    if not number:
+        return pinned, None
     try:
-        return _EPOCH + timedelta(microseconds=int(number)), session_id
+        return pinned, (_EPOCH + timedelta(microseconds=int(number)), session_id)
     except (ValueError, OverflowError):
         msg = "after has to be `next` of a page in the same order"
         raise InvalidInputError(msg) from None

@@ -18,6 +18,7 @@ from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.sessions import (
+    LabelsBody,
     NewSession,
     OverviewList,
     SessionBody,
@@ -59,6 +60,15 @@ def sessions_router(gateway: Gateway) -> APIRouter:
     @router.get("/{session_id}", response_model=SessionBody, responses=problems(404))
     async def get_session(session_id: SessionId) -> Response:
         """Tell how a session stands."""
+        state = await service.view(session_id)
+        return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
+
+    @router.patch("/{session_id}", response_model=SessionBody, responses=problems(404, 507))
+    async def label_session(session_id: SessionId, body: LabelsBody, caller: CallerOf) -> Response:
+        """Give a session a title, pin it, archive it, or take that back; also after its end."""
+        await service.conversations.label(
+            session_id, title=body.title, pinned=body.pinned, archived=body.archived, by=caller.name
+        )
         state = await service.view(session_id)
         return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, StrictBool
 
 from everturn_actors.model import (
     Approval,
@@ -20,6 +20,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.session.approvals import ANSWER_CHARACTERS
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.state.session_state import SessionState
+from everturn_actors.state.validation import SESSION_TITLE_CHARS
 from everturn_gateway.http.schemas.base import Body, Instant, TurnId
 from everturn_gateway.session_changes import SessionOverview
 from everturn_gateway.usage import NANODOLLARS
@@ -240,6 +241,15 @@ class SessionRow(Body):
         description="Who began it; empty: a chat channel, or whoever runs the gateway.",
     )
     shared_with: tuple[str, ...] = Field(default=(), description="Who was given it besides.")
+    title: str = Field(
+        default="",
+        description="What somebody called it. In the list by activity, where nobody did, the first"
+        " words of its first message.",
+    )
+    pinned: bool = Field(default=False, description="Whether it stands above the others.")
+    archived: bool = Field(
+        default=False, description="Whether the list by activity leaves it out unless asked."
+    )
 
     @staticmethod
     def row(summary: SessionSummary) -> SessionRow:
@@ -254,6 +264,9 @@ class SessionRow(Body):
             updated_at=utc_text(summary.updated_at),
             principal=summary.principal,
             shared_with=summary.shared_with,
+            title=summary.labels.title,
+            pinned=summary.labels.pinned,
+            archived=summary.labels.archived,
         )
 
 
@@ -282,6 +295,9 @@ class SessionBody(SessionRow):
             updated_at=utc_text(state.updated_at),
             principal=state.principal,
             shared_with=state.shared_with,
+            title=state.labels.title,
+            pinned=state.labels.pinned,
+            archived=state.labels.archived,
             ended_reason=state.ended_reason,
             turns=state.turns,
             messages=state.logged_messages,
@@ -291,6 +307,23 @@ class SessionBody(SessionRow):
             usage=UsageBody.of(state.usage),
             last_event=state.last_seq,
         )
+
+
+class LabelsBody(Body):
+    """How a session is sorted; what is left out stays as it is."""
+
+    title: str | None = Field(
+        default=None,
+        max_length=SESSION_TITLE_CHARS,
+        description="What it is called, one line; empty = by its first words again.",
+        examples=["Trip to Lisbon"],
+    )
+    pinned: StrictBool | None = Field(
+        default=None, description="Whether it stands above the others."
+    )
+    archived: StrictBool | None = Field(
+        default=None, description="Whether the list by activity leaves it out unless asked."
+    )
 
 
 class ShareList(Body):
@@ -303,7 +336,6 @@ class ShareList(Body):
 class OverviewRow(SessionRow):
     """One session in the list by activity, with what there is to see of it at a glance."""
 
-    title: str = Field(description="The first words of its first message; empty = none yet.")
     preview: str = Field(description="The first words of what was said last.")
     last_event: int = Field(description="Number of its last event.")
     turns: int = Field(description="Turns since the session began.")
@@ -327,6 +359,8 @@ class OverviewRow(SessionRow):
             principal=row.principal,
             shared_with=row.shared_with,
             title=row.title,
+            pinned=row.labels.pinned,
+            archived=row.labels.archived,
             preview=row.preview,
             last_event=row.last_seq,
             turns=row.turns,

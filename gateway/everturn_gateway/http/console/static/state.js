@@ -19,7 +19,7 @@ export const state = {
   route: { view: "sessions" },
   agents: [],
   list: {
-    filter: { wants: "", agent: "", channel: "", q: "" },
+    filter: { wants: "", agent: "", channel: "", archived: "", q: "" },
     rows: new Map(),
     order: [],
     newer: new Set(), // rows that would jump to the top while the list is in use
@@ -113,20 +113,34 @@ function changed({ sessions, fresh }) {
     }
     if (!admits(row)) {
       if (before) list.rows.set(row.id, row);
+      if (before && before.archived !== row.archived) list.order = list.order.filter((id) => id !== row.id);
       continue;
     }
     // A row of the list may know the title that the stream could not tell.
     list.rows.set(row.id, { ...row, title: row.title || before?.title || "" });
-    if (list.order[0] === row.id) continue;
-    if (list.isInUse) list.newer.add(row.id);
-    else list.order = [row.id, ...list.order.filter((id) => id !== row.id)];
+    place(list, row, before);
   }
   if (fresh) loadList();
   if (asks) loadApprovals();
 }
 
+// What is pinned stands first, and otherwise what happened last; to sort a session moves it no further.
+function place(list, row, before) {
+  const isSame = before && before.pinned === row.pinned && before.updated_at === row.updated_at;
+  if (isSame && list.order.includes(row.id)) return;
+  const others = list.order.filter((id) => id !== row.id);
+  const comesFirst = (other) => (row.pinned === other.pinned ? row.updated_at >= other.updated_at : row.pinned);
+  let at = others.findIndex((id) => comesFirst(list.rows.get(id)));
+  if (at < 0 && list.next) return; // its page is not shown yet
+  if (at < 0) at = others.length;
+  if (list.order[at] === row.id) return;
+  if (list.isInUse && before?.pinned === row.pinned) list.newer.add(row.id);
+  else list.order = [...others.slice(0, at), row.id, ...others.slice(at)];
+}
+
 function admits(row) {
-  const { wants, agent, channel, q } = state.list.filter;
+  const { wants, agent, channel, archived, q } = state.list.filter;
+  if (row.archived !== Boolean(archived) && !["approval", "running"].includes(wants)) return false;
   if (agent && row.agent !== agent) return false;
   if (channel && row.channel !== channel) return false;
   if (wants === "approval" && !row.approvals) return false;
@@ -237,7 +251,9 @@ export async function loadList({ more = false } = {}) {
 export function showNewer() {
   const { list } = state;
   const newer = [...list.newer].reverse().filter((id) => list.rows.has(id));
-  list.order = [...newer, ...list.order.filter((id) => !list.newer.has(id))];
+  const order = [...newer, ...list.order.filter((id) => !list.newer.has(id))];
+  const isPinned = (id) => list.rows.get(id).pinned;
+  list.order = [...order.filter(isPinned), ...order.filter((id) => !isPinned(id))];
   list.newer = new Set();
   draw();
 }
@@ -392,6 +408,17 @@ export async function act(session, action, done) {
   } catch (error) {
     if (!needsLogin(error)) session.error = failed(error);
     draw();
+  }
+}
+
+// Returns whether it was done; all that show the session hear of it by the stream.
+export async function label(id, labels, done) {
+  try {
+    const document = await call("PATCH", `api/v1/sessions/${id}`, labels);
+    if (state.session?.id === id) state.session.document = document;
+    say(done);
+  } catch (error) {
+    if (!needsLogin(error)) say(failed(error));
   }
 }
 

@@ -6,6 +6,7 @@ import { live } from "../vendor/lit-html/directives/live.js";
 import { newKey } from "../api.js";
 import { contextBar } from "../parts/bar.js";
 import { entriesOf } from "../parts/entries.js";
+import { closes, labelActions } from "../parts/labels.js";
 import { asCommand, dollars, folded, linked, plain } from "../parts/text.js";
 import { number, t } from "../parts/texts.js";
 import { took, when } from "../parts/time.js";
@@ -19,7 +20,7 @@ export function sessionView(session) {
   const row = state.list.rows.get(session.id);
   const { document, events } = session;
   const first = session.first <= 1 && events.find((each) => each.type === "received");
-  const title = row?.title || (first ? first.text : "").trim().split("\n")[0].slice(0, 80) || document?.chat || session.id;
+  const title = document?.title || row?.title || (first ? first.text : "").trim().split("\n")[0].slice(0, 80) || document?.chat || session.id;
   const isEnded = document?.status === "ended";
   return html`
     <header class="top">
@@ -28,7 +29,7 @@ export function sessionView(session) {
         <h1>${plain(title)}</h1>
         <p class="about">${about(session, row)}</p>
       </div>
-      <div class="acts">${actions(session, document)}</div>
+      <div class="acts">${actions(session, document, title)}</div>
     </header>
     <div class="columns">
       <section class="talk" aria-label=${t("Conversation")}>
@@ -58,20 +59,22 @@ const STATUS_OF_SESSION = { paused: t("paused"), ended: t("ended") };
 function about(session, row) {
   const it = session.document ?? row;
   if (!it) return html`<span class="faint">${session.id}</span>`;
-  return html`${plain(it.agent)}<span class="dot">·</span>${plain(it.channel)}${it.principal ? html`<span class="dot">·</span>${plain(it.principal)}` : nothing}<span class="dot">·</span><button class="plain id" title=${t("Copy the id")} @click=${() => copy(session.id)}>…${session.id.slice(-8)}</button>${it.status !== "active" ? html`<span class="mark">${STATUS_OF_SESSION[it.status] ?? it.status}</span>` : nothing}`;
+  return html`${plain(it.agent)}<span class="dot">·</span>${plain(it.channel)}${it.principal ? html`<span class="dot">·</span>${plain(it.principal)}` : nothing}<span class="dot">·</span><button class="plain id" title=${t("Copy the id")} @click=${() => copy(session.id)}>…${session.id.slice(-8)}</button>${it.status !== "active" ? html`<span class="mark">${STATUS_OF_SESSION[it.status] ?? it.status}</span>` : nothing}${it.pinned ? html`<span class="mark">${t("pinned")}</span>` : nothing}${it.archived ? html`<span class="mark">${t("archived")}</span>` : nothing}`;
 }
 
-function actions(session, document) {
-  if (!document || document.status === "ended") return nothing;
+function actions(session, document, title) {
+  if (!document) return nothing;
+  const isEnded = document.status === "ended";
   return html`
     ${document.status === "paused" && document.open_turn ? html`<button class="main" @click=${() => act(session, "resume", t("The turn goes on."))}>${t("Resume")}</button>` : nothing}
     ${document.open_turn ? html`<button class="deny" @click=${() => act(session, "cancel", t("The turn is cancelled."))}>${t("Cancel turn")}</button>` : nothing}
-    <details class="menu" @focusout=${(e) => e.currentTarget.contains(e.relatedTarget) || e.currentTarget.removeAttribute("open")}>
+    <details class="menu" @focusout=${closes} @click=${closes}>
       <summary aria-label=${t("More")}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 6h.01M12 12h.01M12 18h.01"></path></svg></summary>
       <div class="sheet">
-        <button class="plain" @click=${() => act(session, "compact", t("Older turns are being summarised."))}>${t("Summarise older turns")}</button>
+        ${labelActions({ ...document, title })}
+        ${isEnded ? nothing : html`<button class="plain" @click=${() => act(session, "compact", t("Older turns are being summarised."))}>${t("Summarise older turns")}</button>`}
         <button class="plain" @click=${() => toggleRaw(session)}>${session.isRaw ? t("Show the transcript") : t("Show raw events")}</button>
-        <button class="plain" @click=${() => sure(t("End this session? Its conversation starts a new one with the next message.")) && act(session, "reset", t("The session has ended."))}>${t("End session")}</button>
+        ${isEnded ? nothing : html`<button class="plain" @click=${() => sure(t("End this session? Its conversation starts a new one with the next message.")) && act(session, "reset", t("The session has ended."))}>${t("End session")}</button>`}
         <button class="plain deny" @click=${() => sure(t("Delete this session, and all that belongs to it?")) && remove(session)}>${t("Delete")}</button>
       </div>
     </details>`;

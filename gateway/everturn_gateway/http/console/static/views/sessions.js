@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
+import { closes, labelActions } from "../parts/labels.js";
 import { dollars, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
 import { ago } from "../parts/time.js";
@@ -39,6 +40,8 @@ export function sessionsView() {
           ([value, label]) => html`<button class="chip" aria-pressed=${list.filter.wants === value}
             @click=${() => filterBy("wants", value)}>${label}</button>`,
         )}
+        <button class="chip" aria-pressed=${Boolean(list.filter.archived)}
+          @click=${() => filterBy("archived", list.filter.archived ? "" : "true")}>${t("Archived")}</button>
       </div>
       ${agents.length > 1 ? choice("agent", t("Any agent"), agents.map((each) => each.name)) : nothing}
       ${channels.length > 1 || list.filter.channel ? choice("channel", t("Any channel"), channels) : nothing}
@@ -87,11 +90,16 @@ function sessionRow(row) {
       <span class="preview">${plain(row.preview)}</span>
       <span class="about">${plain(row.agent)}<span class="dot">·</span>${plain(row.channel)}${row.principal ? html`<span class="dot">·</span>${plain(row.principal)}` : nothing}<span class="dot">·</span>${tn("{count} turn", "{count} turns", row.turns)}${row.cost_usd ? html`<span class="dot">·</span>${dollars(row.cost_usd)}` : nothing}</span>
     </a>
+    <details class="menu" @focusout=${closes} @click=${closes}>
+      <summary aria-label=${t("Sort {name}", { name: plain(row.title || row.id) })}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 6h.01M12 12h.01M12 18h.01"></path></svg></summary>
+      <div class="sheet">${labelActions(row)}</div>
+    </details>
   </li>`;
 }
 
 function marks(row) {
   return [
+    row.pinned ? html`<span class="mark">${t("pinned")}</span>` : nothing,
     row.approvals ? html`<span class="mark asks">${t("{count} to approve", { count: row.approvals })}</span>` : nothing,
     row.running && !row.approvals ? html`<span class="mark runs">${t("running")}</span>` : nothing,
     row.failed ? html`<span class="mark failed">${t("failed")}</span>` : nothing,
@@ -101,8 +109,8 @@ function marks(row) {
 }
 
 function empty() {
-  const { wants, agent, channel, q } = state.list.filter;
-  if (wants || agent || channel || q) {
+  const { wants, agent, channel, archived, q } = state.list.filter;
+  if (wants || agent || channel || archived || q) {
     return html`<div class="empty"><h2>${t("Nothing here")}</h2><p>${t("No session is like that.")} ${wants === "approval" ? t("Nobody waits for you.") : nothing}</p></div>`;
   }
   return html`<div class="empty">

@@ -1,0 +1,30 @@
+// How people sort a session: its title, whether it is pinned, whether it is archived.
+
+import { html } from "../vendor/lit-html/lit-html.js";
+import { t } from "./texts.js";
+import { label } from "../state.js";
+
+const TITLE_MOST = 120;
+
+export function labelActions({ id, title, pinned, archived }) {
+  const pin = () => label(id, { pinned: !pinned }, pinned ? t("No longer pinned.") : t("Pinned."));
+  const archive = () => label(id, { archived: !archived }, archived ? t("Back in the list.") : t("Archived."));
+  return html`
+    <button class="plain" @click=${() => rename(id, title)}>${t("Rename")}</button>
+    <button class="plain" @click=${pin}>${pinned ? t("Unpin") : t("Pin")}</button>
+    <button class="plain" @click=${archive}>${archived ? t("Take out of the archive") : t("Archive")}</button>
+  `;
+}
+
+function rename(id, before) {
+  const title = window.prompt(t("Title (empty: its first words)"), before);
+  if (title !== null) label(id, { title: title.trim().slice(0, TITLE_MOST) }, t("Renamed."));
+}
+
+// Closes an open menu when the focus leaves it, and after a choice.
+export const closes = (event) => {
+  const menu = event.currentTarget;
+  const isChosen = event.type === "click" && event.target.closest(".sheet button, .sheet a");
+  const isLeft = event.type === "focusout" && !menu.contains(event.relatedTarget);
+  if (isChosen || isLeft) menu.removeAttribute("open");
+};
