@@ -21,7 +21,17 @@ ChatType: TypeAlias = Literal["dm", "group", "channel"]
 "A chat with one person; one of several people; one in which only its owners write."
 
 CommandName: TypeAlias = Literal[
-    "start", "help", "reset", "status", "context", "compact", "stop", "retry", "undo", "model"
+    "start",
+    "help",
+    "reset",
+    "status",
+    "context",
+    "compact",
+    "stop",
+    "retry",
+    "undo",
+    "prompt",
+    "model",
 ]
 
 _CANNOT: Final = "{} cannot {}"
@@ -172,6 +182,13 @@ class InboundHandler(Protocol):
         Raises:
             NotNowError: It cannot be taken now. Do not confirm it, nor hand in what follows it in
                 its chat; hand it in again after `retry_after_s`, for as long as it takes.
+        """
+        ...
+
+    async def suggestions(self, command: Command) -> Sequence[str]:
+        """Return how the argument of a command that is still being typed may go on; maybe nothing.
+
+        Changes nothing, and takes no longer than a person waits for a letter.
         """
         ...
 

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from everturn_actors.errors import InvalidInputError
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
+from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
 
 
 def _no_usage(is_asked: Callable[[str], bool]) -> str:
     del is_asked
     return "Nobody counts what is used."
+
+
+async def _no_prompts(agent: str) -> Sequence[OfferedPrompt]:
+    del agent
+    return ()
+
+
+async def _fill_no_prompt(agent: str, name: str, arguments: Mapping[str, str]) -> str:
+    del agent, arguments
+    msg = f"there is no prompt {name!r}"
+    raise InvalidInputError(msg)
 
 
 async def _no_undo(agent: str, session_id: str) -> str:
@@ -48,4 +61,10 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     """
     undo: Callable[[str, str], Awaitable[str]] = _no_undo
     "Takes back the files of the last turn of a session that changed some; says so to people."
+    prompts: Callable[[str], Awaitable[Sequence[OfferedPrompt]]] = _no_prompts
+    "What MCP servers of an agent have for people to send. Raises UnknownAgentError."
+    fill_prompt: Callable[[str, str, Mapping[str, str]], Awaitable[str]] = _fill_no_prompt
+    """Returns the text of an agent's prompt, by its name, with its places filled in.
+
+    Nobody vouches for it. Raises UnknownAgentError, and InvalidInputError where there is none."""
     pairing: Pairing

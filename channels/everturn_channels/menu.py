@@ -16,6 +16,7 @@ COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
     ("stop", "cancel the answer that is being worked on"),
     ("retry", "try again what could not be answered"),
     ("undo", "take back the files of the last turn that changed some"),
+    ("prompt", "send a prompt of the agent's MCP servers; alone, list them"),
     ("model", "show which model answers"),
 )
 """Names without the slash, and what each does, in the order in which they are shown.

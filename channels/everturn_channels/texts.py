@@ -6,12 +6,13 @@ One place, so that they speak with one voice: plain, friendly, and with what to 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels.menu import COMMANDS
 from everturn_channels.names import one_line
+from everturn_channels.prompts import OfferedPrompt
 
 BUTTONS: Final[Mapping[Decision, str]] = {
     "allow_once": "Allow once",
@@ -219,6 +220,21 @@ def reset_done(*, had_session: bool = True) -> str:
 def undo_done_before() -> str:
     """Answer /undo that a platform hands in once more."""
     return "That was taken back already."
+
+
+def prompts_text(prompts: Sequence[OfferedPrompt]) -> str:
+    """Answer /prompt: what there is, one a line."""
+    lines = (
+        f"- {code_span(each.usage)}"
+        + (f" - {_plain(each.description)}" if each.description else "")
+        for each in prompts
+    )
+    return "\n".join(lines) or "There is no prompt: no MCP server of this agent has one."
+
+
+def prompt_sent(text: str) -> str:
+    """Answer /prompt with what was said in the name of whoever gave it."""
+    return f"Sent: {_plain(text)}"
 
 
 def stop_done(*, was_running: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -80,6 +81,10 @@ class Notebook:
     async def moved(self, old: str, new: str) -> None:
         """Expect none."""
         raise AssertionError((old, new))
+
+    async def suggestions(self, command: Command) -> list[str]:
+        """Suggest what is typed, and more of it."""
+        return [command.argument, f"{command.argument}ing"]
 
     async def people(self) -> list[str]:
         """Know nobody."""
@@ -609,6 +614,33 @@ async def test_slash_commands_are_acknowledged_at_once_and_answered_to_one_perso
     assert (got.name, got.argument, got.sender.id) == ("compact", "the plan", ann["id"])
     assert state["callbacks"] == [{"type": 5, "data": {"flags": 64}}]
     assert [s["flags"] for s in state["said"]] == [64 | 4, 64 | 4]
+
+
+async def test_discord_is_told_how_a_command_goes_on() -> None:
+    """It asks for suggestions while somebody types, and waits three seconds for them."""
+    async with open_discord_api() as api:
+        notes, ann = Notebook(), api.world.add_user("ann")
+        async with serving(api, notes):
+            typing: dict[str, Any] = {
+                "id": api.world.new_id(),
+                "name": "prompt",
+                "type": 1,
+                "options": [
+                    {"name": "places", "type": 3, "value": "topic=cats"},
+                    {"name": "name", "type": 3, "value": "wiki:sum", "focused": True},
+                ],
+            }
+            state = await api.uses(4, typing, author=ann, channel=api.world.general)
+            await api.until(lambda: state["callbacks"])
+            await api.slash("prompt", author=ann, places="topic=cats", name="wiki:sum")
+            await api.until(lambda: notes.events)
+
+    (got,) = notes.events
+    names = ("wiki:sum", "wiki:suming")
+    choices = [{"name": name, "value": name} for name in names]
+    assert state["callbacks"] == [{"type": 8, "data": {"choices": choices}}]
+    assert isinstance(got, Command)
+    assert got.argument == "wiki:sum topic=cats"
 
 
 async def test_a_click_is_acknowledged_and_can_be_answered() -> None:

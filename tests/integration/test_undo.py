@@ -67,7 +67,7 @@ async def test_undo_in_a_chat_is_done_once_however_often_it_comes(tmp_path: Path
         undone.append(agent)
         return f"Taken back: {bool(session_id)}."
 
-    begin = partial(feeding, tmp_path, disk=disk, clock=clock, undo=undo)
+    begin = partial(feeding, tmp_path, disk=disk, clock=clock, more={"undo": undo})
     async with begin() as fed:
         await fed.say("hello")
         await fed.until_idle()

@@ -263,7 +263,7 @@ def later(clock: ManualClock, delay_s: float) -> datetime:
 async def feeding(
     folder: Path,
     *,
-    undo: Callable[[str, str], Awaitable[str]] | None = None,
+    more: Mapping[str, object] | None = None,
     rules: AccessRules = OPEN,
     routes: Sequence[Route] = (Route(agent="test"),),
     settings: ChannelSettings | None = None,
@@ -283,7 +283,8 @@ async def feeding(
 ) -> AsyncGenerator[Fed]:
     """Run a channel named `test`, with the agent `test`, whose small files lie in `folder`.
 
-    A bot on a pretended platform may stand in the place of the adapter that is fed.
+    A bot on a pretended platform may stand in the place of the adapter that is fed; `more` are
+    further fields of its `ChannelContext`.
 
     Nothing in it takes longer than `WAIT_S`.
     """
@@ -340,8 +341,7 @@ async def feeding(
             describe_usage=lambda is_asked: f"test used nothing: {is_asked('test')}",
             pairing=pairing,
         )
-        if undo is not None:
-            context = replace(context, undo=undo)
+        context = replace(context, **(more or {}))
 
         async def run() -> None:
             served = platform or adapter

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import anyio.lowlevel
 
-from everturn_channels.adapter import Adapter, ChatRef, InboundEvent, InboundHandler
+from everturn_channels.adapter import Adapter, ChatRef, Command, InboundEvent, InboundHandler
 from everturn_channels.errors import NotNowError
 
 _WAIT_S = 60.0  # for what has to happen soon
@@ -73,6 +73,11 @@ class Inbox:
         """Note it."""
         self.moves.append((old, new))
         self._wake()
+
+    async def suggestions(self, command: Command) -> list[str]:
+        """Suggest nothing."""
+        del command
+        return []
 
     async def people(self) -> list[str]:
         return self.known

@@ -12,7 +12,7 @@ import anyio
 
 from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
-from everturn_channels.adapter import ChatRef, InboundEvent
+from everturn_channels.adapter import ChatRef, Command, InboundEvent
 from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 
@@ -106,6 +106,10 @@ class OpenInlet:
     async def moved(self, old: str, new: str) -> None:
         """Expect none."""
         raise AssertionError((old, new))
+
+    async def suggestions(self, command: Command) -> list[str]:
+        """Suggest what is typed, and more of it."""
+        return [command.argument, f"{command.argument}ing"]
 
     async def people(self) -> list[str]:
         """Know nobody."""

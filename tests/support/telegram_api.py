@@ -172,11 +172,11 @@ class TelegramApi:
         self.push({"message": message})
         return message
 
-    def click(self, message: Json, data: str) -> None:
-        """Have Ann click a button."""
+    def click(self, message: Json, data: str, *, who: int = ANN) -> None:
+        """Have somebody click a button."""
         query = {
             "id": f"query-{self._next_update}",
-            "from": {"id": ANN, "is_bot": False, "first_name": "Ann"},
+            "from": {"id": who, "is_bot": False, "first_name": "Ann" if who == ANN else "Bob"},
             "message": message,
             "chat_instance": "1",
             "data": data,

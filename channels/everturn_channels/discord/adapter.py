@@ -114,7 +114,7 @@ class DiscordAdapter(Adapter):
         """Hand in what comes; return why it ended."""
 
         async def on_interaction(interaction: discord.Interaction) -> None:
-            await self._interactions.deal(interaction, receiver.give)
+            await self._interactions.deal(interaction, receiver.give, handler.suggestions)
 
         failure: ChannelError | None = None
         cursors = ChannelCursors(handler, self._clock)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import discord
 
@@ -21,14 +21,34 @@ EPHEMERAL = 1 << 6
 "A message that only one person sees."
 _DEFERRED, _DEFERRED_UPDATE = 5, 6
 _SLASH, _STRING = 1, 3
-_OPTIONS: dict[CommandName, tuple[str, str]] = {"compact": ("keep", "what is kept above all")}
-"What may be given with a command."
+_SUGGESTED, _SUGGESTIONS_MOST, _CHOICE_CHARACTERS = 8, 25, 100
+
+
+class _Option(NamedTuple):
+    """What may be given with a command."""
+
+    name: str
+    description: str
+    is_suggested: bool = False
+    "Whether Discord asks for suggestions while it is typed."
+
+
+_OPTIONS: dict[CommandName, tuple[_Option, ...]] = {
+    "compact": (_Option("keep", "what is kept above all"),),
+    "prompt": (
+        _Option("name", "which one", is_suggested=True),
+        _Option("places", "what stands in its places: topic='big cats' length=short"),
+    ),
+}
 _ALREADY = 40060
 
 log = logging.getLogger(__name__)
 
 Give: TypeAlias = Callable[[Command | ButtonClick, Callable[[], Awaitable[None]]], bool]
 "Takes an event, and what is to be done when it was dealt with; says whether there was room."
+
+Suggest: TypeAlias = Callable[[Command], Awaitable[Sequence[str]]]
+"Says how a command that is still being typed may go on."
 
 
 def command_list() -> list[dict[str, Any]]:
@@ -42,9 +62,14 @@ def command_list() -> list[dict[str, Any]]:
             "description": description,
             "type": _SLASH,
             "options": [
-                {"type": _STRING, "name": o[0], "description": o[1], "required": False}
-                for o in [_OPTIONS.get(name)]
-                if o
+                {
+                    "type": _STRING,
+                    "name": option.name,
+                    "description": option.description,
+                    "required": False,
+                    "autocomplete": option.is_suggested,
+                }
+                for option in _OPTIONS.get(name, ())
             ],
             "contexts": [0, 1],
             "integration_types": [0],
@@ -71,7 +96,13 @@ async def register_commands(client: Client) -> None:
 def _essence(command: dict[str, Any]) -> tuple[object, ...]:
     """Return what we care about: Discord adds fields, and leaves out what is empty."""
     options = [
-        (o["type"], o["name"], o["description"], o.get("required", False))
+        (
+            o["type"],
+            o["name"],
+            o["description"],
+            o.get("required", False),
+            o.get("autocomplete", False),
+        )
         for o in command.get("options") or ()
     ]
     contexts = sorted(command.get("contexts") or ())
@@ -84,14 +115,24 @@ class Interactions:
     def __init__(self, sender: Sender, render: Callable[[str], tuple[str, ...]]) -> None:
         self._sender, self._render = sender, render
 
-    async def deal(self, interaction: discord.Interaction, give: Give) -> None:
-        """Acknowledge a command or a click, and hand it on."""
+    async def deal(self, interaction: discord.Interaction, give: Give, suggest: Suggest) -> None:
+        """Acknowledge a command or a click, and hand it on; or suggest how a command goes on."""
         answers = _CommandAnswers(interaction, self._sender, self._render)
         try:
             if interaction.type is discord.InteractionType.application_command:
                 event: Command | ButtonClick = read_command(interaction, answers.answer)
             elif interaction.type is discord.InteractionType.component:
                 event = read_click(interaction, self._answering(interaction))
+            elif interaction.type is discord.InteractionType.autocomplete:
+                found = await suggest(read_command(interaction, answers.answer))
+                choices = [
+                    {"name": each, "value": each}
+                    for each in found
+                    if len(each) <= _CHOICE_CHARACTERS
+                ]
+                data = {"choices": choices[:_SUGGESTIONS_MOST]}
+                await self._acknowledge(interaction, {"type": _SUGGESTED, "data": data})
+                return
             else:
                 return
         except UNREADABLE:
@@ -129,7 +170,12 @@ def read_command(
 ) -> Command:
     """Return a slash command as the value of a channel; raises `UNREADABLE`."""
     data: Any = interaction.data
-    given = [str(o["value"]) for o in data.get("options") or () if "value" in o]
+    options = [o for o in data.get("options") or () if "value" in o]
+    options = [o for o in options if o.get("focused")] or options  # the one that is being typed
+    places = {option.name: n for each in _OPTIONS.values() for n, option in enumerate(each)}
+    # A person may fill them in in any order.
+    options.sort(key=lambda option: places.get(str(option["name"]), 0))
+    given = [str(o["value"]) for o in options]
     return Command(
         id=str(interaction.id),
         name=_text(data["name"]),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 import anyio
 
@@ -14,6 +14,7 @@ from everturn_actors.errors import (
     ActorStoppedError,
     CoreError,
     CorruptJournalError,
+    InvalidInputError,
     MailboxFullError,
     SessionQuarantinedError,
     UnknownAgentError,
@@ -28,6 +29,7 @@ from everturn_channels.inbound.access_control import (
     LATER,
     NOT_AVAILABLE,
     AccessControl,
+    Admission,
     log_damaged,
 )
 from everturn_channels.inbound.button_clicks import answer_click
@@ -35,12 +37,15 @@ from everturn_channels.inbound.commands import answer_to, is_about_session, is_k
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, is_owner_command
 from everturn_channels.inbound.owners.texts import IN_PRIVATE, owner_help_text
-from everturn_channels.texts import click_refused
+from everturn_channels.prompts import read_prompt
+from everturn_channels.texts import click_refused, prompt_sent, prompts_text, sentence
 
+Say: TypeAlias = Callable[[Command, str, Admission], Awaitable[bool]]
 Told = TypeVar("Told", bound=str | None)
 
 logger = logging.getLogger(__name__)
 
+SUGGEST_S: Final = 2.0  # of the three in which Discord takes them
 COMMAND_S: Final = 10.0  # for what a command does; all but /compact take milliseconds
 COMPACT_SOON_S: Final = 0.5  # a summary that is ready by then is told of in the answer
 COMPACT_S: Final = 600.0  # then nobody is told any more
@@ -60,11 +65,22 @@ class CommandHandler:
         tasks: BackgroundTasks,
         notifier: Notifier,
         access: AccessControl,
+        say: Say,
     ) -> None:
+        """Begin with nothing under way.
+
+        Args:
+            channel: Its name.
+            context: What stands behind all channels.
+            tasks: Where what takes long is done.
+            notifier: Answers.
+            access: Says who may give a command.
+            say: Takes what a command says in the name of whoever gave it.
+        """
         self._context = context
         self._tasks = tasks
         self._notifier = notifier
-        self._access = access
+        self._access, self._say = access, say
         self._owners = OwnerCommands(
             channel=channel, context=context, tasks=tasks, notifier=notifier
         )
@@ -101,8 +117,40 @@ class CommandHandler:
             return
         if command.name == "compact":
             await tell(await self._compact(command, admission.key))
+        elif command.name == "prompt":
+            send = partial(self._prompt, command, admission)
+            await tell(await self._done(command, admission.key, COMMAND_S, send))
         else:
             await tell(await self._done(command, admission.key, COMMAND_S))
+
+    async def suggestions(self, command: Command) -> Sequence[str]:
+        """Return how a command that is still being typed may go on: names of prompts.
+
+        Who may not give it is told nothing.
+        """
+        admission = await self._access.admit(command.chat, command.sender, is_addressed=True)
+        if admission is None or admission.decision.action != "answer" or command.name != "prompt":
+            return ()
+        try:
+            with anyio.fail_after(SUGGEST_S):
+                prompts = await self._context.prompts(admission.key.agent)
+        except (CoreError, TimeoutError) as error:
+            logger.info("nothing to suggest", extra={**self._fields, "error": str(error)})
+            return ()
+        typed = command.argument.casefold()
+        return [each.name for each in prompts if typed in each.name.casefold()]
+
+    async def _prompt(self, command: Command, admission: Admission) -> str:
+        """Say a prompt in the name of whoever asks for it; return what they are told."""
+        agent, typed = admission.key.agent, command.argument.strip()
+        if not typed:
+            return prompts_text(await self._context.prompts(agent))
+        try:
+            name, arguments = read_prompt(typed)
+            text = await self._context.fill_prompt(agent, name, arguments)
+        except InvalidInputError as error:
+            return sentence(str(error))
+        return prompt_sent(text) if await self._say(command, text, admission) else ""
 
     def _is_owners_help(self, command: Command) -> bool:
         return command.chat.type == "dm" and self._owners.owner_of(command.sender) is not None
@@ -146,8 +194,20 @@ class CommandHandler:
         is_late = True
         return COMPACTING
 
-    async def _done(self, command: Command, key: ConversationKey, within_s: float) -> str:
+    async def _done(
+        self,
+        command: Command,
+        key: ConversationKey,
+        within_s: float,
+        do: Callable[[], Awaitable[str]] | None = None,
+    ) -> str:
         """Do a command; return what its sender is told, also where it fails.
+
+        Args:
+            command: The command.
+            key: Its conversation.
+            within_s: How long it may take.
+            do: Does it; by default it is one that every conversation has.
 
         Raises:
             ActorStoppedError: The gateway stops.
@@ -156,7 +216,7 @@ class CommandHandler:
         try:
             with anyio.fail_after(within_s):
                 await self._flush(command, key)
-                return await answer_to(command, key, self._context)
+                return await (do() if do else answer_to(command, key, self._context))
         except TimeoutError:
             logger.warning("a command took too long", extra=fields)
             return STILL_COMPACTING if command.name == "compact" else LATER

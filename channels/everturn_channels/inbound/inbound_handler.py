@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final, NoReturn, assert_never
@@ -61,6 +62,7 @@ class ChannelInboundHandler:
             tasks=tasks,
             notifier=self._notifier,
             access=self._access,
+            say=self._receiver.say,
         )
         self._notices = QuestionNotices(
             channel=adapter.name,
@@ -112,6 +114,11 @@ class ChannelInboundHandler:
         if name is not None:
             self._settled.note(name)
         await self._notices.heard(event)
+
+    async def suggestions(self, command: Command) -> Sequence[str]:
+        """Return how a command may go on. See `InboundHandler.suggestions`."""
+        moved = moved_event(command, self._aliases)
+        return await self._commands.suggestions(moved) if isinstance(moved, Command) else ()
 
     async def bring_questions(self) -> NoReturn:
         """Bring questions that nobody answers to owners who want that, until cancelled."""

@@ -37,7 +37,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Submission
 from everturn_actors.state.validation import KEY_CHARS
-from everturn_channels.adapter import Edit, Message
+from everturn_channels.adapter import Command, Edit, Message
 from everturn_channels.inbound.access_control import (
     DAMAGED,
     FAILING,
@@ -259,6 +259,25 @@ class Receiver:
         submission = await self._submit(message, inbound, decision.queue)
         if submission is not None and not submission.duplicate:
             self._acknowledge(message)
+
+    async def say(self, command: Command, text: str, admission: Admission) -> bool:
+        """Take what a command says in the name of whoever gave it, as text from outside.
+
+        Returns whether it is durable; if not, its sender was told.
+        """
+        message = Message(
+            id=command.id, chat=command.chat, sender=command.sender, at=command.at, text=text
+        )
+        queue = admission.decision.queue
+        inbound = Inbound(
+            text=compose(message, in_group=command.chat.type != "dm"),
+            key=admission.key,
+            sender=command.sender.id,
+            idempotency_key=message_key(admission.key, command.id),
+            untrusted=True,
+            queueing=queueing(queue, is_album=False, took_s=0),
+        )
+        return await self._submit(message, inbound, queue) is not None
 
     async def _submit(
         self, message: Message, inbound: Inbound, queue: QueueRules

@@ -12,6 +12,7 @@ from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import Discarded, SessionEnded, Steered, TurnFinished, TurnStarted
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
+from everturn_channels.prompts import prompts_text
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
 from everturn_channels.terminal.client import Client, Status
@@ -19,7 +20,6 @@ from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
-from everturn_channels.terminal.prompts import prompts_text
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import (

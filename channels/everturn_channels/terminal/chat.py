@@ -20,13 +20,13 @@ from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.money import dollars
 from everturn_channels.names import clean
+from everturn_channels.prompts import prompts_text
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.client import Status
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.prompt import PromptReader, Reader
-from everturn_channels.terminal.prompts import prompts_text
 from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_channels.terminal.screen import Screen

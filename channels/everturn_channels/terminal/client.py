@@ -21,6 +21,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
+from everturn_channels.prompts import OfferedPrompt
 
 HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no more
 _PAGE_EVENTS = 500
@@ -46,16 +47,6 @@ class Status(Struct, frozen=True, kw_only=True):
     "Where the model of the open turn is out of reach."
     waiting_for: str = ""
     "What its model call waits for before it is made; empty = for nothing."
-
-
-class OfferedPrompt(Struct, frozen=True, kw_only=True):
-    """A text that an MCP server has for people to send."""
-
-    name: str
-    description: str
-    required: tuple[str, ...]
-    "The places that have to be filled in."
-    optional: tuple[str, ...]
 
 
 class Said(Struct, frozen=True, kw_only=True):

@@ -36,8 +36,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import ClientError
-from everturn_channels.terminal.client import Client, OfferedPrompt, Status
-from everturn_channels.terminal.prompts import read_prompt
+from everturn_channels.prompts import OfferedPrompt, read_prompt
+from everturn_channels.terminal.client import Client, Status
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
 _EVENTS_OF_AN_END = 20  # in which the reply stands that ended a turn

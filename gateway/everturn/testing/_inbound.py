@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 
-from everturn_channels.adapter import ChatRef, InboundEvent, Message
+from everturn_channels.adapter import ChatRef, Command, InboundEvent, Message
 from everturn_channels.errors import NotNowError
 
 
@@ -102,6 +102,11 @@ class RecordingHandler:
 
     async def moved(self, old: str, new: str) -> None:
         """Take no note."""
+
+    async def suggestions(self, command: Command) -> Sequence[str]:
+        """Suggest nothing."""
+        del command
+        return ()
 
     async def people(self) -> Sequence[str]:
         """Return nobody."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.errors import UnknownAgentError
+from everturn_actors.errors import InvalidInputError, UnknownAgentError
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
@@ -15,14 +15,18 @@ from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.money import dollars
 from everturn_channels.names import visible
+from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
 from everturn_channels.texts import sentence
 from everturn_gateway.config.owners import missing_agents
 from everturn_gateway.config.settings import Config
+from everturn_gateway.errors import printable
 from everturn_gateway.tools.checkpoints import Checkpoints, Undone, UnknownCheckpointError
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.inbox import keep_in_inbox
+from everturn_gateway.tools.mcp.errors import McpError
+from everturn_gateway.tools.mcp.listing import Prompt
 from everturn_gateway.usage import DailyLimit, Tally, UsageLedger, total
 
 _USUAL_AGENT: Final = "assistant"
@@ -74,6 +78,23 @@ class Library(Protocol):
 
     def access(self, name: str) -> AccessRules | None:
         """Return who may talk to one of them; None = there is none of this name."""
+        ...
+
+    async def prompts(self, name: str) -> Sequence[Prompt]:
+        """Return the prompts of an agent's MCP servers.
+
+        Raises:
+            UnknownAgentError: There is no such agent.
+        """
+        ...
+
+    async def prompt_text(self, name: str, prompt: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of one, with its places filled in.
+
+        Raises:
+            UnknownAgentError: There is no such agent.
+            McpError: There is no such prompt, or its server does not say.
+        """
         ...
 
 
@@ -152,6 +173,16 @@ def make_channel_context(
         except OSError as error:
             return f"The files cannot be taken back now: {error.strerror or error}."
 
+    async def prompts(agent: str) -> Sequence[OfferedPrompt]:
+        return tuple(map(_offered, await library.prompts(agent)))
+
+    async def fill_prompt(agent: str, name: str, arguments: Mapping[str, str]) -> str:
+        try:
+            return printable(await library.prompt_text(agent, name, arguments))
+        except McpError as error:
+            said = ": ".join(filter(None, (str(error), error.words)))
+            raise InvalidInputError(printable(said)) from error
+
     def describe_agent(agent: str) -> str:
         try:
             return library.file(agent).spec.description
@@ -175,7 +206,19 @@ def make_channel_context(
         describe_usage=lambda is_asked: usage_text(library, ledger, is_asked),
         save_file=save_file,
         undo=undo,
+        prompts=prompts,
+        fill_prompt=fill_prompt,
         pairing=pairing,
+    )
+
+
+def _offered(prompt: Prompt) -> OfferedPrompt:
+    places = [(each.name, each.required) for each in prompt.arguments]
+    return OfferedPrompt(
+        name=prompt.name,
+        description=prompt.description,
+        required=tuple(name for name, is_required in places if is_required),
+        optional=tuple(name for name, is_required in places if not is_required),
     )
 
 

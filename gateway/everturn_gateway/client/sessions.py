@@ -27,7 +27,8 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
 from everturn_actors.state.reports import explanation_from, report_from
 from everturn_actors.state.validation import attachment_of, check_focus, check_uploads
-from everturn_channels.terminal.client import HISTORY_MAX, OfferedPrompt, Said, Status
+from everturn_channels.prompts import OfferedPrompt
+from everturn_channels.terminal.client import HISTORY_MAX, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,

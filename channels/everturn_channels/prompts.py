@@ -1,12 +1,33 @@
-"""What a person types after `/prompt`, and the list that they see. Pure."""
+"""Prompts of MCP servers: what a person types after `/prompt`, and the list that they see. Pure."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec import Struct
 
 from everturn_actors.errors import InvalidInputError
-from everturn_channels.terminal.client import OfferedPrompt
+
+_QUOTES: Final = str.maketrans("\u201c\u201d\u201e", '"""')
+"What a telephone makes of quotation marks."
+
+
+class OfferedPrompt(Struct, frozen=True, kw_only=True):
+    """A text that an MCP server has for people to send."""
+
+    name: str
+    description: str
+    required: tuple[str, ...]
+    "The places that have to be filled in."
+    optional: tuple[str, ...]
+
+    @property
+    def usage(self) -> str:
+        """How it is typed."""
+        places = (*(f"{p}=..." for p in self.required), *(f"[{p}=...]" for p in self.optional))
+        return " ".join((f"/prompt {self.name}", *places))
 
 
 def read_prompt(typed: str) -> tuple[str, dict[str, str]]:
@@ -19,7 +40,7 @@ def read_prompt(typed: str) -> tuple[str, dict[str, str]]:
         InvalidInputError: A place has no `=`, or a quote is not closed.
     """
     try:
-        name, *places = shlex.split(typed)
+        name, *places = shlex.split(typed.translate(_QUOTES))
     except ValueError as error:
         msg = f"/prompt: a quote is not closed: {typed}"
         raise InvalidInputError(msg) from error
@@ -35,15 +56,5 @@ def read_prompt(typed: str) -> tuple[str, dict[str, str]]:
 
 def prompts_text(prompts: Sequence[OfferedPrompt]) -> str:
     """Return the list of prompts, one a line."""
-    lines = [
-        " ".join(
-            (
-                f"/prompt {each.name}",
-                *(f"{place}=..." for place in each.required),
-                *(f"[{place}=...]" for place in each.optional),
-                *(("-", each.description) if each.description else ()),
-            )
-        )
-        for each in prompts
-    ]
+    lines = [" - ".join(filter(None, (each.usage, each.description))) for each in prompts]
     return "\n".join(lines) or "(no MCP server of the agent has a prompt)"
