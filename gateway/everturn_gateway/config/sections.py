@@ -156,6 +156,12 @@ class OpenAIApiSection(Section):
     approval_wait_seconds: Annotated[float, Field(ge=0, le=3600)] = 20
 
 
+class ConsoleSection(Section):
+    """`console`: what the web console may do."""
+
+    edit_agents: bool = False
+
+
 class PathSection(Section):
     """A section with a path in it."""
 
@@ -185,6 +191,7 @@ class FileSection(Section):
     logging: LoggingSection = LoggingSection()
     telemetry: TelemetrySection = TelemetrySection()
     openai_api: OpenAIApiSection = OpenAIApiSection()
+    console: ConsoleSection = ConsoleSection()
     providers: ProvidersSection = ProvidersSection()
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()

@@ -133,6 +133,14 @@ class OpenAIApiConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleConfig:
+    """What the web console may do."""
+
+    edit_agents: bool = False
+    "Whether administrators may change the files of agents, and so run programs."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole configuration of one gateway."""
 
@@ -148,6 +156,7 @@ class Config:
     logging: LoggingConfig = field(default_factory=LoggingConfig)
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     openai_api: OpenAIApiConfig = field(default_factory=OpenAIApiConfig)
+    console: ConsoleConfig = field(default_factory=ConsoleConfig)
     providers: Mapping[str, ProviderConfig] = field(default_factory=dict[str, ProviderConfig])
     "By name; those that are used as by default are left out."
     prices: Mapping[str, Price] = field(default_factory=dict[str, Price])
@@ -240,6 +249,7 @@ def load_config(
             side_requests=values.openai_api.side_requests,
             approval_wait_s=values.openai_api.approval_wait_seconds,
         ),
+        console=ConsoleConfig(edit_agents=values.console.edit_agents),
         providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(installed(), base),

@@ -43,6 +43,7 @@ from everturn_gateway.http.problems import (
     status_problem,
 )
 from everturn_gateway.http.routes.admin import admin_router
+from everturn_gateway.http.routes.agent_files import agent_files_router
 from everturn_gateway.http.routes.agents import agents_router, checkpoints_router
 from everturn_gateway.http.routes.channels import channels_router, pairing_router
 from everturn_gateway.http.routes.context import context_router
@@ -171,6 +172,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         pairing_router(gateway),
         schedules_router(gateway, access),
         admin_router(gateway),
+        agent_files_router(gateway),
         *((console_router(gateway, access),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),
         responses_router(gateway, waits),

@@ -19,9 +19,11 @@ from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.session_changes import Changes
+from everturn_gateway.specs.agent_files import AgentFolder
 from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
+from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.mcp import Prompt
 from everturn_gateway.usage import Spending, UsageLedger
 
@@ -47,6 +49,11 @@ class AgentView(Protocol):
     @property
     def inactive(self) -> tuple[str, ...]:
         """Fields that are set and have no effect."""
+        ...
+
+    @property
+    def tool_config(self) -> ToolConfig:
+        """Which tools and skills it is given, and what rules them."""
         ...
 
 
@@ -119,6 +126,14 @@ class Library(Protocol):
         Raises:
             UnknownAgentError: There is no such agent.
             McpError: There is no such prompt, or its server does not say.
+        """
+        ...
+
+    def folder(self, name: str) -> AgentFolder:
+        """Return the folder of an agent for whoever edits it, also where it has only faults.
+
+        Raises:
+            UnknownAgentError: There is none of this name, or it stands in no file.
         """
         ...
 

@@ -22,6 +22,7 @@ from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, printable
 from everturn_gateway.scheduler.jobs import Job
+from everturn_gateway.specs.agent_files import AgentFolder
 from everturn_gateway.specs.declared import DeclaredAgent
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
@@ -36,6 +37,7 @@ from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import Prompt, UnknownPromptError
 from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.toolbox import Toolbox
+from everturn_gateway.yaml_files import Document
 from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
 
 logger = logging.getLogger(__name__)
@@ -142,6 +144,20 @@ class AgentLibrary:
             UnknownAgentError: There is none of this name.
         """
         return self._entry(name).file
+
+    def folder(self, name: str) -> AgentFolder:
+        """Return the folder of an agent for whoever edits it, also where it has only faults.
+
+        Raises:
+            UnknownAgentError: There is none of this name, or it stands in no file.
+        """
+        entry = self._by_name.get(name)
+        file = entry.file if entry is not None else None
+        folder = file.folder if file is not None else self._agents_dir / name
+        if folder in self._declared or (file is None and folder not in self._shelf.faults):
+            self._entry(name)
+            raise UnknownAgentError(name, self.names(), why="it stands in no file")
+        return AgentFolder(folder, self._load_file, workspace=file.files if file else None)
 
     def tool_names(self, name: str) -> tuple[str, ...]:
         """Return the tools that an agent has now, by the names that its model calls.
@@ -304,16 +320,19 @@ class AgentLibrary:
             if not path.name.startswith(".") and _is_agent(path)
         )
 
-    def _load(self, folder: Path, known: _Entry | None) -> _Entry:
-        declared = self._declared.get(folder)
-        file = load_agent(
+    def _load_file(self, folder: Path, document: Document | None = None) -> AgentFile:
+        return load_agent(
             folder,
             environ=self._environ,
             sessions=self._defaults.sessions,
             state=self._state,
             timezone=self._defaults.timezone,
-            document=declared.as_document() if declared else None,
+            document=document,
         )
+
+    def _load(self, folder: Path, known: _Entry | None) -> _Entry:
+        declared = self._declared.get(folder)
+        file = self._load_file(folder, declared.as_document() if declared else None)
         if declared is not None:
             file = declared.equip(file)
         made = self._make(file, known.made if known else {})

@@ -113,6 +113,12 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_ADMIN}/reload"): Rule(need="admin", is_act=True, is_whole=True),
     ("GET", f"{_ADMIN}/agents"): Rule(need="admin", is_whole=True),
     ("GET", f"{_ADMIN}/starts"): Rule(need="admin", is_whole=True),
+    ("POST", f"{_ADMIN}/agents/{{name}}/validate"): Rule(need="admin", agent="name"),
+    ("GET", f"{_ADMIN}/agents/{{name}}/files"): Rule(need="admin", agent="name"),
+    ("GET", f"{_ADMIN}/agents/{{name}}/files/{{path:path}}"): Rule(need="admin", agent="name"),
+    ("PUT", f"{_ADMIN}/agents/{{name}}/files/{{path:path}}"): Rule(
+        need="admin", agent="name", is_act=True
+    ),
     ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
     ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
     ("GET", f"{_ADMIN}/log"): Rule(need="admin", is_whole=True),

@@ -52,14 +52,9 @@ def agents_router(gateway: Gateway) -> APIRouter:
     @router.get("/{name}", response_model=AgentDetailBody, responses=problems(404))
     async def get_agent(name: str) -> Response:
         """Describe one agent, with its tools as they are now."""
-        about = AgentBody.of(library.file(name))
-        return answer(
-            AgentDetailBody(
-                **about.model_dump(),
-                tools=tuple(map(printable, library.tool_names(name))),
-                tool_faults=tuple(map(printable, library.tool_faults(name))),
-            )
-        )
+        agent = library.file(name)
+        tools, faults = library.tool_names(name), library.tool_faults(name)
+        return answer(AgentDetailBody.whole(agent, tools, faults))
 
     @router.get("/{name}/prompts", response_model=PromptList, responses=problems(404))
     async def list_prompts(name: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import (
@@ -45,8 +46,27 @@ class AgentBody(Body):
         )
 
 
+class ToolPolicyBody(Body):
+    """What rules the tools of an agent."""
+
+    mode: str = Field(description="What becomes of calls that no pattern names.")
+    allow: int = Field(description="How many patterns allow calls.")
+    deny: int = Field(description="How many patterns refuse calls.")
+
+
+class SkillBody(Body):
+    """A skill that an agent may read."""
+
+    name: str
+    description: str
+
+
 class AgentDetailBody(AgentBody):
     """One agent, with its tools as they are now."""
+
+    context_policy: str = Field(description="How its conversations are made to fit.")
+    tool_policy: ToolPolicyBody
+    skills: tuple[SkillBody, ...]
 
     tools: tuple[str, ...] = Field(
         description="By the names that its model calls; those of MCP servers since its first turn."
@@ -55,6 +75,25 @@ class AgentDetailBody(AgentBody):
         description="What is wrong with its tools: MCP servers that are down, tools that others"
         " hide; one line each."
     )
+
+    @staticmethod
+    def whole(agent: AgentView, tools: Sequence[str], faults: Sequence[str]) -> AgentDetailBody:
+        """Return the body of `agent`, with its tools and their faults as they are now."""
+        config, context = agent.tool_config, agent.spec.session.context.policy
+        policy = config.policy
+        return AgentDetailBody(
+            **AgentBody.of(agent).model_dump(),
+            context_policy=context.name if context is not None else "everturn",
+            tool_policy=ToolPolicyBody(
+                mode=policy.mode, allow=len(policy.allow), deny=len(policy.deny)
+            ),
+            skills=tuple(
+                SkillBody(name=printable(each.name), description=printable(each.description))
+                for each in config.skills
+            ),
+            tools=tuple(map(printable, tools)),
+            tool_faults=tuple(map(printable, faults)),
+        )
 
 
 class PromptArgumentBody(Body):
@@ -154,6 +193,50 @@ class AdminAgentList(Body):
 
     agents: tuple[AdminAgentBody, ...]
     faults: tuple[FaultBody, ...]
+
+
+class DraftFiles(Body):
+    """Texts that are tried in the place of an agent's files."""
+
+    files: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=50,
+        description="By path, as seen from the agent's folder; none: the files as they stand.",
+    )
+
+
+class FaultList(Body):
+    """What is wrong, or would be."""
+
+    faults: tuple[FaultBody, ...]
+
+
+class FileList(Body):
+    """The files of an agent's folder."""
+
+    files: tuple[str, ...]
+
+
+class FileBody(Body):
+    """A text of an agent."""
+
+    path: str
+    text: str
+
+
+class NewText(Body):
+    """What a file of an agent is to hold."""
+
+    text: str
+
+
+class WrittenFile(Body):
+    """A file that was written, and what is wrong with the agent now."""
+
+    path: str
+    faults: tuple[FaultBody, ...] = Field(
+        description="Where there are some, the agent goes on as it was before."
+    )
 
 
 class ReloadBody(Body):
