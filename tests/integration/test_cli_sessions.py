@@ -65,6 +65,24 @@ async def test_a_session_is_shown_with_its_last_messages(tmp_path: Path) -> None
     assert json.loads(served_json.out) == data
 
 
+async def test_a_session_is_exported_with_a_gateway_and_without(tmp_path: Path) -> None:
+    """What somebody keeps is the same, whoever wrote it out."""
+    write_agent(tmp_path)
+    session = await talk(tmp_path, "1+1", "# 2+2")
+    alone = await everturn("sessions", "export", session, cwd=tmp_path)
+    async with start("serve", "--port", "0", cwd=tmp_path) as gateway:
+        await gateway.until(READY)
+        served = await everturn("sessions", "export", session, cwd=tmp_path)
+        events = await everturn("sessions", "export", session, "--format", "jsonl", cwd=tmp_path)
+
+    assert served.out == alone.out
+    assert alone.out.startswith(f"# Session {session}\n")
+    assert "\n> # 2+2\n" in alone.out
+    records = [json.loads(line) for line in events.out.splitlines()]
+    assert [record["seq"] for record in records] == [*range(1, len(records) + 1)]
+    assert records[-1]["type"] == "turn_finished"
+
+
 async def test_a_deleted_session_is_gone_from_disk(tmp_path: Path) -> None:
     """Deleting is a promise."""
     write_agent(tmp_path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -11,7 +11,9 @@ from everturn_gateway import commands
 from everturn_gateway.cli.declaration import Json, SessionId, Yes, command
 from everturn_gateway.commands.shared.options import Options
 
-sessions_app = typer.Typer(help="List, show, retry and delete sessions.", no_args_is_help=True)
+sessions_app = typer.Typer(
+    help="List, show, export, retry and delete sessions.", no_args_is_help=True
+)
 context_app = typer.Typer(help="See what a model is shown.", no_args_is_help=True)
 
 
@@ -36,6 +38,20 @@ def show_session(
 ) -> int:
     """Show how a session stands, and its last messages."""
     return commands.sessions.show_session(options, session, last=last, as_json=as_json)
+
+
+@command(sessions_app, "export")
+def export_session(
+    options: Options,
+    session: SessionId,
+    *,
+    form: Annotated[
+        Literal["markdown", "jsonl"],
+        typer.Option("--format", help="For people (markdown), or the events as they are (jsonl)."),
+    ] = "markdown",
+) -> int:
+    """Write a session to the standard output, from its first event to its last."""
+    return commands.sessions.export_session(options, session, form=form)
 
 
 @command(sessions_app, "retry")

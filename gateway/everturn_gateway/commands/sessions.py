@@ -1,4 +1,4 @@
-"""`everturn sessions`: list, show, retry, share, delete."""
+"""`everturn sessions`: list, show, export, retry, share, delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from msgspec import structs
 
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
-from everturn_actors.state.serialization import utc_text
+from everturn_actors.service import TextDelta
+from everturn_actors.state.serialization import encode_event, utc_text
 from everturn_channels.names import clean
 from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client, Said, Status
@@ -25,6 +26,7 @@ from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.http.live.exports import ExportFormat, MarkdownExport
 from everturn_gateway.principals import is_principal_name
 
 _PAGE = 100  # sessions asked for at once
@@ -104,6 +106,29 @@ def show_session(options: Options, session_id: str, *, last: int, as_json: bool)
                     Piece(style="reply", text=f"{clean(message.text)}\n"),
                 ]
             )
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def export_session(options: Options, session_id: str, *, form: ExportFormat) -> int:
+    """Write a session out from its first event to its last; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        async with open_client(config, resume=False) as client:
+            end = (await client.status(session_id)).last_seq
+            export = MarkdownExport()
+            async with aclosing(client.follow(session_id, after=0)) as updates:
+                async for update in updates:
+                    if isinstance(update, TextDelta):
+                        continue
+                    if form == "markdown":
+                        sys.stdout.write(clean(export.write(update)))
+                    else:
+                        sys.stdout.write(encode_event(update).decode() + "\n")
+                    if update.seq >= end:
+                        break
         return EXIT_OK
 
     return run_async(main)

@@ -47,6 +47,7 @@ from everturn_gateway.http.routes.agent_files import agent_files_router
 from everturn_gateway.http.routes.agents import agents_router, checkpoints_router
 from everturn_gateway.http.routes.channels import channels_router, pairing_router
 from everturn_gateway.http.routes.context import context_router
+from everturn_gateway.http.routes.exports import exports_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.metrics import metrics_router
@@ -165,6 +166,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         shares_router(gateway),
         turns_router(gateway, waits),
         media_router(gateway),
+        exports_router(gateway),
         context_router(gateway, waits),
         live_router(gateway, waits),
         usage_router(gateway),

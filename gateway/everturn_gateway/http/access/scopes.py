@@ -75,6 +75,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_SESSION}/reset"): _of_session("operate", is_act=True),
     ("PUT", f"{_SESSION}/shares/{{principal}}"): _of_session("talk", is_act=True),
     ("DELETE", f"{_SESSION}/shares/{{principal}}"): _of_session("talk", is_act=True),
+    ("GET", f"{_SESSION}/export"): _of_session("read"),
     ("GET", f"{_SESSION}/log"): _of_session("read"),
     ("GET", f"{_SESSION}/messages"): _of_session("read"),
     ("POST", f"{_SESSION}/messages"): _of_session("talk", spends=True),

@@ -21,6 +21,14 @@ function rename(id, before) {
   if (title !== null) label(id, { title: title.trim().slice(0, TITLE_MOST) }, t("Renamed."));
 }
 
+export function exportLinks(id) {
+  const path = `../api/v1/sessions/${id}/export`;
+  return html`
+    <a class="plain" href=${path} download>${t("Export as text")}</a>
+    <a class="plain" href=${`${path}?format=jsonl`} download>${t("Export the events")}</a>
+  `;
+}
+
 // Closes an open menu when the focus leaves it, and after a choice.
 export const closes = (event) => {
   const menu = event.currentTarget;

@@ -6,7 +6,7 @@ import { live } from "../vendor/lit-html/directives/live.js";
 import { newKey } from "../api.js";
 import { contextBar } from "../parts/bar.js";
 import { entriesOf } from "../parts/entries.js";
-import { closes, labelActions } from "../parts/labels.js";
+import { closes, exportLinks, labelActions } from "../parts/labels.js";
 import { asCommand, dollars, folded, linked, plain } from "../parts/text.js";
 import { number, t } from "../parts/texts.js";
 import { took, when } from "../parts/time.js";
@@ -72,6 +72,7 @@ function actions(session, document, title) {
       <summary aria-label=${t("More")}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 6h.01M12 12h.01M12 18h.01"></path></svg></summary>
       <div class="sheet">
         ${labelActions({ ...document, title })}
+        ${exportLinks(session.id)}
         ${isEnded ? nothing : html`<button class="plain" @click=${() => act(session, "compact", t("Older turns are being summarised."))}>${t("Summarise older turns")}</button>`}
         <button class="plain" @click=${() => toggleRaw(session)}>${session.isRaw ? t("Show the transcript") : t("Show raw events")}</button>
         ${isEnded ? nothing : html`<button class="plain" @click=${() => sure(t("End this session? Its conversation starts a new one with the next message.")) && act(session, "reset", t("The session has ended."))}>${t("End session")}</button>`}
