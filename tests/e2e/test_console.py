@@ -21,7 +21,8 @@ from support.browser import (
     open_window,
 )
 from support.command import start
-from support.gateway import HttpGateway, open_http_gateway
+from support.console import HOSTILE, console
+from support.gateway import open_http_gateway
 from support.shell_agents import results, running, until_asked, write_shell_agent
 
 from everturn_gateway.config.settings import ServerConfig
@@ -29,13 +30,7 @@ from everturn_gateway.config.settings import ServerConfig
 pytestmark = [needs_browser, pytest.mark.timeout(300)]
 
 TOKEN = "t" * 40
-HOSTILE = '<img src=x onerror="document.title=1"><script>window.ran=1</script> \u202eevil **b**'
 VIEWS = {"sessions": "#/", "approvals": "#/approvals"}
-
-
-def console(gateway: HttpGateway, place: str = "#/") -> str:
-    """Return the address of a view."""
-    return f"{gateway.base_url}/console/{place}"
 
 
 async def said(page: Page, text: str) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager
-from io import StringIO
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
 import pytest
 from support.gateway import open_http_gateway
+from support.logging_to import logging_to
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_channels.access.pairing import PENDING_KEY
 from everturn_channels.adapter import Person
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.logs import RecentLog, SecretRegistry, setup_logging
+from everturn_gateway.logs import RecentLog, SecretRegistry
 
 USER, ADMIN = "u" * 40, "a" * 40
 SERVER = ServerConfig(api_token=USER, admin_token=ADMIN)
@@ -139,19 +137,6 @@ async def test_the_administration_is_for_the_admin_token(
 
 
 # --- the log ---
-
-
-@contextmanager
-def logging_to(recent: RecentLog, secrets: SecretRegistry) -> Generator[None]:
-    """Log as the served gateway does while the block runs."""
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    setup_logging("INFO", secrets, stream=StringIO(), recent=recent)
-    try:
-        yield
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
 
 
 async def test_the_log_is_read_from_elsewhere_without_secrets(tmp_path: Path) -> None:

@@ -2,22 +2,33 @@
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 import { login, logout } from "./api.js";
+import { openChannels, wantingChannels } from "./channels.js";
 import { afterRole, roleDialog, roleLine } from "./parts/role.js";
 import { plain } from "./parts/text.js";
 import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
-import { role } from "./role.js";
+import { may, role } from "./role.js";
+import { openSchedules, stuckJobs } from "./schedules.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
 import { approvalsView } from "./views/approvals.js";
+import { channelsView } from "./views/channels.js";
+import { logView, openLog } from "./views/log.js";
 import { loginView } from "./views/login.js";
+import { schedulesView } from "./views/schedules.js";
 import { afterSession, sessionView } from "./views/session.js";
 import { sessionsView } from "./views/sessions.js";
 
 const place = document.getElementById("app");
+// In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope.
 const PLACES = [
-  ["sessions", "#/", t("Sessions"), "M4 6h16M4 12h16M4 18h10"],
-  ["approvals", "#/approvals", t("Approvals"), "M5 13l4 4L19 7"],
+  { name: "sessions", label: t("Sessions"), key: "s", icon: "M4 6h16M4 12h16M4 18h10", view: sessionsView },
+  { name: "approvals", label: t("Approvals"), key: "a", icon: "M5 13l4 4L19 7", view: approvalsView, badge: () => state.approvals.items.length },
+  { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: schedulesView, open: openSchedules, badge: stuckJobs, need: "operate" },
+  { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: channelsView, open: openChannels, badge: wantingChannels, need: "operate" },
+  { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: logView, open: openLog, need: "operate" },
 ];
+const placeOf = (view) => PLACES.find(({ name }) => name === view);
+const addressOf = (name) => (name === "sessions" ? "#/" : `#/${name}`);
 let isPlanned = false;
 let isEmptied = false;
 
@@ -41,30 +52,22 @@ function drawNow() {
 }
 
 function titleOf() {
-  if (state.route.view === "approvals") return t("Approvals");
   if (state.route.view === "session") {
     const id = state.session?.id;
     return plain(state.list.rows.get(id)?.title || state.session?.document?.chat || t("Session"));
   }
-  return t("Sessions");
+  return placeOf(state.route.view).label;
 }
 
 const icon = (path) => html`<svg viewBox="0 0 24 24" aria-hidden="true"><path d=${path}></path></svg>`;
 
 function shell() {
   const { view } = state.route;
-  const waiting = state.approvals.items.length;
   return html`
     <a class="skip" href="#main" @click=${skip}>${t("Skip to content")}</a>
     <nav class="side" aria-label=${t("Places")}>
       <a class="brand" href="#/"><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8"></rect><path d="M22.5 11.2A8 8 0 1 0 24 16h-4"></path></svg><span>Everturn</span></a>
-      ${PLACES.map(([name, href, label, path]) => {
-        const isHere = name === view || (name === "sessions" && view === "session");
-        return html`<a class="place" href=${href} aria-current=${isHere ? "page" : nothing}>
-          ${icon(path)}<span>${label}</span>
-          ${name === "approvals" && waiting ? html`<b class="badge">${waiting}<span class="hidden"> ${t("waiting")}</span></b>` : nothing}
-        </a>`;
-      })}
+      <div class="places">${PLACES.map(placeLink)}</div>
       <div class="foot">
         ${connection()}
         ${state.isOutdated ? html`<button @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
@@ -78,6 +81,17 @@ function shell() {
     ${roleDialog()}
     <p class=${state.note ? "toast" : "hidden"} role="status" aria-live="polite">${state.note}</p>
   `;
+}
+
+function placeLink({ name, label, icon: path, badge, need }) {
+  if (need && role.me && !may(need)) return nothing;
+  const { view } = state.route;
+  const isHere = name === view || (name === "sessions" && view === "session");
+  const waiting = badge?.() ?? 0;
+  return html`<a class="place" href=${addressOf(name)} aria-current=${isHere ? "page" : nothing}>
+    ${icon(path)}<span>${label}</span>
+    ${waiting ? html`<b class="badge">${waiting}<span class="hidden"> ${t("waiting")}</span></b>` : nothing}
+  </a>`;
 }
 
 const languages = () => html`<select class="language" aria-label=${t("Language")} @change=${(e) => choose(e.target.value)}>
@@ -94,9 +108,8 @@ function connection() {
 }
 
 function viewOf(view) {
-  if (view === "approvals") return approvalsView();
   if (view === "session" && state.session) return sessionView(state.session);
-  return sessionsView();
+  return (placeOf(view) ?? PLACES[0]).view();
 }
 
 function skip(event) {
@@ -139,12 +152,15 @@ function route() {
     openSession(decodeURIComponent(parts[1]));
   } else {
     closeSession();
-    state.route = { view: parts[0] === "approvals" ? "approvals" : "sessions" };
+    const found = placeOf(parts[0]) ?? PLACES[0];
+    state.route = { view: found.name, id: decodeURIComponent(parts[1] ?? "") };
+    found.open?.(state.route.id);
   }
   plan();
   document.getElementById("main")?.focus({ preventScroll: true });
 }
 
+const MOVES = ".row > a, .question, .thing > a"; // what `j` and `k` go through
 let awaited = ""; // the first of two keys
 
 addEventListener("keydown", (event) => {
@@ -154,15 +170,16 @@ addEventListener("keydown", (event) => {
   const keys = `${awaited}${event.key}`;
   awaited = "";
   if (keys === "g") awaited = "g";
-  else if (keys === "gs") location.hash = "#/";
-  else if (keys === "ga") location.hash = "#/approvals";
+  else if (keys[0] === "g" && PLACES.some(({ key }) => keys === `g${key}`)) {
+    location.hash = addressOf(PLACES.find(({ key }) => keys === `g${key}`).name);
+  }
   else if (keys === "/") {
     event.preventDefault();
     if (state.route.view !== "sessions") location.hash = "#/";
     setTimeout(() => document.querySelector("#search")?.focus(), 50);
   } else if (keys === "j" || keys === "k") {
-    const rows = [...document.querySelectorAll(".row > a, .question")];
-    const at = rows.indexOf(document.activeElement?.closest(".row > a, .question"));
+    const rows = [...document.querySelectorAll(MOVES)];
+    const at = rows.indexOf(document.activeElement?.closest(MOVES));
     rows[keys === "j" ? Math.min(at + 1, rows.length - 1) : Math.max(at - 1, 0)]?.focus();
   }
 });

@@ -1,6 +1,6 @@
 // The one stream of a browser: runs in the shared worker, or in the page where there is none.
 
-const FRAMES = ["hello", "rows", "event", "token", "ended"];
+const FRAMES = ["hello", "rows", "event", "token", "ended", "approvals", "channels", "schedules"];
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
 const WATCHED_MOST = 8;

@@ -48,7 +48,7 @@ export function start() {
 
 export const failed = (error) => (error instanceof Problem ? error.message : String(error));
 
-function needsLogin(error) {
+export function needsLogin(error) {
   if (!(error instanceof Problem) || error.status !== 401 || error.needsAdmin) return false;
   state.connection = "login";
   draw();
@@ -72,6 +72,14 @@ export function say(text) {
 
 // --- frames ---
 
+const frames = new Map();
+const refreshers = [];
+
+// For views that keep what they show themselves.
+export const onFrame = (type, work) => frames.set(type, work);
+// `work` is done as soon as it is known who looks, and when what the page knows may be outdated.
+export const onRefresh = (work) => refreshers.push(work);
+
 function receive({ type, data }) {
   if (type === "lost") {
     // Without a login there is nothing to lose: the form stays, with what was typed.
@@ -83,7 +91,7 @@ function receive({ type, data }) {
   else if (type === "token") grew(data);
   else if (type === "ended" && state.session?.id === data.session_id) {
     if (data.problem) state.session.error = data.problem.detail ?? data.problem.title;
-  }
+  } else frames.get(type)?.(data);
   draw();
 }
 
@@ -102,10 +110,8 @@ function greeted(hello) {
 
 function changed({ sessions, fresh }) {
   const { list } = state;
-  let asks = false;
   for (const row of sessions) {
     const before = list.rows.get(row.id);
-    asks ||= row.approvals > 0 || (before?.approvals ?? 0) > 0;
     if (row.gone) {
       list.rows.delete(row.id);
       list.order = list.order.filter((id) => id !== row.id);
@@ -121,7 +127,6 @@ function changed({ sessions, fresh }) {
     place(list, row, before);
   }
   if (fresh) loadList();
-  if (asks) loadApprovals();
 }
 
 // What is pinned stands first, and otherwise what happened last; to sort a session moves it no further.
@@ -201,9 +206,8 @@ function grew({ session_id: id, turn_id: turn, step, offset, text }) {
 // --- lists ---
 
 export function refreshAll() {
-  loadRole();
+  loadRole().then(() => refreshers.forEach((work) => work()));
   loadList();
-  loadApprovals();
   loadAgents();
   if (state.session) openSession(state.session.id);
 }
@@ -261,35 +265,6 @@ export function showNewer() {
 export function useList(isInUse) {
   state.list.isInUse = isInUse;
   if (!isInUse && state.list.newer.size) showNewer();
-}
-
-export async function loadApprovals() {
-  try {
-    state.approvals.items = (await get("approvals")).approvals;
-    state.approvals.error = "";
-  } catch (error) {
-    if (!needsLogin(error)) state.approvals.error = failed(error);
-  }
-  state.approvals.isLoading = false;
-  draw();
-}
-
-export async function decide(item, decision) {
-  const { session_id: id, call_id: callId, arguments_hash: shown } = item;
-  item.isBusy = true;
-  item.error = "";
-  draw();
-  try {
-    await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown });
-    const answered = { ...item, decision, at: new Date().toISOString() };
-    state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
-    say(decision === "deny" ? t("Denied.") : t("Allowed."));
-  } catch (error) {
-    if (!needsLogin(error)) item.error = failed(error);
-  }
-  item.isBusy = false;
-  await loadApprovals();
-  if (state.session?.id === id) loadDocument(state.session);
 }
 
 // --- one session ---
@@ -382,7 +357,7 @@ export async function loadOlder(session) {
   draw();
 }
 
-async function loadDocument(session) {
+export async function loadDocument(session) {
   try {
     session.document = await get(`sessions/${session.id}`);
   } catch (error) {

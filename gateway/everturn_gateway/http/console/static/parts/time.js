@@ -32,6 +32,11 @@ export function ago(at) {
   return html`<time datetime=${at} title=${exact.format(then)}>${text}</time>`;
 }
 
+export function ahead(at) {
+  const [count, unit] = rounded(Math.max(0, (new Date(at).getTime() - Date.now()) / 1000));
+  return relative.format(count, unit);
+}
+
 export function left(at) {
   const seconds = (new Date(at).getTime() - Date.now()) / 1000;
   return seconds <= 0 ? t("expired") : t("{time} left", { time: spanOf(Math.max(60, seconds)) });

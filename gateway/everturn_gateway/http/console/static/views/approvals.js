@@ -5,7 +5,8 @@ import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { asCommand, folded, plain } from "../parts/text.js";
 import { rich, t } from "../parts/texts.js";
 import { ago, left } from "../parts/time.js";
-import { decide, state } from "../state.js";
+import { decide } from "../approvals.js";
+import { state } from "../state.js";
 
 const WORDS = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied") };
 

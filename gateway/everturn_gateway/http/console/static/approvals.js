@@ -1,0 +1,46 @@
+// What waits for a person, as it comes in the stream, and the answers.
+
+import { get, post } from "./api.js";
+import { t } from "./parts/texts.js";
+import { failed, loadDocument, needsLogin, onFrame, onRefresh, say, state } from "./state.js";
+
+async function load() {
+  try {
+    show((await get("approvals")).approvals);
+  } catch (error) {
+    if (!needsLogin(error)) state.approvals.error = failed(error);
+  }
+  state.approvals.isLoading = false;
+  say("");
+}
+
+function show(items) {
+  const { approvals } = state;
+  const nameOf = (each) => `${each.session_id} ${each.call_id} ${each.arguments_hash}`;
+  const before = new Map(approvals.items.map((each) => [nameOf(each), each]));
+  // What is under way with one of them, and what it gave, stays with it.
+  approvals.items = items.map((each) => Object.assign(before.get(nameOf(each)) ?? {}, each));
+  approvals.isLoading = false;
+  approvals.error = "";
+}
+
+export async function decide(item, decision) {
+  const { session_id: id, call_id: callId, arguments_hash: shown } = item;
+  item.isBusy = true;
+  item.error = "";
+  say("");
+  try {
+    await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown });
+    const answered = { ...item, decision, at: new Date().toISOString() };
+    state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
+    say(decision === "deny" ? t("Denied.") : t("Allowed."));
+  } catch (error) {
+    if (!needsLogin(error)) item.error = failed(error);
+  }
+  item.isBusy = false;
+  await load();
+  if (state.session?.id === id) loadDocument(state.session);
+}
+
+onFrame("approvals", (data) => show(data.approvals));
+onRefresh(load);

@@ -1,0 +1,80 @@
+// The channels and who asks to be let in there, as they come in the stream.
+
+import { call, get, post } from "./api.js";
+import { t } from "./parts/texts.js";
+import { may, role } from "./role.js";
+import { failed, needsLogin, onFrame, onRefresh, say } from "./state.js";
+
+export const channels = { rows: [], isLoading: true, error: "", checks: new Map() };
+export const pairing = { waiting: [], approved: [], version: -1, busy: "", error: "" };
+
+const isValid = (each) => new Date(each.expires_at) > Date.now();
+export const askingPeople = () => pairing.waiting.filter(isValid);
+export const wantingChannels = () =>
+  askingPeople().length + channels.rows.filter((each) => each.state === "failed setup").length;
+
+async function load() {
+  if (!role.me || !may("operate")) return;
+  try {
+    channels.rows = (await get("channels")).channels;
+    channels.error = "";
+  } catch (error) {
+    if (!needsLogin(error)) channels.error = failed(error);
+  }
+  channels.isLoading = false;
+  await loadPairing();
+}
+
+async function loadPairing() {
+  try {
+    Object.assign(pairing, await get("pairing"));
+  } catch (error) {
+    if (!needsLogin(error)) pairing.error = failed(error);
+  }
+  say("");
+}
+
+// Approvals of the command line come in no frame.
+export const openChannels = () => load();
+
+export async function check(name) {
+  channels.checks.set(name, { isBusy: true });
+  say("");
+  try {
+    channels.checks.set(name, await post(`admin/channels/${encodeURIComponent(name)}/check`));
+  } catch (error) {
+    if (!needsLogin(error)) channels.checks.set(name, { error: failed(error) });
+  }
+  say("");
+}
+
+async function act(what, work, done) {
+  pairing.busy = what;
+  pairing.error = "";
+  say("");
+  try {
+    await work();
+    say(done);
+  } catch (error) {
+    if (!needsLogin(error)) pairing.error = failed(error);
+  }
+  pairing.busy = "";
+  await loadPairing();
+}
+
+export const letIn = ({ code }) => act(code, () => post("admin/pairing/approve", { code }), t("Let in."));
+export const turnAway = ({ code }) => act(code, () => post("admin/pairing/deny", { code }), t("Turned away."));
+export const takeBack = ({ channel, sender }) =>
+  act(
+    `${channel} ${sender}`,
+    () => call("DELETE", `api/v1/admin/pairing/${encodeURIComponent(channel)}/${encodeURIComponent(sender)}`),
+    t("Taken back."),
+  );
+
+onRefresh(load);
+onFrame("channels", ({ channels: rows, pairing: version }) => {
+  channels.rows = rows;
+  channels.isLoading = false;
+  if (version !== pairing.version && pairing.version !== -1) loadPairing();
+  pairing.version = version;
+});

@@ -1,0 +1,69 @@
+"""The console's log in a real browser."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from support.browser import looking, needs_browser
+from support.console import HOSTILE, console, has_run, view_faults
+from support.gateway import open_http_gateway
+from support.logging_to import logging_to
+
+from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.logs import SecretRegistry
+
+pytestmark = [needs_browser, pytest.mark.timeout(300)]
+
+USER, ADMIN = "u" * 40, "a" * 40
+own = logging.getLogger("everturn_gateway.test")
+
+
+async def test_the_log_is_seen_as_it_is_written(tmp_path: Path) -> None:
+    """Levels narrow it down; what others wrote stays text, and secrets are not there."""
+    secrets = SecretRegistry()
+    secrets.add("s3cr3t-word")
+    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+        with logging_to(gateway.recent_log, secrets):
+            own.info("it begins", extra={"key": "s3cr3t-word"})
+            page = await window.tab(console(gateway, "#/log"))
+            await page.get_by_text("it begins").wait_for()
+            own.error("it failed", exc_info=ValueError(HOSTILE))
+            own.warning("somebody was refused", extra={"sender": HOSTILE})
+            await page.get_by_text("it failed").wait_for()
+            await page.get_by_text("somebody was refused").wait_for()
+            shown = await page.locator(".records").inner_text()
+            await page.get_by_role("button", name="Errors only").click()
+            await page.locator(".records li").nth(2).wait_for(state="detached")
+            await page.get_by_text("it failed").wait_for()
+            errors = await page.locator(".records li").count()
+            ran = await has_run(page)
+            faults = await view_faults(gateway, "#/log", ".records .bad")
+
+    assert "⟨U+202E⟩evil" in shown
+    assert "key=***" in shown
+    assert "s3cr3t" not in shown
+    assert errors == 1
+    assert not ran
+    assert faults == []
+
+
+async def test_the_log_asks_for_the_admin_token(tmp_path: Path) -> None:
+    """The view says what it needs, and shows the log when that is there."""
+    server = ServerConfig(api_token=USER, admin_token=ADMIN)
+    async with (
+        open_http_gateway(tmp_path, server=server) as gateway,
+        looking() as window,
+    ):
+        with logging_to(gateway.recent_log, SecretRegistry()):
+            own.info("it begins")
+            page = await window.tab(console(gateway))
+            await page.get_by_label("Token").fill(USER)
+            await page.keyboard.press("Enter")
+            await page.get_by_role("link", name="Log", exact=True).click()
+            await page.get_by_role("button", name="Enter the admin token").click()
+            await page.get_by_label("Admin token", exact=True).fill(ADMIN)
+            await page.keyboard.press("Enter")
+            await page.get_by_text("it begins").wait_for()
+            window.messages = [each for each in window.messages if "401" not in each]
