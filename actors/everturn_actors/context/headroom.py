@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec import structs
+
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
+    correction_tokens,
     prior_statistics,
     session_scale,
 )
 from everturn_actors.context.estimation.estimates import turn_units
+from everturn_actors.context.policy import Spare
 from everturn_actors.context.projection.projection import projection_units
 from everturn_actors.context.rendered import Prepared
 from everturn_actors.model import Conversation, ToolDefinition
@@ -22,12 +26,11 @@ Asked: TypeAlias = tuple[
 
 _CORRECTION = 2.0
 "The correction is at most half of an estimate, up or down: before the turn, and after it."
+_ROUNDED_TOKENS = 256  # for what is rounded, and for a notice, which is priced anew
 
 
-def is_far(last: tuple[Asked, Prepared] | None, spare: float, now: Asked) -> bool:
+def is_far(last: tuple[Asked, Prepared] | None, spare: Spare, now: Asked) -> bool:
     """Whether a turn cannot have filled the room that its last request had.
-
-    What the provider reported may change the scale, which is known by now, and the correction.
 
     Args:
         last: The last request, and what it was made of; None = there was none.
@@ -35,7 +38,7 @@ def is_far(last: tuple[Asked, Prepared] | None, spare: float, now: Asked) -> boo
         now: What a request would be made of, between two turns.
     """
     conversation, spec, tools, statistics = now
-    if last is None or spare <= _CORRECTION or not conversation.turns:
+    if last is None or spare.older <= 1 or not conversation.turns:
         return False
     (before, its_spec, its_tools, known), prepared = last
     newest, statistics = conversation.turns[-1], statistics or prior_statistics(spec.model.name)
@@ -50,13 +53,31 @@ def is_far(last: tuple[Asked, Prepared] | None, spare: float, now: Asked) -> boo
         and known.limit == statistics.limit
         and known.window_tokens == statistics.window_tokens
     )
-    if not is_next:
-        return False
-    scale = session_scale(
-        statistics,
-        sent_units=conversation.fingerprint.units,
-        reported_tokens=conversation.reported.input_tokens,
+    return is_next and _has_room(conversation, prepared, spare, statistics)
+
+
+def _has_room(
+    conversation: Conversation, prepared: Prepared, spare: Spare, statistics: ModelStatistics
+) -> bool:
+    """Whether what the newest turn added, and what its model reported, leaves room for more."""
+    sent_units, reported_tokens = conversation.fingerprint.units, conversation.reported.input_tokens
+    scale = session_scale(statistics, sent_units=sent_units, reported_tokens=reported_tokens)
+    shown, added = projection_units(prepared.projection), turn_units(conversation.turns[-1])
+    scaled = scale / prepared.estimates.scale
+    if prepared.pictures.counts:  # which are shown is decided anew: the worst is assumed
+        return spare.older > _CORRECTION * (1 + added / max(shown, 1)) * scaled
+    # What was reported corrects the estimate from now on. It grows or shrinks evenly with what is
+    # sent, which lies between the last request and that with all of the turn once more.
+    sent = prepared.fingerprint.units
+    model = structs.replace(statistics, scale=scale)
+    correction = max(
+        correction_tokens(
+            model, sent_units=sent_units, reported_tokens=reported_tokens, now_units=units
+        )
+        for units in (sent, sent + added)
     )
-    shown = max(projection_units(prepared.projection), 1)
-    grown = (1 + turn_units(newest) / shown) * scale / prepared.estimates.scale
-    return spare > _CORRECTION * grown
+    count = prepared.estimates
+    less: float = max(correction, 0) - prepared.limits.correction_tokens
+    less += count.tokens(sent - shown) * (scaled - 1)  # prompt and tools are priced anew, too
+    room = spare.older * max(count.tokens(shown), 1) - max(less, 0) - _ROUNDED_TOKENS
+    return count.tokens(shown + added) * scaled < room

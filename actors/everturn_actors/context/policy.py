@@ -53,6 +53,21 @@ class Preamble(Struct, frozen=True, kw_only=True):
     "A user message after that; empty for none."
 
 
+class Spare(Struct, frozen=True, kw_only=True):
+    """How many times what is shown could be shown before a policy did something.
+
+    0 = it has to be asked.
+    """
+
+    lasting: float = 0.0
+    "Before `Policy.lasting` did anything."
+    older: float = 0.0
+    "Before `Policy.older` wanted a summary, as far as tokens decide it."
+
+
+NO_SPARE = Spare()
+
+
 class Standing(Struct, frozen=True, kw_only=True):
     """How things stand in a session, as its policy counts them. Tokens, where nothing else is said.
 
@@ -156,11 +171,10 @@ class Policy(Generic[N]):
         lambda _numbers, _limits, _view, _budget: 0
     )
     "How many of the oldest blocks a summary should stand for now; 0 = there is no need."
-    spare: Callable[[N, Limits, Projection, Budget], float] = (
-        lambda _numbers, _limits, _view, _budget: 0.0
+    spare: Callable[[N, Limits, Projection, Budget], Spare] = (
+        lambda _numbers, _limits, _view, _budget: NO_SPARE
     )
-    """How many times what is shown could be shown before `lasting` or `older` did anything; 0 =
-    they have to be asked. Most turns are far from there, and then nobody asks."""
+    "How far `lasting` and `older` are from doing anything. Mostly far, and then nobody asks them."
     notice_text: Callable[[N, int], str] = lambda _numbers, _omitted: ""
     notice_in_prompt: bool = False
     "Whether the notice is the end of the system prompt, or a message after it."

@@ -28,7 +28,7 @@ from everturn_actors.context.history import (
     shown_outside,
     with_files,
 )
-from everturn_actors.context.policy import AnyPolicy
+from everturn_actors.context.policy import NO_SPARE, AnyPolicy
 from everturn_actors.context.projection.projection import (
     PROJECTION_MESSAGES,
     PROJECTION_UNITS,
@@ -93,8 +93,8 @@ class Renderer:
         self._history: History | None = None
         self._fingerprints = Fingerprints()
         self._last: tuple[Asked, Prepared] | None = None
-        self._spare = 0.0
-        "Of the last one, by its policy; 0 = it was not asked."
+        self._spare = NO_SPARE
+        "Of the last one, by its policy, where that was asked."
 
     def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> AnyPolicy:
         """Return the agent's policy with the agent's numbers."""
@@ -134,7 +134,7 @@ class Renderer:
         policy = prepared.policy
         numbers, limits = policy.numbers, prepared.limits
         self._spare = policy.spare(numbers, limits, prepared.projection, prepared.budget)
-        if self._spare > 1 and policy.promises_fit:
+        if self._spare.lasting > 1 and policy.promises_fit:
             return ()
         projection, bodies = hidden_by(
             prepared, prepared.projection, policy.lasting(numbers, limits)
@@ -321,7 +321,7 @@ class Renderer:
             ):
                 return prepared
         prepared = self._made(conversation, spec, tools, statistics)
-        self._last, self._spare = ((conversation, spec, tools, statistics), prepared), 0.0
+        self._last, self._spare = ((conversation, spec, tools, statistics), prepared), NO_SPARE
         return prepared
 
     def _made(

@@ -37,7 +37,15 @@ from everturn_actors.context.estimation.estimates import (
     text_units,
 )
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
-from everturn_actors.context.policy import Limits, Policy, Standing, due_from, with_summary
+from everturn_actors.context.policy import (
+    NO_SPARE,
+    Limits,
+    Policy,
+    Spare,
+    Standing,
+    due_from,
+    with_summary,
+)
 from everturn_actors.context.projection.markers import Markers, gap_messages
 from everturn_actors.context.projection.projection import (
     Outcome,
@@ -276,18 +284,18 @@ def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Bud
     return cut
 
 
-def _spare(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> float:
-    """Return the least of what is known at once; what else is limited has to be looked at."""
+def _spare(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> Spare:
+    """Return what is known at once; what else is limited has to be looked at."""
     if budget.history_cap_tokens or numbers.window_turns or projection.unsummarised:
-        return 0.0
+        return NO_SPARE
     count = _estimates(numbers, limits)
-    share = min(numbers.clear_trigger, numbers.summarize_trigger, 1.0)
     tokens = max(count.tokens(projection_units(projection)), 1)
-    spare = share * _room(numbers, projection, budget, count) / tokens
-    if limits.window_messages is None:
-        return spare
-    most = limits.window_messages * min(numbers.window_trigger, 1.0)
-    return min(spare, most / max(projection_messages(projection), 1))
+    times = _room(numbers, projection, budget, count) / tokens
+    lasting = min(numbers.clear_trigger, 1.0) * times
+    if limits.window_messages is not None:
+        most = limits.window_messages * min(numbers.window_trigger, 1.0)
+        lasting = min(lasting, most / max(projection_messages(projection), 1))
+    return Spare(lasting=lasting, older=min(numbers.summarize_trigger, 1.0) * times)
 
 
 def _told_in_gaps(projection: Projection) -> int:
