@@ -178,6 +178,8 @@ def click_late(settled: Resolution | None = None) -> str:
             return "Too late: it was answered already."
         case "overtaken":
             return "Too late: a new message came first."
+        case "withdrawn":
+            return "Too late: it does not have to be answered any more."
         case "expired" | None:
             return "Too late: this question has expired."
         case _:

@@ -16,7 +16,7 @@ UNDERSTOOD = {
     "answer": "done",
     "banner": "done",
     "bad_text": "d\ufffd\ufffd!",
-    "wants_input": "Sampling not supported",
+    "wants_input": "this agent does not let its servers use a model (`sampling` is off)",
     "hologram": "[a part of the type 'hologram', which is not understood here]",
 }
 UNUSABLE = {

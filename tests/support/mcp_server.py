@@ -107,7 +107,7 @@ class Service:
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
+    ) -> types.CallToolResult | types.InputRequiredResult:
         """Answer `tools/call`."""
         self.calls.append(params.name)
         arguments = params.arguments or {}
@@ -131,7 +131,7 @@ class Service:
             case "until_hanging":
                 await self._until(lambda: self.hanging >= int(arguments["count"]))
             case "until_cancelled":
-                await self._until(lambda: self.cancelled >= int(arguments["count"]))
+                await self.until_cancelled(int(arguments["count"]))
             case "flood":
                 return said("x" * int(arguments["characters"]))
             case "picture":
@@ -223,6 +223,10 @@ class Service:
         finally:
             self.cancelled += 1
             self._move()
+
+    async def until_cancelled(self, count: int) -> None:
+        """Wait until so many calls were cancelled."""
+        await self._until(lambda: self.cancelled >= count)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
@@ -347,7 +351,7 @@ async def open_http_server(
     if is_modern:
         data = {"supported": ["2026-07-28"], "requested": "2025-11-25"}
         http.body_answers[b'"initialize"'] = refusal(400, types.UNSUPPORTED_PROTOCOL_VERSION, data)
-    async with open_http(_watched(app, http)) as address:
+    async with open_http(watched(app, http)) as address:
         http.url = f"{address}/mcp"
         yield http
 
@@ -359,7 +363,9 @@ def refusal(status: int, code: int, data: object = None) -> tuple[int, dict[str,
     return status, {"content-type": "application/json"}, body
 
 
-def _watched(app: App, http: HttpServer) -> App:
+def watched(app: App, http: HttpServer) -> App:
+    """Return an application whose requests are noted, and answered otherwise where that is set."""
+
     async def watched(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)

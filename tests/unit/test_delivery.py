@@ -148,7 +148,7 @@ def test_every_end_of_a_question_has_its_words() -> None:
     """None of them may read like another."""
     ends = (*get_args(Resolution), None)
 
-    assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 7
+    assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 8
     assert "ada" not in settled_text("deny", "owner:ada"), "a group need not learn who is an owner"
 
 

@@ -23,6 +23,8 @@ class ApprovalAsked(EventBody, frozen=True, kw_only=True):
     "Files of the workspace that the call names, as they stood: the word holds for no others."
     inquiry: Inquiry | None = None
     "What the agent wants to know; None = it is asked whether the call may run."
+    state: str = ""
+    "What a call that ran goes on with when there is an answer: until then it has not begun again."
 
 
 class ApprovalDecided(EventBody, frozen=True, kw_only=True):

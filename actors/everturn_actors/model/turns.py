@@ -170,6 +170,8 @@ class Inquiry(Value, frozen=True, kw_only=True):
     "Whether an answer may be another text than one of `choices`."
     default: str = ""
     "What holds where nobody answers in time; empty = nothing."
+    by_message: bool = False
+    "Whether a message is the answer, where it is one: a program asks, which reads no messages."
 
     def read(self, typed: str) -> str | None:
         """Return the answer that somebody typed, or None where it is none.
@@ -209,6 +211,10 @@ class Approval(Value, frozen=True, kw_only=True):
     "What the call may read or run of the workspace, as it stood when it was asked for."
     inquiry: Inquiry | None = None
     "What the agent wants to know; None = it is asked whether the call may run."
+    state: str = ""
+    "What the call goes on with, see `InquiryToMake.state`; empty = it does not run again."
+    seq: int = 0
+    "Of the event that asked."
     resolution: Resolution | None = None
     by: str = ""
     "Who answered."

@@ -32,9 +32,10 @@ Decision: TypeAlias = Literal["allow_once", "allow_always", "deny", "answer"]
 
 
 Resolution: TypeAlias = Literal[
-    "allow_once", "allow_always", "deny", "answer", "expired", "overtaken"
+    "allow_once", "allow_always", "deny", "answer", "expired", "overtaken", "withdrawn"
 ]
-"What became of an approval: a decision, nobody answered in time, or a message came first."
+"""What became of an approval: a decision, nobody answered in time, a message came first, or who
+asked does not want to know any more."""
 
 
 Joins: TypeAlias = Literal["all", "own", "burst"]

@@ -20,9 +20,11 @@ from everturn_actors.ports.store import (
 )
 from everturn_actors.ports.tools import (
     ALLOW,
+    Ask,
     AsksPeople,
     Gate,
     InquiryToMake,
+    Questions,
     Tool,
     ToolCapabilities,
     ToolContext,
@@ -37,6 +39,7 @@ __all__ = [
     "ALL_SESSIONS",
     "Agent",
     "Agents",
+    "Ask",
     "AsksPeople",
     "Clock",
     "CommitStats",
@@ -49,6 +52,7 @@ __all__ = [
     "NullObserver",
     "Observer",
     "Place",
+    "Questions",
     "SessionFilter",
     "SessionStore",
     "SessionSummary",

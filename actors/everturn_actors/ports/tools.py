@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, TypeAlias
 
+import anyio
 from msgspec import Struct, field
 
 from everturn_actors.model import (
+    Approval,
     Conversation,
     ConversationKey,
     FileDigest,
@@ -16,6 +19,41 @@ from everturn_actors.model import (
     Upload,
 )
 from everturn_actors.ports.store import SessionStore
+
+
+class InquiryToMake(Struct, frozen=True, kw_only=True):
+    """What a call of a tool asks a person."""
+
+    inquiry: Inquiry
+    timeout_s: int = 3600
+    "How long there is to answer."
+    approvers: tuple[str, ...] = ()
+    "Who may answer, see `Approval.approvers`; empty = whoever began the turn."
+    state: str = ""
+    """What the call goes on with. Where there is some, a restart of the gateway lets the question
+    wait, and runs the call again with the answer, see `ToolContext.asked`. Without any the call is
+    cut short then, as every call that runs."""
+
+
+class Questions(Protocol):
+    """What a call that runs asks a person, one question after the other."""
+
+    @property
+    def withdrawn(self) -> anyio.Event | None:
+        """Set when nobody needs the answers any more; None = that does not happen."""
+        ...
+
+    def current(self) -> InquiryToMake | None:
+        """Return the question that is to be asked now; None = there is none left."""
+        ...
+
+    def take(self, answer: Approval) -> None:
+        """Take what became of the present question; the next one is another."""
+        ...
+
+
+Ask: TypeAlias = Callable[[Questions], Awaitable[None]]
+"Asks until there is no question left. Deadlines of the call and its turn stand still meanwhile."
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
@@ -29,6 +67,10 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     "The session as it stands when the call begins."
     principal: str = ""
     "Whose session it is; empty = a chat channel's, or that of whoever runs the gateway."
+    ask: Ask | None = None
+    "Asks the people of the conversation in the middle of the call; None = nobody can be asked."
+    asked: Approval | None = None
+    "What the call asked before a restart, with the answer and its state; None = nothing."
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True):
@@ -89,16 +131,6 @@ class Tool(Protocol):
             ToolFailedError: With the text that the model should read.
         """
         ...
-
-
-class InquiryToMake(Struct, frozen=True, kw_only=True):
-    """What a call of a tool asks a person."""
-
-    inquiry: Inquiry
-    timeout_s: int
-    "How long there is to answer."
-    approvers: tuple[str, ...] = ()
-    "Who may answer, see `Approval.approvers`; empty = whoever began the turn."
 
 
 class AsksPeople(Protocol):

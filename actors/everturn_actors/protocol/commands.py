@@ -178,7 +178,7 @@ class ResolveApproval(Command[None], frozen=True, kw_only=True):
     may_always: bool = False
     "Whether `by` need not stand among those who may answer."
     own: bool = False
-    "The turn itself settles it: nobody answered in time, or a message came first."
+    "The turn itself settles it: nobody answered in time, or a message came first or answers it."
     arguments_hash: str = ""
     "Of the arguments that were decided about; empty = those that were asked for."
     expires_at: datetime | None = None

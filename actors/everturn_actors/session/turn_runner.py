@@ -192,9 +192,13 @@ class TurnRunner:
         """
         await _answered(self._mailbox.put(RecordTurn(bodies), own=True))
 
-    async def settle(self, call_id: str, resolution: Resolution) -> None:
+    async def settle(
+        self, call_id: str, resolution: Resolution, *, by: str = "", answer: str = ""
+    ) -> None:
         """Settle an approval, unless somebody did in the same moment; as `record`."""
-        command = ResolveApproval(call_id=call_id, resolution=resolution, by="", own=True)
+        command = ResolveApproval(
+            call_id=call_id, resolution=resolution, by=by, answer=answer, own=True
+        )
         await _answered(self._mailbox.put(command, own=True))
 
     async def until_changed(self) -> None:

@@ -9,12 +9,13 @@ from msgspec import Struct
 
 from everturn_actors.errors import CorruptJournalError, NothingToRetryError
 from everturn_actors.events import Body, CallFinished, Event, StepStarted, TurnFinished
-from everturn_actors.model import OpenTurn, Outcome, ToolCall
+from everturn_actors.model import OpenStep, OpenTurn, Outcome, ToolCall
 from everturn_actors.spec import AgentSpec
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 
 INTERRUPTED = "interrupted by a restart, outcome unknown"
+UNANSWERED = "; what it asked a person went with it, and an answer reached nobody"
 PAUSED = "interrupted when nobody waited for the answer any more, outcome unknown"
 CANCELLED = "cancelled before it finished"
 
@@ -75,12 +76,19 @@ def close_interrupted(
     if step is None or step.reply is None:
         return []
     return [
-        CallFinished(call_id=call.call_id, text=text, is_error=True)
+        CallFinished(call_id=call.call_id, text=text + _unanswered(step, call), is_error=True)
         for call in step.reply.calls
         if call.call_id in step.started
         and call.call_id not in step.results
         and not is_repeatable(call)
     ]
+
+
+def _unanswered(step: OpenStep, call: ToolCall) -> str:
+    """Return what is told besides of a call that waited for a person in its middle."""
+    approval = step.approvals.get(call.call_id)
+    waited = approval is not None and approval.inquiry is not None and approval.resolution is None
+    return UNANSWERED if waited else ""
 
 
 def why_no_retry(state: SessionState) -> NothingToRetryError | None:

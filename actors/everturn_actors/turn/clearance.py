@@ -65,6 +65,11 @@ async def cleared(
     approval = step.approvals.get(call.call_id)
     if call.call_id in step.started:  # it began before a restart, and may run twice
         return Cleared(call=call, tool=tool, approval=approval, began_before=True)
+    if approval is not None and approval.state:  # it ran until it asked somebody something
+        verdict = await _evaluate(host, call, tool, agent)
+        if verdict.effect == "deny":
+            return finished(call, _refused(verdict), is_error=True, is_refused=True)
+        return Cleared(call=call, tool=tool, approval=approval)
     if approval is not None and not _is_about(approval, call):
         approval = None
     if approval is not None and approval.inquiry is not None:
@@ -143,7 +148,7 @@ def _question(host: TurnHost, call: ToolCall, verdict: Verdict) -> ApprovalAsked
         timeout_s=verdict.timeout_s,
         reason=verdict.reason,
         pattern=verdict.pattern,
-        approvers=verdict.approvers or _who_began(host),
+        approvers=verdict.approvers or who_began(host),
         files=verdict.files,
     )
 
@@ -161,7 +166,7 @@ def _inquiry(host: TurnHost, call: ToolCall, tool: Tool) -> ApprovalAsked | Call
         arguments_hash=_hash(call, ()),
         timeout_s=made.timeout_s,
         reason=reason,
-        approvers=made.approvers or _who_began(host),
+        approvers=made.approvers or who_began(host),
         inquiry=made.inquiry,
     )
 
@@ -198,7 +203,7 @@ def _not_allowed(approval: Approval) -> str:
     return OVERTAKEN
 
 
-def _who_began(host: TurnHost) -> tuple[str, ...]:
+def who_began(host: TurnHost) -> tuple[str, ...]:
     """Return who may answer where the policy names nobody: whoever the turn answers.
 
     Not those that it only heard: they did not speak to the agent. Where a program began it, who

@@ -21,11 +21,9 @@ from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputErr
 from everturn_actors.events import CallFinished, CallsHandedOver, CallStarted
 from everturn_actors.faults import is_cancelled
 from everturn_actors.model import (
-    Approval,
     Attachment,
     OpenStep,
     OpenTurn,
-    Resolution,
     ToolCall,
     ToolResult,
     Upload,
@@ -35,6 +33,7 @@ from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.validation import attachment_of, check_images, check_uploads
+from everturn_actors.turn.asking import Asking, asked_before, until_changed
 from everturn_actors.turn.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
 from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
 
@@ -66,9 +65,12 @@ async def run_calls(
     if is_callers(waiting[0], turn, agent):
         await _await_caller(host, turn, waiting, agent, pace.clock, deadline)
         return
-    asked = next((each for each in step.approvals.values() if each.resolution is None), None)
+    asking = Asking(host, agent, pace.clock, deadline)
+    # A call that runs asks for itself; after a restart it asks anew.
+    open_ones = (each for each in step.approvals.values() if each.resolution is None)
+    asked = next((each for each in open_ones if each.call_id not in step.started), None)
     if asked is not None:
-        await _await_word(host, asked, agent, pace.clock, deadline)
+        await asking.await_word(asked)
         return
     # Only those at the head: results are recorded in the order of the calls.
     overtaken = tuple(takewhile(lambda call: _is_overtaken(host, step, call, agent), waiting))
@@ -85,7 +87,7 @@ async def run_calls(
     begun = [each.call.call_id for each in batch if each.call.call_id not in step.started]
     if begun:
         await host.record(*(CallStarted(call_id=call_id) for call_id in begun))
-    outputs = await _run_all(batch, host, agent)
+    outputs = await _run_all(batch, host, agent, asking)
     taken = [
         await _taken_in(host, turn, step, each.call, output, agent)
         for each, output in zip(batch, outputs, strict=True)
@@ -168,7 +170,7 @@ async def _answered(
         left_s = (until - clock.now()).total_seconds()
         if left_s <= 0:
             return "expired"
-        await _until_changed(host, clock, left_s)
+        await until_changed(host, clock, left_s)
 
 
 # --- may it run? ---
@@ -194,63 +196,19 @@ async def _more_readers(
     return readers
 
 
-# --- the word of a person ---
-
-
-async def _await_word(
-    host: TurnHost, approval: Approval, agent: Agent, clock: Clock, deadline: anyio.CancelScope
-) -> None:
-    """Wait until the approval is settled; settle it where nobody does."""
-    with standing_still(deadline):  # a person may take longer than a turn
-        # What somebody writes to an agent that asked something may well be the answer.
-        steers = agent.spec.session.steering or approval.inquiry is not None
-        resolution = await _word(host, approval, clock, steers=steers)
-    if resolution is not None:
-        await host.settle(approval.call_id, resolution)
-
-
-async def _word(
-    host: TurnHost, approval: Approval, clock: Clock, *, steers: bool
-) -> Resolution | None:
-    """Return what becomes of the approval; None where somebody has answered."""
-    while True:
-        step = host.state.open_turn.step if host.state.open_turn else None
-        present = step.approvals.get(approval.call_id) if step else None
-        if present is None or present.resolution is not None:
-            return None
-        came = steering(host.state.waiting) if steers else ()
-        if any(approval.may_answer(each.sender) for each in came if not each.ambient):
-            return "overtaken"
-        left_s = (approval.expires_at - clock.now()).total_seconds()
-        if left_s <= 0:
-            return "expired"
-        await _until_changed(host, clock, left_s)
-
-
-async def _until_changed(host: TurnHost, clock: Clock, limit_s: float) -> None:
-    """Wait until something new is durable, at most so long."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_wake, clock, limit_s, tasks.cancel_scope)
-        await host.until_changed()
-        tasks.cancel_scope.cancel()
-
-
-async def _wake(clock: Clock, delay_s: float, sleeper: anyio.CancelScope) -> None:
-    await clock.sleep(delay_s)
-    sleeper.cancel()
-
-
 # --- running ---
 
 
-async def _run_all(batch: Sequence[Cleared], host: TurnHost, agent: Agent) -> list[ToolOutput]:
+async def _run_all(
+    batch: Sequence[Cleared], host: TurnHost, agent: Agent, asking: Asking
+) -> list[ToolOutput]:
     """Run calls side by side; return what they gave, in the order of the calls."""
     if len(batch) == 1:
-        return [await _run(batch[0], host, agent)]
+        return [await _run(batch[0], host, agent, asking)]
     outputs: dict[int, ToolOutput] = {}
 
     async def run(index: int, each: Cleared) -> None:
-        outputs[index] = await _run(each, host, agent)
+        outputs[index] = await _run(each, host, agent, asking)
 
     async with anyio.create_task_group() as tasks:
         for index, each in enumerate(batch):
@@ -258,7 +216,7 @@ async def _run_all(batch: Sequence[Cleared], host: TurnHost, agent: Agent) -> li
     return [outputs[index] for index in range(len(batch))]
 
 
-async def _run(each: Cleared, host: TurnHost, agent: Agent) -> ToolOutput:
+async def _run(each: Cleared, host: TurnHost, agent: Agent, asking: Asking) -> ToolOutput:
     """Run a call, if it still may; whatever it fails of is its result.
 
     Raises:
@@ -268,8 +226,10 @@ async def _run(each: Cleared, host: TurnHost, agent: Agent) -> ToolOutput:
     # Right before it begins: what it was judged by may be another since it was written down.
     if reason := await why_not_now(host, each, agent):
         return ToolOutput(text=reason, is_error=True)
-    context = host.tool_context
-    with anyio.move_on_after(timeout_s):
+    with anyio.move_on_after(timeout_s) as scope:
+        context = replace(
+            host.tool_context, ask=asking.of(call, scope), asked=asked_before(each.approval)
+        )
         try:
             await checkpoint_if_cancelled()  # what begins with an effect must not even begin
             output = await each.tool.run(call, context)

@@ -157,6 +157,8 @@ def settled_text(settled: Resolution | None, by: str, answer: str = "") -> str:
             return "Nobody answered in time: it did not run."
         case "overtaken":
             return "A message came first: it did not run."
+        case "withdrawn":
+            return "It does not have to be answered any more."
         case None:
             return "This question is closed."
 

@@ -196,6 +196,7 @@ _DECIDED = {
     "answer": "answered",
     "expired": "nobody answered in time",
     "overtaken": "a new message came first",
+    "withdrawn": "it does not have to be answered any more",
 }
 
 

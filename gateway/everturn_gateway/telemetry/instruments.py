@@ -187,7 +187,8 @@ class Instruments:
         )
         self.approvals_decided = Count(
             "everturn_approvals_decided_total",
-            "What became of them: allow_once, allow_always, deny, expired, overtaken.",
+            "What became of them: allow_once, allow_always, deny, answer, expired, overtaken,"
+            " withdrawn.",
             ("agent", "decision"),
         )
         self.chunks = Count(

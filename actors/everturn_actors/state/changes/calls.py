@@ -36,8 +36,11 @@ def needed_calls(
 def apply_approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> SessionState:
     """Let a call wait for a person, who is owed the question."""
     turn, step, _ = needed_calls(state, event, body.call_id)
-    if body.call_id in step.started:
+    started = step.started
+    if body.call_id in started and body.inquiry is None:
         raise impossible(event, "the call has begun")
+    if body.state:  # what it did so far is told in there: a restart loses nothing of it
+        started = tuple(each for each in started if each != body.call_id)
     approval = Approval(
         call_id=body.call_id,
         arguments_hash=body.arguments_hash,
@@ -47,8 +50,11 @@ def apply_approval_asked(state: SessionState, event: Event, body: ApprovalAsked)
         approvers=body.approvers,
         files=body.files,
         inquiry=body.inquiry,
+        state=body.state,
+        seq=event.seq,
     )
-    step = replace(step, approvals={**step.approvals, body.call_id: approval})
+    approvals = {**step.approvals, body.call_id: approval}
+    step = replace(step, approvals=approvals, started=started)
     outbox = (*state.outbox, *owed_question(event, turn, body))
     return advance(state, event, open_turn=replace(turn, step=step), outbox=outbox)
 

@@ -17,7 +17,7 @@ from typing import Final, cast
 
 import anyio
 import anyio.abc
-from msgspec import Struct, field
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt, contain
@@ -32,6 +32,11 @@ from everturn_gateway.tools.mcp.errors import (
 )
 from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.oauth import McpLogins
+from everturn_gateway.tools.mcp.open_calls import CallToMake, PendingCall, refuse_all
+from everturn_gateway.tools.mcp.prompts import GET
+from everturn_gateway.tools.mcp.requests.dialogue import Sampler
+from everturn_gateway.tools.mcp.requests.sampling import NoSampler
+from everturn_gateway.tools.mcp.requests.values import NOTHING, Respond, Result, Sent
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.session import Session, protocol
 from everturn_gateway.tools.mcp.settings import McpServerSettings
@@ -110,15 +115,6 @@ class _Life:
             event.set()
 
 
-class _Pending(Struct, kw_only=True):
-    """A call that somebody waits for."""
-
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    done: anyio.Event = field(default_factory=anyio.Event)
-    answer: Answer | None = None
-    error: McpError | None = None
-
-
 class Connection:
     """The connection of one agent to one server; all sessions of the agent share it."""
 
@@ -134,6 +130,7 @@ class Connection:
     ) -> None:
         self.settings, self.environment, self.limits = settings, environment, limits
         self._logins = logins
+        self.sampler: Sampler = NoSampler()
         self.known: Listing | None = None
         "The tools as they were last listed, whether the server is up or not; None = never."
         self.fault = ""
@@ -179,36 +176,58 @@ class Connection:
 
     # --- for a call ---
 
-    async def call(self, name: str, arguments: dict[str, object]) -> Answer:
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, object],
+        respond: Respond = refuse_all,
+        sent: Sent = NOTHING,
+    ) -> Result:
         """Call a tool of the server, which is started for it if it has to be.
 
         A call that the server has not looked at, because its session had expired, is made again.
 
+        Args:
+            name: As the server calls it.
+            arguments: Of the call.
+            respond: Answers what the server asks while the call is open; its deadline stands still.
+            sent: What the server wanted to know when the call was made before.
+
         Raises:
             McpError: There is no result; the text says why.
         """
+        make = CallToMake(name=name, arguments=arguments, respond=respond, sent=sent)
         try:
-            return await self._call(name, arguments)
+            return await self._call(make)
         except McpExpiredError:
-            return await self._call(name, arguments)
+            return await self._call(make)
 
-    async def _call(self, name: str, arguments: dict[str, object]) -> Answer:
+    async def get_prompt(self, arguments: dict[str, object]) -> Answer:
+        """Return a prompt of the server with its places filled in.
+
+        Raises:
+            McpError: There is none; the text says why.
+        """
+        found = await self.call(GET, arguments)
+        assert isinstance(found, Answer), "only tools ask"
+        return found
+
+    async def _call(self, make: CallToMake) -> Result:
         life = await self._ready()
         if life.in_flight >= self.limits.calls:
             msg = f"it works on {life.in_flight} calls already; wait for one of them"
             raise McpDownError(msg)
         assert life.calls is not None
-        pending = _Pending()
+        pending = PendingCall()
         life.in_flight += 1
         life.awaited += 1
-        work = partial(self._work, life, pending, name, arguments)
+        work = partial(self._work, life, pending, make)
         life.calls.start_soon(contain, f"{self._name}: call", work)
         try:
-            with anyio.move_on_after(self.settings.timeout_s):
-                await pending.done.wait()
+            await pending.until_done(make.respond, self.settings.timeout_s)
         finally:
             # The task tells the server; nobody waits for that.
-            pending.scope.cancel()
+            pending.leave()
             life.awaited -= 1
             self._used_at = self._clock.now()
         if pending.answer is not None:
@@ -236,13 +255,13 @@ class Connection:
             return "the gateway is stopping"
         return f"{self._why}; it is tried again in {math.ceil(wait_s)} s"
 
-    async def _work(
-        self, life: _Life, pending: _Pending, name: str, arguments: dict[str, object]
-    ) -> None:
+    async def _work(self, life: _Life, pending: PendingCall, make: CallToMake) -> None:
         assert life.session is not None
         try:
             with pending.scope:
-                pending.answer = await life.session.call(name, arguments)
+                pending.answer = await life.session.call(
+                    make.name, make.arguments, asker=pending.ask, sent=make.sent
+                )
                 life.has_answered = True
                 self.fault = ""
         except McpExpiredError as error:
@@ -256,7 +275,7 @@ class Connection:
             if pending.answer is None and pending.error is None:
                 pending.error = McpGoneError(life.why or "the connection was closed")
             life.in_flight -= 1
-            pending.done.set()
+            pending.moved.set()
             if self._is_retired and life.in_flight == 0:
                 life.end("it is not used any more", is_clean=True)
 

@@ -59,10 +59,11 @@ class McpRefusedError(McpError):
 
     Attributes:
         code: The JSON-RPC error code.
+        data: What came with it.
     """
 
-    def __init__(self, *, words: str, code: int) -> None:
-        self.code = code
+    def __init__(self, *, words: str, code: int, data: object = None) -> None:
+        self.code, self.data = code, data
         super().__init__(words=words)
 
 

@@ -18,7 +18,6 @@ from everturn_gateway.tools.mcp.errors import UnknownPromptError
 from everturn_gateway.tools.mcp.listing import Listing, Prompt
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
 from everturn_gateway.tools.mcp.oauth import McpLogins
-from everturn_gateway.tools.mcp.prompts import GET
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
@@ -84,7 +83,7 @@ class McpToolbox:
             known = connection.known.prompts if connection.known else ()
             if connection.settings.name == server and any(each.name == prompt for each in known):
                 asked: dict[str, object] = {"name": prompt, "arguments": dict(arguments)}
-                answer = await connection.call(GET, asked)
+                answer = await connection.get_prompt(asked)
                 return connection.environment.secrets.mask(answer.text)
         raise UnknownPromptError(name, tuple(each.name for each in self.prompts))
 

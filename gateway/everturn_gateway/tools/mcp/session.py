@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
@@ -13,7 +13,13 @@ from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.oauth import McpLogins
-from everturn_gateway.tools.mcp.results import Answer
+from everturn_gateway.tools.mcp.requests.values import (
+    NOTHING,
+    Response,
+    Result,
+    Sent,
+    ServerRequest,
+)
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 
 INSTALL: Final = "run `pip install 'everturn[mcp]'`"
@@ -51,8 +57,21 @@ class Session(Protocol):
         """
         ...
 
-    async def call(self, name: str, arguments: dict[str, object]) -> Answer:
-        """Call a tool. Cancellation tells the server to stop.
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, object],
+        *,
+        asker: Callable[[ServerRequest], Awaitable[Response]] | None = None,
+        sent: Sent = NOTHING,
+    ) -> Result:
+        """Call a tool, or return what the server wants to know first. Cancellation stops it.
+
+        Args:
+            name: As the server calls it.
+            arguments: Of the call.
+            asker: Answers what the server asks while the call is open; None = nobody does.
+            sent: What it wanted to know.
 
         Raises:
             McpError: There is no result, or none that can be used.

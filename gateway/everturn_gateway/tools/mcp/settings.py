@@ -29,6 +29,18 @@ class McpOAuthSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class McpSamplingSettings:
+    """How far a server may use the agent's model."""
+
+    max_calls: int = 5
+    "Of the model, in one call of a tool."
+    max_tokens: int = 1024
+    "Of one answer."
+    model: str = ""
+    "`provider/name`; empty = the agent's own."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class McpServerSettings:
     """One server: a program that is started, or an address that is reached."""
 
@@ -50,6 +62,8 @@ class McpServerSettings:
     "Whether what it says counts as said by the agent's owner, and its hints are believed."
     timeout_s: float = 60
     "Deadline of one call."
+    sampling: McpSamplingSettings | None = None
+    "How far it may use the agent's model; None = not at all."
     oauth: McpOAuthSettings = field(default_factory=McpOAuthSettings)
     "For a login at `url`; nobody logs in where the headers say who asks."
 

@@ -26,6 +26,8 @@ from everturn_gateway.tools.mcp.errors import (
     McpTimeoutError,
 )
 from everturn_gateway.tools.mcp.listing import RemoteDefinition
+from everturn_gateway.tools.mcp.requests.dialogue import Dialogue
+from everturn_gateway.tools.mcp.requests.values import Respond, Result, Sent, roots_of
 from everturn_gateway.tools.mcp.results import Answer
 
 MARGIN_S: Final = 35.0  # of the loop's deadline for a call beyond the connection's own: for images
@@ -76,9 +78,9 @@ class McpTool:
                 whether the call may have taken effect.
         """
         if not self._connection.settings.command:
-            return await self._call(call)
+            return await self._call(call, context)
         async with self._connection.environment.marks.running(sources_behind(context)) as run:
-            output = await self._call(call)
+            output = await self._call(call, context)
         if not run.opened or output.untrusted:
             return output
         source = one_source(f"{self._gave}, with text from: {', '.join(run.opened)}")
@@ -88,11 +90,11 @@ class McpTool:
     def _gave(self) -> str:
         return f"what {self.remote_name} of the MCP server {self.server} gave"
 
-    async def _call(self, call: ToolCall) -> ToolOutput:
+    async def _call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         untrusted = not self._connection.settings.trusted
         source = self._gave * untrusted
         try:
-            answer = await self._connection.call(self.remote_name, _arguments(call))
+            answer = await self._answer(_arguments(call), context)
         except McpRefusedError as error:
             what = "does not take these arguments" if error.code == _INVALID_PARAMS else "refuses"
             text = f"the MCP server {self.server!r} {what}: {error.words}"
@@ -107,6 +109,22 @@ class McpTool:
             source=source,
             images=images,
         )
+
+    async def _answer(self, arguments: dict[str, object], context: ToolContext) -> Answer:
+        """Call it, and answer what its server asks meanwhile."""
+        connection = self._connection
+
+        async def call(respond: Respond, sent: Sent) -> Result:
+            return await connection.call(self.remote_name, arguments, respond, sent)
+
+        dialogue = Dialogue(
+            self.server,
+            self.remote_name,
+            context,
+            sampler=connection.sampler,
+            roots=roots_of(connection.settings, connection.environment),
+        )
+        return await dialogue.run(call)
 
     async def _images(self, answer: Answer) -> tuple[tuple[Upload, ...], list[str]]:
         """Return the images of a result as models take them, and why others cannot be shown."""

@@ -25,14 +25,13 @@ import msgspec
 from mcp import MCPError
 from mcp.client import ClientSession, IncomingMessage
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
-from mcp.shared.dispatcher import CallOptions
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
     UNSUPPORTED_PROTOCOL_VERSION,
+    URL_ELICITATION_REQUIRED,
     BlobResourceContents,
     CallToolRequest,
     CallToolRequestParams,
@@ -48,7 +47,6 @@ from mcp_types import (
     ReadResourceRequest,
     ReadResourceRequestParams,
     ReadResourceResult,
-    RequestId,
     TextContent,
     TextResourceContents,
     ToolListChangedNotification,
@@ -58,7 +56,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec.structs import replace
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from everturn_actors.json_values import as_object, is_list
+from everturn_actors.json_values import as_object
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.mcp import prompts, resources
 from everturn_gateway.tools.mcp.errors import (
@@ -76,19 +74,24 @@ from everturn_gateway.tools.mcp.listing import (
     RemoteDefinition,
     listing_of,
     shortened,
-    sifted,
 )
 from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.oauth.renewal import LoginAuth
-from everturn_gateway.tools.mcp.results import Answer, images_of, result_text
+from everturn_gateway.tools.mcp.requests.incoming import (
+    AskedSession,
+    Asker,
+    pages_of,
+    wanted_of,
+)
+from everturn_gateway.tools.mcp.requests.values import NOTHING, Result, Sent, roots_of
+from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
+from everturn_gateway.tools.mcp.transports.sifting import Sifting
 from everturn_gateway.tools.mcp.transports.stdio import NO_MESSAGE, UNUSABLE, open_stdio
 from everturn_gateway.tools.mcp.transports.streamable import EXPIRED, STATUS, open_streamable
 from everturn_gateway.tools.mcp.transports.streams import Incoming, Outgoing, Traffic
 
 PAGES_MOST: Final = 32  # of a list of tools
-ENTRIES_MOST: Final = 500  # of a page
-_AT_ONCE: Final = 20
 REFUSAL_CHARACTERS: Final = 2000  # of what a server says with an error
 _WHO: Final = Implementation(name="everturn", version=version("everturn"))
 _RESULT: Final[TypeAdapter[CallToolResult | InputRequiredResult]] = TypeAdapter(
@@ -113,77 +116,13 @@ for _noisy in ("mcp", "client"):
     logging.getLogger(_noisy).setLevel(logging.CRITICAL)
 
 
-class _Sifting(JSONRPCDispatcher):
-    """Makes of lists and results what is used of them, before the client looks at them.
-
-    One wrong entry of a list would cost the client the whole list.
-    """
-
-    def __init__(self, incoming: Incoming, outgoing: Outgoing) -> None:
-        super().__init__(incoming, outgoing)
-        self.faults: list[str] = []
-        "Of the lists since they were last taken."
-
-    async def send_raw_request(
-        self,
-        method: str,
-        params: Mapping[str, Any] | None,
-        opts: CallOptions | None = None,
-        *,
-        _related_request_id: RequestId | None = None,
-    ) -> dict[str, Any]:
-        """Send a request and return its result."""
-        result = await super().send_raw_request(
-            method, params, opts, _related_request_id=_related_request_id
-        )
-        match method:
-            case "tools/list":
-                return {**result, "tools": await self._sift(result.get("tools"))}
-            case "tools/call" if result.get("resultType") != "input_required":
-                images = (
-                    {"type": "image", "data": data, "mimeType": "image"}
-                    for data in images_of(result)
-                )
-                text = {"type": "text", "text": result_text(result)}
-                made: dict[str, Any] = {"content": [text, *images]}
-                kept = {name: result[name] for name in ("isError", "resultType") if name in result}
-                return made | kept
-            case resources.LIST | resources.TEMPLATES:
-                return resources.sifted_page(method, result)
-            case resources.READ:
-                return resources.sifted_contents(result)
-            case prompts.LIST:
-                return prompts.sifted_prompts(result)
-            case prompts.GET:
-                return prompts.sifted_messages(result)
-            case _:
-                return result
-
-    async def _sift(self, tools: object) -> list[dict[str, Any]]:
-        """Return the entries of a list of tools that can be used; others run in between."""
-        if not is_list(tools):
-            self.faults.append("its list of tools is no list")
-            return []
-        entries, kept = tools, list[dict[str, Any]]()
-        if len(entries) > ENTRIES_MOST:
-            self.faults.append(
-                f"only the first {ENTRIES_MOST} tools on a page of its list are read"
-            )
-        for first in range(0, min(len(entries), ENTRIES_MOST), _AT_ONCE):
-            some, faults = sifted(entries[first : first + _AT_ONCE], first)
-            kept += some
-            self.faults += faults
-            await anyio.lowlevel.checkpoint()
-        return kept
-
-
 class WireSession:
     """One connection on which hands were shaken. Its methods may run side by side."""
 
     def __init__(
         self,
-        client: ClientSession,
-        dispatcher: _Sifting,
+        client: AskedSession,
+        dispatcher: Sifting,
         outgoing: Outgoing,
         traffic: Traffic,
         settings: McpServerSettings,
@@ -261,8 +200,21 @@ class WireSession:
                 break
         return tuple(found[name] for name in sorted(found)[: prompts.PROMPTS_MOST])
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
-        """Call a tool. Cancellation tells the server to stop.
+    async def call(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        asker: Asker | None = None,
+        sent: Sent = NOTHING,
+    ) -> Result:
+        """Call a tool, or return what the server wants to know first. Cancellation stops it.
+
+        Args:
+            name: As the server calls it.
+            arguments: Of the call.
+            asker: Answers what the server asks while the call is open; None = nobody does.
+            sent: What it wanted to know.
 
         Raises:
             McpError: There is no result, or none that can be used.
@@ -273,14 +225,26 @@ class WireSession:
             return await self._read_resource(arguments.get("uri"))
         if name == prompts.GET:
             return await self._prompt(arguments)
-        params = CallToolRequestParams(name=name, arguments=arguments)
+        params = CallToolRequestParams.model_validate(
+            {
+                "name": name,
+                "arguments": arguments,
+                "inputResponses": sent.responses or None,
+                "requestState": sent.state,
+            }
+        )
         # Not `call_tool`: it also judges the result by a schema of the server's, which may be one
         # that takes for ever, and which nobody here relies on.
         request = CallToolRequest(params=params)
-        result = await self._asked(partial(self._client.send_request, request, _RESULT))
+        try:
+            with self._client.asking(asker):
+                result = await self._asked(partial(self._client.send_request, request, _RESULT))
+        except McpRefusedError as error:
+            if error.code == URL_ELICITATION_REQUIRED and (pages := pages_of(error.data)):
+                return pages
+            raise
         if isinstance(result, InputRequiredResult):
-            msg = "it wants to ask a person something, which this gateway does not do for it"
-            raise McpAnswerError(msg)
+            return wanted_of(result)
         text = "".join(part.text for part in result.content if isinstance(part, TextContent))
         images = [part.data for part in result.content if isinstance(part, ImageContent)]
         return await _answer(text, images, is_error=bool(result.is_error))
@@ -377,7 +341,7 @@ def _failure(error: MCPError, traffic: Traffic) -> McpError:
         why = traffic.why or "the connection ended before it answered"
         return McpGoneError(why, words=traffic.words)
     words = error.message.strip() or f"error {error.code}"
-    return McpRefusedError(words=words[:REFUSAL_CHARACTERS], code=error.code)
+    return McpRefusedError(words=words[:REFUSAL_CHARACTERS], code=error.code, data=error.data)
 
 
 async def _answer(text: str, images: Sequence[str], *, is_error: bool = False) -> Answer:
@@ -446,11 +410,13 @@ async def open_session(
             transport or open_streamable(settings, auth)
         )
         sending = Outgoing(outgoing, traffic)
-        dispatcher = _Sifting(Incoming(incoming, traffic), sending)
-        client = ClientSession(
+        dispatcher = Sifting(Incoming(incoming, traffic), sending)
+        client = AskedSession(
             dispatcher=dispatcher,
             message_handler=hear,
             client_info=_WHO,
+            may_sample=settings.sampling is not None,
+            roots=roots_of(settings, environment),
         )
         await stack.enter_async_context(client)
         try:

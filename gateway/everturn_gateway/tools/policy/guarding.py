@@ -11,10 +11,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import ToolFailedError
-from everturn_actors.model import ToolCall, ToolDefinition
+from everturn_actors.model import Approval, Inquiry, ToolCall, ToolDefinition
 from everturn_actors.ports import (
+    Ask,
     AsksPeople,
     InquiryToMake,
+    Questions,
     Tool,
     ToolCapabilities,
     ToolContext,
@@ -75,6 +77,37 @@ class Beside(Struct, frozen=True, kw_only=True):
     "Says what of the model's to-do list goes with a result."
     checkpoints: Checkpoints | None = None
     "What the workspace was before a turn changed it."
+
+
+def _clean_inquiry(asked: Inquiry, secrets: SecretRegistry) -> Inquiry:
+    return replace(
+        asked,
+        text=clean(asked.text, secrets),
+        choices=tuple(clean(each, secrets) for each in asked.choices),
+        default=clean(asked.default, secrets),
+    )
+
+
+class _GuardedQuestions:
+    """What a call asks in its middle: without secrets, of whom and for how long the policy says."""
+
+    def __init__(self, inner: Questions, policy: Policy, secrets: SecretRegistry) -> None:
+        self._inner, self._policy, self._secrets = inner, policy, secrets
+        self.withdrawn = inner.withdrawn
+
+    def current(self) -> InquiryToMake | None:
+        made = self._inner.current()
+        if made is None:
+            return None
+        return replace(
+            made,
+            inquiry=_clean_inquiry(made.inquiry, self._secrets),
+            timeout_s=self._policy.approval_timeout_s,
+            approvers=made.approvers or self._policy.approvers,
+        )
+
+    def take(self, answer: Approval) -> None:
+        self._inner.take(answer)
 
 
 class GuardedTool:
@@ -161,14 +194,7 @@ class GuardedTool:
         if not self.capabilities.asks_people:
             raise ToolFailedError
         made = cast("AsksPeople", self._tool).inquiry_of(call, context)
-        asked = made.inquiry
-        inquiry = replace(
-            asked,
-            text=clean(asked.text, self._secrets),
-            choices=tuple(clean(each, self._secrets) for each in asked.choices),
-            default=clean(asked.default, self._secrets),
-        )
-        return replace(made, inquiry=inquiry)
+        return replace(made, inquiry=_clean_inquiry(made.inquiry, self._secrets))
 
     async def write_of(self, call: ToolCall) -> FileWrite | None:
         """Return which file the call would write; None where it writes none by itself."""
@@ -184,6 +210,8 @@ class GuardedTool:
         Raises:
             ToolFailedError: As the tool's own, without secrets.
         """
+        if context.ask is not None:
+            context = replace(context, ask=functools.partial(self._ask, context.ask))
         try:
             if self._watch is None:
                 return await self._call(call, context)
@@ -194,6 +222,9 @@ class GuardedTool:
         finally:
             if (held := self._beside.held) is not None:
                 held.release(context.session_id, call.call_id)
+
+    async def _ask(self, ask: Ask, questions: Questions) -> None:
+        await ask(_GuardedQuestions(questions, self._policy, self._secrets))
 
     async def _call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         subject = await self._to_tell_of(call)

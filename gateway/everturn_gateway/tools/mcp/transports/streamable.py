@@ -130,6 +130,10 @@ class _Client(httpx2.AsyncClient):
             return _stand_in(request, 0, told(error))
         if stream:
             kind = response.headers.get("content-type", "")
+            if kind.startswith("text/event-stream"):
+                # A person may be asked in the middle; who waits for the call has a deadline.
+                waits = cast("dict[str, float | None]", request.extensions.get("timeout", {}))
+                waits["read"] = None
             inner = cast("httpx2.AsyncByteStream", response.stream)
             response.stream = Bounded(inner, has_events=kind.startswith("text/event-stream"))
         return response

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import Context
 from types import TracebackType
 from typing import Final, Protocol, Self, TypeAlias
 
@@ -122,6 +123,12 @@ class Incoming(_Closing):
         if not self._traffic.came(item):
             raise anyio.EndOfStream
         return item
+
+    @property
+    def last_context(self) -> Context | None:
+        """In which the newest message came; None where the transport does not say."""
+        found: object = getattr(self._inner, "last_context", None)
+        return found if isinstance(found, Context) else None
 
     async def aclose(self) -> None:
         """Take no more."""
