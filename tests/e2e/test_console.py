@@ -242,6 +242,7 @@ async def test_a_kill_can_be_watched(tmp_path: Path) -> None:
         kept = await box.input_value()
         async with served(tmp_path, port):
             await page.get_by_text("live, restarted").wait_for()
+            await page.get_by_text("the gateway was restarted (killed)").wait_for()
             await page.get_by_role("button", name="Send").click()
             await page.locator(".reply:not(.live) .text").nth(1).wait_for()
             await page.get_by_label("More").click()

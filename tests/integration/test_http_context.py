@@ -140,6 +140,7 @@ async def test_two_requests_are_compared_and_halves_are_sent_alone(tmp_path: Pat
         request = (await client.get(last, params={"part": "request"})).json()
         differing = (await client.get(last, params={"than": listed[1]["replied_seq"]})).json()
         none = (await client.get(before, params={"than": listed[1]["started_seq"]})).json()
+        late = (await client.get(last, params={"since": fates["messages"][-1]["seq"]})).json()
         both = await client.get(last, params={"than": 2, "part": "request"})
         wrong = await client.get(last, params={"than": 0, "part": "all"})
         unknown = await client.get(last, params={"than": 1})
@@ -155,6 +156,7 @@ async def test_two_requests_are_compared_and_halves_are_sent_alone(tmp_path: Pat
     assert [m["was"] for m in differing["messages"]] == [None, None]
     assert differing["by_disposition"] == {"kept": 5}
     assert none["messages"] == []
+    assert late == {**fates, "messages": fates["messages"][-1:]}
     assert none["than"] == listed[1]["replied_seq"]
     assert (both.status_code, wrong.status_code, unknown.status_code) == (422, 422, 404)
     assert len(wrong.json()["errors"]) == 2

@@ -53,18 +53,28 @@ class Fates(Struct, frozen=True, kw_only=True):
     stretches: tuple[Stretch, ...]
     by_disposition: dict[Disposition, int]
     messages: tuple[Compared, ...]
-    "All, oldest first; beside another request those that it had otherwise."
+    "Those that were asked for, oldest first."
 
 
-def fates_of(now: Explanation, other: Explanation | None = None) -> Fates:
-    """Return what became of the messages of `now`; with `other`, those that differ alone."""
+def fates_of(now: Explanation, other: Explanation | None = None, *, since: int = 0) -> Fates:
+    """Return what became of the messages of `now`.
+
+    Args:
+        now: A past request.
+        other: One that it is compared with: `messages` has those that differ alone.
+        since: `messages` has none of an earlier event.
+    """
     counts: dict[Disposition, int] = {}
     for each in now.messages:
         counts[each.disposition] = counts.get(each.disposition, 0) + 1
     return Fates(
         stretches=_stretches(now.messages),
         by_disposition=counts,
-        messages=_compared(now.messages, None if other is None else other.messages),
+        messages=tuple(
+            each
+            for each in _compared(now.messages, None if other is None else other.messages)
+            if each.seq >= since
+        ),
     )
 
 

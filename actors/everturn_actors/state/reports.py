@@ -77,17 +77,18 @@ def explanation_record(explanation: Explanation) -> Json:
     }
 
 
-def fates_record(explanation: Explanation, other: Explanation | None) -> Json:
+def fates_record(explanation: Explanation, other: Explanation | None, *, since: int = 0) -> Json:
     """Return what became of each message of a past request, as JSON values, without the request.
 
     Args:
         explanation: Of the request.
         other: Of one that it is compared with: messages that both have alike are left out.
+        since: Messages of earlier events are left out, too.
     """
     return {
         **_head(explanation),
         "than": None if other is None else other.replied_seq or other.started_seq,
-        **dump(fates_of(explanation, other)),
+        **dump(fates_of(explanation, other, since=since)),
     }
 
 

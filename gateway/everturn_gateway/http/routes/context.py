@@ -72,16 +72,20 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
                 description="Leave out the other half: what became of each message; the request."
             ),
         ] = None,
+        since: Annotated[
+            int,
+            Query(ge=0, le=2**53, description="Tell of messages from this event on alone."),
+        ] = 0,
     ) -> Response:
         """Explain a past request: the one sent at an event, or next after it in its turn."""
-        if than is not None and part == "request":
-            msg = "than compares what became of messages: leave it out, or ask for part=fates"
+        if (than is not None or since) and part == "request":
+            msg = "than and since are about what became of messages: leave them out, or the part"
             raise InvalidInputError(msg)
         seqs = (seq,) if than is None else (seq, than)
         explain = partial(service.reader.explain, session_id, *seqs)
         explanations = await while_connected(request, explain)
         # In a thread: it is as long as the session.
-        content = await run_sync(_explained, explanations, part)
+        content = await run_sync(_explained, explanations, part, since)
         return Response(content, media_type="application/json")
 
     @router.post(
@@ -120,14 +124,16 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 def _explained(
-    explanations: tuple[Explanation, ...], part: Literal["fates", "request"] | None
+    explanations: tuple[Explanation, ...],
+    part: Literal["fates", "request"] | None,
+    since: int,
 ) -> bytes:
     """Return the answer; not by its schema, which would keep the event loop waiting."""
     explanation, *other = explanations
     if part == "request":
         return encode(request_record(explanation))
-    if part == "fates" or other:
-        return encode(fates_record(explanation, other[0] if other else None))
+    if part == "fates" or other or since:
+        return encode(fates_record(explanation, other[0] if other else None, since=since))
     return encode(explanation_record(explanation))
 
 

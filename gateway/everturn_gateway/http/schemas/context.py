@@ -204,7 +204,7 @@ class StretchBody(Body):
 
 
 class FatesBody(_PastRequest):
-    """With `part=fates`, or `than`: what became of each message, without the request itself."""
+    """With `part=fates`, `than` or `since`: what became of messages, without the request itself."""
 
     than: int | None = Field(description="The other request, by the number that names it.")
     by_disposition: dict[Disposition, int] = Field(description="Of all messages up to then.")
@@ -213,7 +213,7 @@ class FatesBody(_PastRequest):
         " beyond 400 messages those that are near each other, too."
     )
     messages: tuple[ComparedBody, ...] = Field(
-        description="All, oldest first; with `than` only those that the two have otherwise."
+        description="Oldest first; with `than` only those that the two have otherwise."
     )
 
 

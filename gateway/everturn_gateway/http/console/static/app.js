@@ -7,6 +7,7 @@ import { afterRole, roleDialog, roleLine } from "./parts/role.js";
 import { plain } from "./parts/text.js";
 import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
+import { openPast } from "./past.js";
 import { may, role } from "./role.js";
 import { openSchedules, stuckJobs } from "./schedules.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
@@ -15,8 +16,10 @@ import { channelsView } from "./views/channels.js";
 import { logView, openLog } from "./views/log.js";
 import { loginView } from "./views/login.js";
 import { schedulesView } from "./views/schedules.js";
+import { requestView } from "./views/request.js";
 import { afterSession, sessionView } from "./views/session.js";
 import { sessionsView } from "./views/sessions.js";
+import { afterThen, thenView } from "./views/then.js";
 
 const place = document.getElementById("app");
 // In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope.
@@ -48,6 +51,7 @@ function drawNow() {
   document.title = `${waiting ? `(${waiting}) ` : ""}${titleOf()} - Everturn`;
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
   if (state.route.view === "session") afterSession();
+  else if (state.route.view === "then") afterThen();
   afterRole();
 }
 
@@ -56,6 +60,8 @@ function titleOf() {
     const id = state.session?.id;
     return plain(state.list.rows.get(id)?.title || state.session?.document?.chat || t("Session"));
   }
+  if (state.route.view === "request") return t("What the model saw");
+  if (state.route.view === "then") return t("The conversation then");
   return placeOf(state.route.view).label;
 }
 
@@ -86,7 +92,7 @@ function shell() {
 function placeLink({ name, label, icon: path, badge, need }) {
   if (need && role.me && !may(need)) return nothing;
   const { view } = state.route;
-  const isHere = name === view || (name === "sessions" && view === "session");
+  const isHere = name === view || (name === "sessions" && ["session", "request", "then"].includes(view));
   const waiting = badge?.() ?? 0;
   return html`<a class="place" href=${addressOf(name)} aria-current=${isHere ? "page" : nothing}>
     ${icon(path)}<span>${label}</span>
@@ -108,6 +114,8 @@ function connection() {
 }
 
 function viewOf(view) {
+  if (view === "request") return requestView();
+  if (view === "then") return thenView();
   if (view === "session" && state.session) return sessionView(state.session);
   return (placeOf(view) ?? PLACES[0]).view();
 }
@@ -147,9 +155,14 @@ function route() {
     signIn(parts[1]);
     return;
   }
-  if (parts[0] === "s" && parts[1]) {
-    state.route = { view: "session", id: parts[1] };
-    openSession(decodeURIComponent(parts[1]));
+  const id = parts[0] === "s" && parts[1] ? decodeURIComponent(parts[1]) : "";
+  if (id && ["request", "then"].includes(parts[2])) {
+    closeSession();
+    state.route = { view: parts[2], id };
+    openPast(id, Number(parts[3]) || 0, { than: Number(parts[5]) || 0, isTravel: parts[2] === "then" });
+  } else if (id) {
+    state.route = { view: "session", id };
+    openSession(id, parts[2] === "at" ? Number(parts[3]) || 0 : 0);
   } else {
     closeSession();
     const found = placeOf(parts[0]) ?? PLACES[0];

@@ -43,7 +43,7 @@ export function onChange(work) {
 
 export function start() {
   stream = connect(receive);
-  refreshAll();
+  refreshLists(); // a session that the address names is being opened
 }
 
 export const failed = (error) => (error instanceof Problem ? error.message : String(error));
@@ -100,7 +100,7 @@ function greeted(hello) {
   state.hello = hello;
   state.connection = "live";
   if (before && before.boot !== hello.boot) {
-    state.restartedAt = hello.started_at;
+    state.restartedAt = hello.starts[0]?.at ?? hello.started_at;
     // The model is asked again: the old half of a reply goes.
     if (state.session) state.session.live = null;
     state.isOutdated ||= before.version !== hello.version;
@@ -158,16 +158,12 @@ function admits(row) {
 function happened({ session_id: id, seq, type, event }) {
   const { session } = state;
   if (session?.id !== id || seq <= session.last) return;
-  if (seq > session.last + 1) {
+  if (seq > session.last + 1 && session.isAtEnd) {
     catchUp(session);
     return;
   }
-  session.events.push(event);
   session.last = seq;
-  if (session.events.length > EVENTS_MOST && session.follows) {
-    session.events = session.events.slice(-PAGE_EVENTS);
-    session.first = session.events[0].seq;
-  }
+  if (session.isAtEnd) put(session, [event]);
   if (["model_replied", "reply_broken", "model_call_failed", "turn_finished"].includes(type)) {
     session.live = null;
   }
@@ -178,6 +174,20 @@ function happened({ session_id: id, seq, type, event }) {
   if (type === "turn_finished") {
     const last = session.events.findLast((each) => each.type === "model_replied");
     session.said = last?.text ? t("Reply: {text}", { text: last.text }) : t("The turn ended.");
+  }
+}
+
+// Adds events behind those that are shown; no more than a window of them stays in the page.
+function put(session, events) {
+  session.events.push(...events);
+  if (session.events.length <= EVENTS_MOST) return;
+  if (session.follows) {
+    session.events = session.events.slice(-PAGE_EVENTS);
+    session.first = session.events[0].seq;
+  } else {
+    // Somebody reads further up: what comes now is fetched on the way down.
+    session.events.length = EVENTS_MOST;
+    session.isAtEnd = false;
   }
 }
 
@@ -205,11 +215,16 @@ function grew({ session_id: id, turn_id: turn, step, offset, text }) {
 
 // --- lists ---
 
-export function refreshAll() {
+function refreshLists() {
   loadRole().then(() => refreshers.forEach((work) => work()));
   loadList();
   loadAgents();
-  if (state.session) openSession(state.session.id);
+}
+
+export function refreshAll() {
+  refreshLists();
+  // Who reads further up is left there.
+  if (state.session?.isAtEnd) openSession(state.session.id);
 }
 
 async function loadAgents() {
@@ -269,22 +284,30 @@ export function useList(isInUse) {
 
 // --- one session ---
 
-export async function openSession(id) {
+// Shows the newest events of a session, or those around one of them.
+export async function openSession(id, at = 0) {
   const isSame = state.session?.id === id;
   const session = isSame ? state.session : newSession(id);
   state.session = session;
   if (!isSame) stream?.watch("", 0);
   draw();
+  // Beside the log: none of the three waits for another.
+  const others = Promise.all([loadDocument(session), loadContext(session)]);
   try {
-    const page = await get(`sessions/${id}/log?limit=${PAGE_EVENTS}`);
+    const around = at ? `&before=${at + PAGE_EVENTS / 2}` : "";
+    const page = await get(`sessions/${id}/log?limit=${PAGE_EVENTS}${around}`);
     if (state.session !== session) return;
     session.events = page.events;
     session.first = page.first;
-    session.last = page.last;
+    session.last = page.last_event;
+    session.isAtEnd = page.last >= page.last_event;
+    session.follows = !at;
+    session.target = at;
     session.isLoading = false;
     session.error = "";
     stream?.watch(id, session.last);
-    await Promise.all([loadDocument(session), loadContext(session)]);
+    draw();
+    await others;
   } catch (error) {
     session.isLoading = false;
     if (!needsLogin(error)) session.error = failed(error);
@@ -306,6 +329,8 @@ function newSession(id) {
     first: 1,
     last: 0,
     live: null,
+    isAtEnd: true, // whether the newest event is among those that are shown
+    target: 0, // the event that an address names
     waits: false,
     document: null,
     context: null,
@@ -330,7 +355,7 @@ async function catchUp(session) {
     do {
       page = await get(`sessions/${session.id}/log?after=${session.last}&limit=500`);
       if (state.session !== session) return;
-      session.events.push(...page.events.filter((each) => each.seq > session.last));
+      put(session, page.events.filter((each) => each.seq > session.last));
       session.last = Math.max(session.last, page.last);
     } while (page.events.length && session.last < page.last_event);
     loadDocument(session);
@@ -350,10 +375,32 @@ export async function loadOlder(session) {
     const page = await get(`sessions/${session.id}/log?before=${session.first}&limit=${PAGE_EVENTS}`);
     session.events = [...page.events, ...session.events];
     session.first = page.first;
+    if (session.events.length > EVENTS_MOST) {
+      session.events.length = EVENTS_MOST;
+      session.isAtEnd = false;
+    }
   } catch (error) {
     if (!needsLogin(error)) session.error = failed(error);
   }
   session.isLoadingOlder = false;
+  draw();
+}
+
+export async function loadNewer(session) {
+  if (session.isAtEnd || session.isLoadingNewer) return;
+  session.isLoadingNewer = true;
+  draw();
+  try {
+    const after = session.events.at(-1)?.seq ?? 0;
+    const page = await get(`sessions/${session.id}/log?after=${after}&limit=${PAGE_EVENTS}`);
+    session.events = [...session.events, ...page.events].slice(-EVENTS_MOST);
+    session.first = session.events[0]?.seq ?? 1;
+    session.last = Math.max(session.last, page.last_event);
+    session.isAtEnd = page.last >= session.last;
+  } catch (error) {
+    if (!needsLogin(error)) session.error = failed(error);
+  }
+  session.isLoadingNewer = false;
   draw();
 }
 

@@ -1,7 +1,9 @@
 // What a transcript shows of the events of a log: those that are no speech are folded into what
 // they belong to.
 
+import { deliveriesOf } from "./delivery.js";
 import { t, tn } from "./texts.js";
+import { turnsOf } from "./timing.js";
 
 const DECIDED = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), expired: t("nobody answered in time") };
 const ENDED = {
@@ -10,8 +12,11 @@ const ENDED = {
   interrupted: (values) => t("Turn {turn} was interrupted", values),
 };
 
-export function entriesOf(events) {
+// `restarts`: starts of the gateway, the last one first; those since `shownSince` are always shown.
+export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
   const entries = [];
+  const deliveries = deliveriesOf(events);
+  const turns = turnsOf(events);
   const calls = new Map(); // id -> call
   const users = new Map(); // number of the event -> entry
   let step = null;
@@ -38,7 +43,7 @@ export function entriesOf(events) {
         }
         break;
       case "announced":
-        add({ kind: "reply", seq, at, text: event.text, model: event.title || t("announced"), calls: [] });
+        add({ kind: "reply", seq, at, text: event.text, model: event.title || t("announced"), calls: [], delivery: deliveries.get(seq) });
         break;
       case "step_started":
         step = event;
@@ -46,7 +51,7 @@ export function entriesOf(events) {
       case "model_replied": {
         const made = (event.calls ?? []).map((call) => ({ ...call, status: "" }));
         for (const call of made) calls.set(call.call_id, call);
-        add({ kind: "reply", seq, at, text: event.text, model: event.fallback || event.model, usage: event.usage ?? {}, calls: made, from: step?.at, hasReasoning: Boolean(event.reasoning) });
+        add({ kind: "reply", seq, at, text: event.text, model: event.fallback || event.model, usage: event.usage ?? {}, calls: made, from: step?.at, isAsked: true, delivery: deliveries.get(seq) });
         break;
       }
       case "reply_broken":
@@ -56,7 +61,7 @@ export function entriesOf(events) {
         add({ kind: "note", tone: "failed", seq, at, text: t("The model call failed: {reason}", { reason: event.error }) });
         break;
       case "approval_asked":
-        note(calls, event.call_id, { status: "asks", reason: event.reason });
+        note(calls, event.call_id, { status: "asks", reason: event.reason, delivery: deliveries.get(seq) });
         break;
       case "approval_decided":
         note(calls, event.call_id, { status: "", decided: decided(event) });
@@ -65,13 +70,13 @@ export function entriesOf(events) {
         note(calls, event.call_id, { status: "runs", from: at });
         break;
       case "call_finished":
-        note(calls, event.call_id, { status: event.is_refused ? "refused" : event.is_error ? "failed" : "done", to: at, result: event.text });
+        note(calls, event.call_id, { status: event.is_refused ? "refused" : event.is_error ? "failed" : "done", to: at, result: event.text, path: event.path, resultSeq: seq, ...(deliveries.has(seq) ? { delivery: deliveries.get(seq) } : {}) });
         break;
       case "context_reduced":
         add({ kind: "edge", seq, at, text: reduced(event) });
         break;
       case "summarised":
-        add({ kind: "edge", seq, at, text: tn("{count} message summarised", "{count} messages summarised", event.messages), whole: event.text });
+        add({ kind: "edge", tone: "summary", seq, at, text: summarised(event), whole: event.text });
         break;
       case "status_changed":
         add({ kind: "edge", seq, at, text: event.status === "paused" ? t("paused") : t("goes on") });
@@ -84,15 +89,47 @@ export function entriesOf(events) {
           add({ kind: "note", tone: event.outcome, seq, at, text: `${ENDED[event.outcome]?.({ turn: event.turn }) ?? event.outcome}${event.error ? `: ${event.error}` : ""}` });
         }
         break;
-      case "chunk_marked": {
-        const reply = entries.findLast((each) => each.kind === "reply");
-        if (reply) reply.delivery = event.mark;
-        break;
-      }
       default:
     }
+    const over = type === "turn_finished" && turns.get(event.turn);
+    if (over && over.segments.length) add({ kind: "turn", seq, at, turn: over });
   }
-  return entries;
+  return withRestarts(entries, events, restarts, shownSince);
+}
+
+// Puts the starts of the gateway between what was before and after them: those that cut a turn.
+function withRestarts(entries, events, restarts, shownSince) {
+  if (!events.length) return entries;
+  const first = new Date(events[0].at);
+  const found = entries.slice();
+  for (const { at, after } of restarts) {
+    const then = new Date(at);
+    if (then < first || after === "first") continue;
+    const turn = turnAt(events, then);
+    if (!turn && !(shownSince && at >= shownSince)) continue;
+    const how = after === "killed" ? t("the gateway was restarted (killed)") : t("the gateway was restarted");
+    const text = turn ? t("{how}; turn {turn} goes on by itself", { how, turn }) : how;
+    const place = found.findIndex((each) => new Date(each.at) > then);
+    found.splice(place < 0 ? found.length : place, 0, { kind: "edge", tone: "restart", seq: `restart ${at}`, at, text });
+  }
+  return found;
+}
+
+// The turn that was open at a moment; 0 = none was.
+function turnAt(events, then) {
+  let open = 0;
+  for (const event of events) {
+    if (new Date(event.at) > then) break;
+    if (event.type === "turn_started" || event.type === "step_started") open = event.turn;
+    else if (event.type === "turn_finished") open = 0;
+  }
+  return open;
+}
+
+function summarised({ seq, messages, usage }) {
+  const what = tn("{count} message summarised by #{seq}", "{count} messages summarised by #{seq}", messages, { seq: String(seq) });
+  const { input_tokens: before, output_tokens: after } = usage ?? {};
+  return before && after ? `${what}, ${t("{before} → {after} tokens", { before, after })}` : what;
 }
 
 function decided({ decision, by }) {

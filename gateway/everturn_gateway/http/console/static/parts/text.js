@@ -4,6 +4,7 @@ import { html } from "../vendor/lit-html/lit-html.js";
 import { locale, t, tn } from "./texts.js";
 
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+const UNSAFE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
 const LINK = /\b(?:https?:\/\/|mailto:)[^\s<>"'`“”‘’«»]*[^\s<>"'`“”‘’«».,;:!?)\]}]/gu;
 
 export function plain(text) {
@@ -49,6 +50,25 @@ export function dollars(cost) {
   const written = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: digits, maximumFractionDigits: digits };
   return new Intl.NumberFormat(locale, written).format(cost);
 }
+
+// Copies a text, also where the page is no secure context and has no clipboard.
+export function copyText(text, done) {
+  if (navigator.clipboard) {
+    navigator.clipboard.writeText(text).then(done);
+    return;
+  }
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+  done();
+}
+
+// JSON in which no character turns text round or moves a terminal's cursor.
+export const safeJson = (value) =>
+  JSON.stringify(value, null, 1).replace(UNSAFE, (mark) => `\\u${mark.codePointAt(0).toString(16).padStart(4, "0")}`);
 
 // A call of a tool, as a person would type or say it.
 export function asCommand(name, text) {

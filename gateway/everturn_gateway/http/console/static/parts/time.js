@@ -9,7 +9,7 @@ const year = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", y
 const exact = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "medium" });
 const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
 const spans = Object.fromEntries(
-  ["second", "minute", "hour", "day"].map((unit) => [
+  ["millisecond", "second", "minute", "hour", "day"].map((unit) => [
     unit,
     new Intl.NumberFormat(locale, { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: 1 }),
   ]),
@@ -53,8 +53,13 @@ function rounded(seconds) {
   return [Math.round(seconds / 86_400), "day"];
 }
 
+export function spanIn(seconds) {
+  if (seconds < 0.1) return spans.millisecond.format(Math.round(seconds * 1000));
+  return seconds < 60 ? spans.second.format(seconds) : spanOf(seconds);
+}
+
 export function took(fromAt, toAt) {
   const seconds = (new Date(toAt).getTime() - new Date(fromAt).getTime()) / 1000;
   if (seconds < 0.1) return "";
-  return seconds < 60 ? spans.second.format(seconds) : spanOf(seconds);
+  return spanIn(seconds);
 }

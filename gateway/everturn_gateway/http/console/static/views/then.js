@@ -1,0 +1,44 @@
+// The conversation as it was at a request: what came later is dimmed, and what the model was not
+// shown any more says so.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { fatesBar } from "../parts/fates.js";
+import { slider } from "../parts/slider.js";
+import { t } from "../parts/texts.js";
+import { transcript } from "../parts/transcript.js";
+import { indexOf, nameOf, past } from "../past.js";
+import { pastHeader } from "./request.js";
+
+let shown = { fates: null, bySeq: new Map() };
+let centred = null;
+
+export function thenView() {
+  const row = past.rows[indexOf()];
+  if (past.fates && shown.fates !== past.fates) {
+    shown = { fates: past.fates, bySeq: new Map(past.fates.messages.map((each) => [each.seq, each.now])) };
+  }
+  const acts = row ? html`<a class="button" href=${`#/s/${past.id}/request/${nameOf(row)}`}>${t("What the model saw")}</a>` : nothing;
+  return html`
+    ${pastHeader(t("The conversation then"), acts)}
+    ${slider()}
+    ${past.error ? html`<p class="error" role="alert">${past.error}</p>` : nothing}
+    ${row && past.fates
+      ? html`${fatesBar(past.fates)}
+        <div class="scroll then" tabindex="0" role="region" aria-label=${t("Transcript")} aria-busy=${past.isLoading}><div class="transcript">
+          ${transcript({ id: past.id, events: past.events, live: null, waits: false, document: null }, { until: cut(past.fates), fates: shown.bySeq })}
+        </div></div>`
+      : nothing}
+  `;
+}
+
+// The last event before the answer of the request that is shown.
+const cut = ({ started_seq: started, replied_seq: replied }) => (replied ? replied - 1 : started);
+
+// What is newest at that request stands in the middle.
+export function afterThen() {
+  if (past.isLoading || centred === past.events) return;
+  centred = past.events;
+  const place = document.querySelector(".scroll.then");
+  const last = [...(place?.querySelectorAll("[data-seq]:not(.later)") ?? [])].at(-1);
+  last?.scrollIntoView({ block: "center" });
+}
