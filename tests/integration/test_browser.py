@@ -22,7 +22,7 @@ import anyio
 import psutil
 import pytest
 from msgspec.structs import replace
-from support.sites import Site, open_site
+from support.sites import Site, needs_chromium, open_site
 from support.tool_sites import call_tool, tool_context
 
 from everturn_actors.errors import ToolFailedError
@@ -32,20 +32,12 @@ from everturn_actors.state.validation import sniffed
 from everturn_actors.testing import ManualClock
 from everturn_gateway.tools.browser import browsers as browsers_module
 from everturn_gateway.tools.browser.browsers import IDLE_S, Browsers, Wanted
-from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_walls
 from everturn_gateway.tools.browser.opening import open_browser_place
 from everturn_gateway.tools.browser.proxy import CheckedProxy
 from everturn_gateway.tools.browser.tool import BrowserTool
 from everturn_gateway.tools.web.addresses import Allowed
 from everturn_gateway.tools.web.reaching import Reaching
 
-_THERE: Final = bool(find_chromium(os.environ)) and (
-    not needs_walls() or bool(find_bwrap(os.environ))
-)
-needs_browser = pytest.mark.skipif(
-    not _THERE and "CI" not in os.environ,  # which must not pass without them
-    reason="no Chromium here: apt-get install chromium bubblewrap",
-)
 OWN: Final = "site.test"
 "The one name that the agent's owner allows though it leads to this machine."
 OTHER: Final = "other.test"
@@ -89,7 +81,7 @@ def ref(output: ToolOutput, what: str) -> str:
     return found[1]
 
 
-@needs_browser
+@needs_chromium
 async def test_a_page_is_read_and_acted_on() -> None:
     """What a person does with a form, by the names that the text gives to its elements."""
     form = """<title>Shop</title><h1>Order</h1><label>Name <input></label>
@@ -121,7 +113,7 @@ async def test_a_page_is_read_and_acted_on() -> None:
     assert closed.text == "closed"
 
 
-@needs_browser
+@needs_chromium
 async def test_nothing_of_a_page_reaches_what_is_closed() -> None:
     """A page that anybody wrote must not look at this machine or its network, in no way."""
     async with browsing() as (site, tool, _):
@@ -160,7 +152,7 @@ async def test_nothing_of_a_page_reaches_what_is_closed() -> None:
         assert "is not on the public Internet" in refused.text
 
 
-@needs_browser
+@needs_chromium
 async def test_tabs_are_bounded_and_dialogs_do_not_hold_it() -> None:
     """A page that opens a hundred tabs, or asks for ever, must not stop the agent."""
     page = """<script>for (let n = 0; n < 9; n++) window.open("/tab" + n);</script>
@@ -182,7 +174,7 @@ async def test_tabs_are_bounded_and_dialogs_do_not_hold_it() -> None:
     assert 'button "Go"' in first.text
 
 
-@needs_browser
+@needs_chromium
 async def test_conversations_share_nothing_and_idle_ones_are_closed() -> None:
     """A person's cookies are nobody else's, and memory is not held for who went away."""
     clock = ManualClock()
@@ -204,7 +196,7 @@ async def test_conversations_share_nothing_and_idle_ones_are_closed() -> None:
     assert left == ["bob"]
 
 
-@needs_browser
+@needs_chromium
 async def test_no_process_is_left_when_the_gateway_is_killed(tmp_path: Path) -> None:
     """A browser takes hundreds of megabytes; after a kill nobody would end it."""
     program = tmp_path / "program.py"

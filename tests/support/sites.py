@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
+import pytest
 from aiohttp import WSMsgType, web
+
+from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_walls
+
+_THERE: Final = bool(find_chromium(os.environ)) and (
+    not needs_walls() or bool(find_bwrap(os.environ))
+)
+needs_chromium = pytest.mark.skipif(
+    not _THERE and "CI" not in os.environ,  # which must not pass without them
+    reason="no Chromium here: apt-get install chromium bubblewrap",
+)
 
 
 @dataclass

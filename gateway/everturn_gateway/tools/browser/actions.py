@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.browser.browsers import BrowserSession, take_in
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
 OPEN_MS: Final = 30_000
 ACT_MS: Final = 15_000
 SETTLE_MS: Final = 2_000
+_LINK: Final = re.compile(r"^( *- /url: )(\S+)$", re.MULTILINE)
 _SCROLLS: Final = {"down": 700, "up": -700}  # nearly a screen
 
 
@@ -41,6 +45,25 @@ async def open_page(session: BrowserSession, url: str) -> Page:
 def element(page: Page, ref: str) -> Locator:
     """Return the element that the last text of the page calls so."""
     return page.locator(f"aria-ref={ref}")
+
+
+def with_whole_addresses(text: str, base: str) -> str:
+    """Return the text of a page with its links as they are opened; pages write them shortened.
+
+    An address may be opened unasked where it was shown letter for letter.
+
+    >>> with_whole_addresses("- /url: /b?c", "https://example.org/a")
+    '- /url: https://example.org/b?c'
+    """
+    return _LINK.sub(lambda found: found[1] + _whole(base, found[2]), text)
+
+
+def _whole(base: str, link: str) -> str:
+    try:
+        told = str(json.loads(link)) if link.startswith('"') else link
+        return urljoin(base, told)
+    except ValueError:  # it is no address, or not written as one
+        return link
 
 
 async def scroll(page: Page, direction: str) -> None:

@@ -174,6 +174,7 @@ async def _shown(asked: BrowserCall, session: BrowserSession) -> ToolOutput:
         images, text, total = (Upload(data=data, file_name="screenshot.jpg"),), "", 1
     else:
         whole = (await page.aria_snapshot(mode="ai", timeout=actions.ACT_MS))[:TEXT_CHARACTERS]
+        whole = actions.with_whole_addresses(whole, page.url)[:TEXT_CHARACTERS]
         parts = await anyio.to_thread.run_sync(pages_of, whole, PAGE_TOKENS)
         total = max(len(parts), 1)
         if asked.page > total:
