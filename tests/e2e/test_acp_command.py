@@ -94,6 +94,35 @@ async def test_an_editor_talks_sees_calls_and_answers_for_them(tmp_path: Path) -
     ]
 
 
+async def test_a_to_do_list_is_the_plan(tmp_path: Path) -> None:
+    """An editor has a place for it; opened again, the newest list stands there."""
+    await write_helper(tmp_path, "")
+    file = anyio.Path(tmp_path / "agents" / "helper" / "agent.yaml")
+    await file.write_text(await file.read_text() + "    - {type: builtin, name: todo}\n")
+    editor, later = Editor(), Editor()
+    lists = (
+        [{"text": "Boil water", "status": "in_progress"}, {"text": "Brew tea"}],
+        [{"text": "Boil water", "status": "done"}, {"text": "Brew tea"}],
+        [{"text": ""}],
+    )
+    with anyio.fail_after(DEADLINE_S):
+        async with open_editor(tmp_path, editor) as agent:
+            session = (await agent.new_session(cwd=str(tmp_path))).session_id
+            for items in lists:
+                said = f"call todo {json.dumps({'items': items})}"
+                await agent.prompt(session_id=session, prompt=[text_block(said)])
+        async with open_editor(tmp_path, later, "helper") as agent:
+            await agent.load_session(cwd=str(tmp_path), session_id=session)
+
+    assert editor.plans() == [
+        [("Boil water", "in_progress"), ("Brew tea", "pending")],
+        [("Boil water", "completed"), ("Brew tea", "pending")],
+    ]
+    assert later.plans() == editor.plans()
+    (wrong,) = editor.calls()
+    assert editor.states(wrong)[-1] == "failed"
+
+
 async def test_a_prompt_is_cancelled_and_outlives_an_editor_that_goes(tmp_path: Path) -> None:
     """Stop means the turn; closing the editor does not."""
     endless = "  - {match: Hello, chunks: [one, two], delay_ms: 600000}\n"

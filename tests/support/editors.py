@@ -13,6 +13,7 @@ from acp import Client, spawn_agent_process
 from acp.client.connection import ClientSideConnection
 from acp.schema import (
     AgentMessageChunk,
+    AgentPlanUpdate,
     AgentThoughtChunk,
     AllowedOutcome,
     DeniedOutcome,
@@ -89,6 +90,14 @@ class Editor:
     def calls(self) -> list[ToolCallStart]:
         """Return the calls of tools that began."""
         return [each for each in self.updates if isinstance(each, ToolCallStart)]
+
+    def plans(self) -> list[list[tuple[str, str]]]:
+        """Return the plans that were told, each with its entries and how far they are."""
+        return [
+            [(entry.content, entry.status) for entry in each.entries]
+            for each in self.updates
+            if isinstance(each, AgentPlanUpdate)
+        ]
 
     def states(self, call: ToolCallStart) -> list[str | None]:
         """Return the states that a call went through."""

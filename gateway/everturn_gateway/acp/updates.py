@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from acp import (
+    plan_entry,
     start_tool_call,
     text_block,
     tool_content,
     update_agent_message_text,
     update_agent_thought_text,
+    update_plan,
     update_tool_call,
     update_user_message_text,
 )
 from acp.schema import (
     AgentMessageChunk,
+    AgentPlanUpdate,
     AgentThoughtChunk,
+    PlanEntryStatus,
     ToolCallProgress,
     ToolCallStart,
     UserMessageChunk,
@@ -38,15 +42,26 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import UserMessage
 from everturn_actors.service import TextDelta, Update
+from everturn_actors.todo import TodoItem, TodoItems, TodoStatus, todo_in
 from everturn_channels.names import clean
 from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_gateway.acp.calls import ShownCall, shown_call
 
 Told: TypeAlias = (
-    UserMessageChunk | AgentMessageChunk | AgentThoughtChunk | ToolCallStart | ToolCallProgress
+    UserMessageChunk
+    | AgentMessageChunk
+    | AgentThoughtChunk
+    | AgentPlanUpdate
+    | ToolCallStart
+    | ToolCallProgress
 )
 
 RESULT_CHARACTERS: Final = 20_000  # of what a call gave; the session has the whole
+_STATUS: Final[Mapping[TodoStatus, PlanEntryStatus]] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "done": "completed",
+}
 # Events whose line for a person at a terminal is all that there is to tell of them.
 _LINES: Final = (
     ContextReduced
@@ -73,6 +88,8 @@ class Updates:
         self._shows_users = shows_users
         self._reader = ReplyReader(show_users=shows_users)
         self._calls: dict[str, ShownCall] = {}
+        self._lists: dict[str, TodoItems] = {}
+        "What calls write that write a to-do list, which an editor shows as the plan."
 
     def call(self, call_id: str) -> ShownCall | None:
         """Return the newest call of this id."""
@@ -94,12 +111,20 @@ class Updates:
             case ModelReplied() as body:
                 if body.reasoning:
                     yield update_agent_thought_text(clean(body.reasoning))
+                self._lists = {}
                 for call in body.calls:
+                    items = todo_in(call)
+                    if items is not None:
+                        self._lists[call.call_id] = items
+                        continue
                     shown = shown_call(call, event.seq, self._root)
                     self._calls[call.call_id] = shown
                     yield _start(shown)
             case CallStarted(call_id=call_id) if call_id in self._calls:
                 yield update_tool_call(self._calls[call_id].id, status="in_progress")
+            case CallFinished(call_id=call_id) as body if call_id in self._lists:
+                if not body.is_error:
+                    yield _plan(self._lists[call_id])
             case CallFinished() as body if body.call_id in self._calls:
                 yield _finished(self._calls[body.call_id], body)
             case body if isinstance(body, _LINES):
@@ -128,6 +153,12 @@ def _finished(shown: ShownCall, body: CallFinished) -> ToolCallProgress:
         shown.id,
         status="failed" if body.is_error else "completed",
         content=None if keeps else [tool_content(text_block(text))],
+    )
+
+
+def _plan(items: Sequence[TodoItem]) -> AgentPlanUpdate:
+    return update_plan(
+        [plan_entry(clean(each.text), status=_STATUS[each.status]) for each in items]
     )
 
 
