@@ -9,6 +9,7 @@ import { closes, exportLinks, labelActions } from "../parts/labels.js";
 import { asCommand, dollars, folded, linked, plain } from "../parts/text.js";
 import { number, t } from "../parts/texts.js";
 import { newestTurn } from "../parts/timing.js";
+import { todoList, todoOf } from "../parts/todo.js";
 import { raw, transcript } from "../parts/transcript.js";
 import { act, keepDraft, loadNewer, loadOlder, openSession, remove, say, send, state } from "../state.js";
 
@@ -32,6 +33,7 @@ export function sessionView(session) {
     </header>
     <div class="columns">
       <section class="talk" aria-label=${t("Conversation")}>
+        ${todoList(todoOf(events))}
         <div class="scroll" tabindex="0" role="region" aria-label=${t("Transcript")} @scroll=${(e) => scrolled(session, e.target)}>
           <div class="transcript">
             ${session.error ? html`<p class="error" role="alert">${session.error}</p>` : nothing}
