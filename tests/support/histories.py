@@ -22,6 +22,7 @@ from everturn_actors.events import (
     ApprovalAsked,
     ApprovalDecided,
     Body,
+    Branched,
     CallFinished,
     CallStarted,
     ChunkMarked,
@@ -153,6 +154,7 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
             instructions=texts,
             seen=st.sampled_from([(), ("alice", "1e3")]),
             principal=names,
+            branch_of=st.sampled_from(["", "", "before"]),
         )
     if state.status == "ended":
         return _LABELLED if state.last_seq % 2 else None
@@ -170,6 +172,7 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
             moves += [_turn_started(state)] * 3
         else:
             moves.append(st.builds(StatusChanged, status=st.sampled_from(["active", "paused"])))
+            moves.append(_BRANCHED)
         if state.newest_turn is not None and state.newest_turn.outcome in RETRIED:
             moves += [_turn_retried(state, state.newest_turn)] * 2
         if may_end and state.last_seq > EARLIEST_END:
@@ -184,6 +187,10 @@ def next_bodies(state: SessionState | None, *, may_end: bool = True) -> SearchSt
 
 
 _SHARED = st.builds(SessionShared, principal=names, by=names, is_withdrawn=st.booleans())
+
+_BRANCHED = st.builds(
+    Branched, of=st.sampled_from(["before", "another"]), at_seq=st.integers(1, 9), by=names
+)
 
 _LABELLED = st.builds(
     Labelled,

@@ -12,6 +12,7 @@ from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, Prev
 from everturn_actors.events.event import Body, Event
 from everturn_actors.events.messages import (
     Announced,
+    Branched,
     Discarded,
     Edited,
     Labelled,
@@ -42,6 +43,7 @@ __all__ = [
     "ApprovalAsked",
     "ApprovalDecided",
     "Body",
+    "Branched",
     "CallFinished",
     "CallStarted",
     "CallsAnswered",

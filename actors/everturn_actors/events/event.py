@@ -17,6 +17,7 @@ from everturn_actors.events.calls import (
 from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
 from everturn_actors.events.messages import (
     Announced,
+    Branched,
     Discarded,
     Edited,
     Labelled,
@@ -40,6 +41,7 @@ from everturn_actors.events.turns import (
 
 Body: TypeAlias = (
     SessionStarted
+    | Branched
     | SessionShared
     | Labelled
     | Received

@@ -25,6 +25,19 @@ class SessionStarted(EventBody, frozen=True, kw_only=True):
     "Idempotency keys of the conversation's session before this one: their messages are not new."
     principal: str = ""
     "Who began it, and pays for it; empty = a chat channel, or whoever runs the gateway."
+    branch_of: str = ""
+    "The session with a part of which it begins; not all of that is here before `Branched`."
+
+
+class Branched(EventBody, frozen=True, kw_only=True):
+    """The session began with a part of another one, all of which is here; its own life begins."""
+
+    of: str
+    "The session that it comes from."
+    at_seq: int
+    "The last event of that one that is a part of this one."
+    by: str = ""
+    "Who did it."
 
 
 class SessionShared(EventBody, frozen=True, kw_only=True):

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
 
+import anyio
 from anyio.lowlevel import checkpoint
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everturn_actors.errors import CannotBranchError
+from everturn_actors.errors import CannotBranchError, JournalError
 from everturn_actors.events import (
+    Body,
+    Branched,
     CallFinished,
+    Discarded,
     Event,
     Labelled,
     Received,
+    SessionEnded,
     SessionShared,
     SessionStarted,
+    StatusChanged,
     Summarised,
 )
 from everturn_actors.ids import result_name
@@ -27,11 +35,14 @@ from everturn_actors.service.stateless import History
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.apply import apply
+from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import check_uploads, replay
 
 EVENTS_MAX = 20_000  # of another session that one begins with; they are held in memory meanwhile
 _PAGE_EVENTS = 500
+FORKED = "the conversation was forked here"
+NOT_RUN = "The conversation was forked before this call had a result. It does not run again here."
 
 
 class Copied(Struct, frozen=True, kw_only=True):
@@ -40,6 +51,8 @@ class Copied(Struct, frozen=True, kw_only=True):
     session_id: str
     last: int
     "The event of the last message of it; the turn that answers it is a part, too."
+    is_cut: bool = False
+    "Whether it ends with that very event: what is open there is closed, and runs no more."
 
 
 class _Begun(Struct, kw_only=True):
@@ -47,8 +60,15 @@ class _Begun(Struct, kw_only=True):
 
     events: list[Event] = field(default_factory=list[Event])
     state: SessionState | None = None
+    copied: int = 0
+    "The last event that is of the other session."
     media: set[str] = field(default_factory=set[str])
     results: set[str] = field(default_factory=set[str])
+
+    def add_own(self, at: datetime, *bodies: Body) -> None:
+        """Add what the session it comes from does not hold."""
+        for body in bodies:
+            self.add(Event(seq=len(self.events) + 1, at=at, body=body))
 
     def add(self, event: Event) -> None:
         self.events.append(event)
@@ -77,6 +97,7 @@ class Branches:
     def __init__(self, *, store: SessionStore, runtime: Runtime, bindings: Bindings) -> None:
         """Only `open_service` makes one."""
         self._store, self._runtime, self._bindings = store, runtime, bindings
+        self._making: set[str] = set()
 
     async def begin(
         self,
@@ -106,42 +127,66 @@ class Branches:
         """
         self._runtime.agents.get(key.agent)
         session_id, key = new_id(self._runtime), self._bindings.known_as(key)
-        first = SessionStarted(session_id=session_id, key=key, principal=principal)
-        begun = _Begun()
+        first = SessionStarted(
+            session_id=session_id,
+            key=key,
+            principal=principal,
+            branch_of=copied.session_id if copied is not None else "",
+        )
+        begun, now = _Begun(), self._runtime.now()
         if copied is None:
-            begun.add(Event(seq=1, at=self._runtime.now(), body=first))
+            begun.add_own(now, first)
         else:
             await self._copy(copied, first, begun)
+            begun.add_own(now, *_own_beginning(begun, by=principal))
         history = told or History()
         for upload in history.uploads:
             check_uploads([upload])
-        assert begun.state is not None
-        now = self._runtime.now()
-        for other in begun.state.shared_with:  # who was given that session was not given this one
-            withdrawn = SessionShared(principal=other, by=principal, is_withdrawn=True)
-            begun.add(Event(seq=len(begun.events) + 1, at=now, body=withdrawn))
-        labels = begun.state.labels  # a title says what it is about; where it stands is its own
-        if labels.pinned or labels.archived:
-            begun.add(
-                Event(
-                    seq=len(begun.events) + 1,
-                    at=now,
-                    body=Labelled(labels=Labels(title=labels.title), by=principal),
-                )
-            )
-        after = len(begun.events)
-        bodies = replay(history.turns, after=after, turns=begun.state.turns)
-        begun.events += [
-            Event(seq=n, at=now, body=body) for n, body in enumerate(bodies, after + 1)
-        ]
-        await self._store.append(session_id, begun.events, expected_seq=0)
-        if copied is not None:
-            await self._copy_files(copied.session_id, session_id, begun)
-        await save(self._store, session_id, history.uploads, await named(history.uploads))
+        self._making.add(session_id)
+        try:
+            await self._write(session_id, begun, copied, history, by=principal)
+        except BaseException:
+            # Whoever asked is told that it failed; what could not be removed, the next start does.
+            with anyio.CancelScope(shield=True), suppress(JournalError):
+                await self._store.delete(session_id)
+            raise
+        finally:
+            self._making.discard(session_id)
         async with self._bindings.deciding(key):
             await self._store.bind(key, session_id)
             self._bindings.bind(key, session_id)
         return session_id
+
+    def is_half(self, state: SessionState) -> bool:
+        """Return whether a crash left a branch without all that it begins with."""
+        return state.is_branching and state.session_id not in self._making
+
+    async def _write(
+        self, session_id: str, begun: _Begun, copied: Copied | None, history: History, *, by: str
+    ) -> None:
+        """Write a new session: its end says that all is there.
+
+        The mark makes the next start look at it: where that end is missing, nobody was told of
+        this session, and it is removed.
+        """
+        store, now, state = self._store, self._runtime.now(), begun.state
+        assert state is not None
+        ends: list[Body] = []
+        if copied is not None:
+            await store.mark_active(session_id)
+            ends.append(Branched(of=copied.session_id, at_seq=begun.copied, by=by))
+        after = len(begun.events)
+        bodies = [*ends, *replay(history.turns, after=after + len(ends), turns=state.turns)]
+        own = [Event(seq=n, at=now, body=body) for n, body in enumerate(bodies, after + 1)]
+        if copied is None:
+            begun.events += own
+        await store.append(session_id, begun.events, expected_seq=0)
+        if copied is not None:
+            await self._copy_files(copied.session_id, session_id, begun)
+        await save(store, session_id, history.uploads, await named(history.uploads))
+        if copied is not None:
+            await store.append(session_id, own, expected_seq=after)
+            await store.mark_passive(session_id)
 
     async def _copy(self, copied: Copied, first: SessionStarted, begun: _Begun) -> None:
         """Take the part of another session over, under the beginning of the new one."""
@@ -155,8 +200,12 @@ class Branches:
                     raise CannotBranchError(msg)
                 if isinstance(body, SessionStarted):
                     body = replace(first, instructions=body.instructions, seen=body.seen)
+                if isinstance(body, SessionEnded):  # the branch goes on
+                    begun.copied = seq - 1
+                    return
                 begun.add(Event(seq=seq, at=event.at, body=body))
-                if seq >= copied.last and begun.rests:
+                if seq >= copied.last and (begun.rests or copied.is_cut):
+                    begun.copied = seq
                     return
             if not page:
                 msg = "the turn that it would begin behind is not over"
@@ -176,6 +225,26 @@ class Branches:
             text = await store.read_result(of, name)
             if text is not None:
                 await store.save_result(to, name, text)
+
+
+def _own_beginning(begun: _Begun, *, by: str) -> list[Body]:
+    """Return what is said first in a branch of what it took over: what is not so here."""
+    state = begun.state
+    assert state is not None
+    bodies: list[Body] = []
+    if state.open_turn is not None:
+        bodies += close_turn(state.open_turn, "cancelled", FORKED, by, text=NOT_RUN)
+    if state.waiting:
+        gone = tuple(user.seq for user in state.waiting)
+        bodies.append(Discarded(received=gone, reason=FORKED))
+    if state.status == "paused":
+        bodies.append(StatusChanged(status="active"))
+    for other in state.shared_with:  # who was given that session was not given this one
+        bodies.append(SessionShared(principal=other, by=by, is_withdrawn=True))
+    labels = state.labels  # a title says what it is about; where it stands is its own
+    if labels.pinned or labels.archived:
+        bodies.append(Labelled(labels=Labels(title=labels.title), by=by))
+    return bodies
 
 
 def _names(paths: Iterable[str]) -> list[str]:

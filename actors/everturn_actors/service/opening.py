@@ -118,7 +118,14 @@ async def open_service(
         try:
             async with anyio.create_task_group() as upkeep:
                 if settings.resume:
-                    resume = partial(resume_open_turns, store, registry, clock)
+                    resume = partial(
+                        resume_open_turns,
+                        store,
+                        registry,
+                        clock,
+                        is_half=service.branches.is_half,
+                        remove=service.delete,
+                    )
                     supervisor.start(upkeep, "resume", resume, policy=TRANSIENT)
                 expire = partial(end_expired, store, registry, agents, clock, settings.sweep_s)
                 supervisor.start(upkeep, "expiry", expire)

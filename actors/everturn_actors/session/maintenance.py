@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
 from functools import partial
@@ -13,6 +14,7 @@ from everturn_actors.errors import CoreError, JournalError
 from everturn_actors.ports import Agents, Clock, SessionStore
 from everturn_actors.protocol.commands import GetState
 from everturn_actors.session.registry import Registry
+from everturn_actors.state.session_state import SessionState
 from everturn_actors.supervisor import contain
 
 logger = logging.getLogger(__name__)
@@ -21,13 +23,30 @@ RESUMES_AT_ONCE = 8  # sessions loaded side by side at start-up
 RETRY_S = 10.0  # until open turns are looked for again where that failed
 
 
-async def resume_open_turns(store: SessionStore, registry: Registry, clock: Clock) -> None:
-    """Wake every session that may have an open turn; those that have none rest again at once."""
+async def resume_open_turns(
+    store: SessionStore,
+    registry: Registry,
+    clock: Clock,
+    *,
+    is_half: Callable[[SessionState], bool],
+    remove: Callable[[str], Awaitable[None]],
+) -> None:
+    """Wake every session that may have an open turn; those that have none rest again at once.
+
+    Args:
+        store: Knows them.
+        registry: Has their actors.
+        clock: The time.
+        is_half: Tells sessions whose beginning a crash cut short, of which nobody knows.
+        remove: Deletes such a one.
+    """
     limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
 
     async def wake(session_id: str) -> None:
         async with limiter:
-            await _wake(registry, session_id)
+            state = await _wake(registry, session_id)
+            if state is not None and is_half(state):
+                await remove(session_id)
 
     async with anyio.create_task_group() as tasks:
         for session_id in await _active(store, clock):
@@ -77,10 +96,11 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
                 await _wake(registry, row.session_id)
 
 
-async def _wake(registry: Registry, session_id: str) -> None:
+async def _wake(registry: Registry, session_id: str) -> SessionState | None:
     try:
-        await registry.ask(session_id, GetState(), passivate_at_once=True)
+        return await registry.ask(session_id, GetState(), passivate_at_once=True)
     except CoreError as error:
         logger.warning(
             "a session could not be woken", extra={"session_id": session_id, "error": str(error)}
         )
+        return None

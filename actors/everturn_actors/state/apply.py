@@ -13,6 +13,7 @@ from everturn_actors.events import (
     Announced,
     ApprovalAsked,
     ApprovalDecided,
+    Branched,
     CallFinished,
     CallsAnswered,
     CallsHandedOver,
@@ -88,6 +89,8 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     match body:
         case SessionStarted():
             raise impossible(event, "the session has begun already")
+        case Branched():
+            return _branched(state, event, body)
         case SessionShared():
             return _shared(state, event, body)
         case Labelled():
@@ -154,7 +157,18 @@ def _begun(event: Event, body: SessionStarted) -> SessionState:
         last_seq=1,
         seen=dict.fromkeys(body.seen, 1),
         principal=body.principal,
+        branch_of=body.branch_of,
+        is_branching=bool(body.branch_of),
     )
+
+
+def _branched(state: SessionState, event: Event, body: Branched) -> SessionState:
+    if state.open_turn is not None or state.waiting:
+        raise impossible(event, "something is not answered")
+    # One that was copied tells of the session before, not of this one.
+    is_branching = state.is_branching and body.of != state.branch_of
+    # What the people of that channel were owed, they are owed there.
+    return advance(state, event, is_branching=is_branching, outbox=())
 
 
 def _shared(state: SessionState, event: Event, body: SessionShared) -> SessionState:

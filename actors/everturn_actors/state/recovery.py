@@ -114,13 +114,15 @@ def first_step(turn: OpenTurn, spec: AgentSpec) -> StepStarted:
     return StepStarted(turn=turn.number, step=len(turn.steps) + 1, model=spec.model.name)
 
 
-def close_turn(turn: OpenTurn, outcome: Outcome, error: str, by: str = "") -> list[Body]:
-    """Return the events that end `turn` here: first a result for every call without one."""
+def close_turn(
+    turn: OpenTurn, outcome: Outcome, error: str, by: str = "", text: str = CANCELLED
+) -> list[Body]:
+    """Return the events that end `turn` here: first a result, `text`, for every call without."""
     bodies: list[Body] = []
     step = turn.step
     if step is not None and step.reply is not None:
         bodies += [
-            CallFinished(call_id=call.call_id, text=CANCELLED, is_error=True)
+            CallFinished(call_id=call.call_id, text=text, is_error=True)
             for call in step.reply.calls
             if call.call_id not in step.results
         ]

@@ -49,6 +49,10 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     "Who was given it besides, by name."
     labels: Labels = Labels()
     "How people sort it."
+    branch_of: str = ""
+    "The session with a part of which it began; empty = none."
+    is_branching: bool = False
+    "Whether a part of that may be missing here: a crash cut its beginning short."
     created_at: Instant
     updated_at: Instant
     last_seq: Count
@@ -94,7 +98,8 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     @property
     def is_due(self) -> bool:
         """Whether the next start has to wake it: something goes on, or is to be delivered."""
-        return bool(self.outbox) or (self.has_work and self.status != "paused")
+        has_more = bool(self.outbox) or self.is_branching
+        return has_more or (self.has_work and self.status != "paused")
 
     @property
     def is_asked(self) -> bool:

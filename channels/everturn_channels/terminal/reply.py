@@ -14,6 +14,7 @@ from everturn_actors.events import (
     Announced,
     ApprovalAsked,
     ApprovalDecided,
+    Branched,
     CallFinished,
     CallsAnswered,
     CallsHandedOver,
@@ -163,6 +164,8 @@ class ReplyReader:
                 return (Piece(style="note", text=f"(did not arrive: {clean(body.error)})"),)
             case PreviewSent() | DeliveryPlanned():
                 return ()
+            case Branched():
+                return (Piece(style="note", text=f"(forked from {body.of} at #{body.at_seq})"),)
             case SessionShared():
                 done = "is no longer shared" if body.is_withdrawn else "is shared"
                 text = f"(the session {done} with {clean(body.principal)})"

@@ -22,6 +22,7 @@ from everturn_actors.errors import (
     ActorFailedError,
     ActorStoppedError,
     ApprovalClosedError,
+    CannotBranchError,
     ContextDoesNotFitError,
     CoreError,
     CorruptJournalError,
@@ -121,6 +122,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "unknown-schedule": _Kind(404, "There is no such scheduled job"),
     "unknown-session": _Kind(404, "There is no such session"),
     "approval-closed": _Kind(409, "The approval can no longer be answered so"),
+    "cannot-fork": _Kind(409, "The session cannot be forked there"),
     "context-does-not-fit": _Kind(409, "The conversation does not fit the model's window"),
     "nothing-to-retry": _Kind(409, "There is nothing to ask again"),
     "schedule-fixed": _Kind(409, "The job is defined where it cannot be changed from here"),
@@ -189,6 +191,7 @@ _CORE: Final[Mapping[type[Exception], str]] = {
     JournalError: "journal-failed",
     ContextDoesNotFitError: "context-does-not-fit",
     ModelError: "model-failed",
+    CannotBranchError: "cannot-fork",
     CoreError: "internal",
 }
 

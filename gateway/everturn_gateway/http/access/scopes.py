@@ -72,6 +72,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", _SESSION): _of_session("read"),
     ("PATCH", _SESSION): _of_session("talk", is_act=True),
     ("DELETE", _SESSION): _of_session("operate", is_act=True),
+    ("POST", f"{_SESSION}/fork"): _of_session("talk", is_act=True),
     ("POST", f"{_SESSION}/reset"): _of_session("operate", is_act=True),
     ("PUT", f"{_SESSION}/shares/{{principal}}"): _of_session("talk", is_act=True),
     ("DELETE", f"{_SESSION}/shares/{{principal}}"): _of_session("talk", is_act=True),

@@ -10,14 +10,16 @@ from starlette.responses import Response
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.model import ConversationKey
-from everturn_actors.service import TurnService
+from everturn_actors.service import Copied, TurnService
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, sees_state, session_filter
 from everturn_gateway.http.live.overviews import ListQuery, read_overviews
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.sessions import (
+    ForkPoint,
     LabelsBody,
     NewSession,
     OverviewList,
@@ -78,6 +80,31 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         await service.delete(session_id)
         gateway.changes.gone(session_id)
         return Response(status_code=204)
+
+    @router.post(
+        "/{session_id}/fork",
+        status_code=201,
+        response_model=SessionBody,
+        responses=problems(404, 409),
+    )
+    async def fork_session(session_id: SessionId, body: ForkPoint, caller: CallerOf) -> Response:
+        """Begin a new session with the history of this one up to an event.
+
+        The session itself stays as it is. No tool runs again: calls without a result there get
+        one that says so, and messages that waited are not answered.
+        """
+        state = await service.view(session_id)
+        if body.at_seq > state.last_seq:
+            msg = f"the session has {state.last_seq} events"
+            raise ProblemError(problem("cannot-fork", msg))
+        key = ConversationKey(channel="http", chat=uuid.uuid4().hex, agent=state.key.agent)
+        made = await service.branches.begin(
+            own_key(caller, key),
+            principal=caller.owns_as,
+            copied=Copied(session_id=session_id, last=body.at_seq, is_cut=True),
+        )
+        headers = {"Location": f"/api/v1/sessions/{made}"}
+        return answer(SessionBody.of(await service.view(made)), 201, headers)
 
     @router.post("/{session_id}/reset", status_code=204, responses=problems(404, 409))
     async def reset_session(session_id: SessionId, caller: CallerOf) -> Response:

@@ -281,6 +281,9 @@ class SessionBody(SessionRow):
     approvals: tuple[ApprovalBody, ...] = Field(description="Calls that wait for a person.")
     usage: UsageBody
     last_event: int = Field(description="Number of its last event.")
+    branch_of: str = Field(
+        description="The session with a part of which it began; empty: it began by itself."
+    )
 
     @staticmethod
     def of(state: SessionState, waiting_for: str = "") -> SessionBody:
@@ -306,7 +309,14 @@ class SessionBody(SessionRow):
             approvals=approval_bodies(state),
             usage=UsageBody.of(state.usage),
             last_event=state.last_seq,
+            branch_of=state.branch_of,
         )
+
+
+class ForkPoint(Body):
+    """Where a session is forked."""
+
+    at_seq: int = Field(ge=1, le=2**53, description="The last event that the new one has too.")
 
 
 class LabelsBody(Body):
