@@ -207,8 +207,12 @@ class Feed:
                 for event in events:
                     if event.seq <= place.after:
                         continue
-                    for update in place.pass_event(event):
-                        yield update
+                    if pieces == "none":  # as whoever waits for an answer: there is nothing to add
+                        place.after = event.seq
+                        yield event
+                    else:
+                        for update in place.pass_event(event):
+                            yield update
                     if isinstance(event.body, SessionEnded):
                         return
                 if events:

@@ -75,7 +75,8 @@ class Mailbox:
     def __init__(self, limit: int = MAILBOX_LIMIT) -> None:
         self._waiting: deque[Envelope] = deque()
         self._limit = limit
-        self._arrived = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        "Where `take` waits. A bare future, as in `ReplySlot`."
         self._is_nudged = False
         self._refuses = False
         self._closed = False
@@ -101,7 +102,7 @@ class Mailbox:
             raise MailboxFullError
         answer: ReplySlot[T] = ReplySlot()  # not `ReplySlot[T]()`, which takes ten times as long
         self._waiting.append(Envelope(cast("AnyCommand", command), answer))
-        self._arrived.set()
+        self._wake()
         return answer
 
     async def take(self, timeout_s: float | None) -> list[Envelope] | None:
@@ -110,14 +111,15 @@ class Mailbox:
         Empty where `nudge` was called: whoever waits looks again how long it has to wait.
         """
         if not self._waiting and not self._is_nudged:
-            self._arrived.clear()
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
             if timeout_s is None:  # while a turn runs, which is most of what is waited for
-                await self._arrived.wait()
+                await self._waiter
             else:
                 # No scope with a deadline: what comes takes the timer back before it is due.
-                timer = asyncio.get_running_loop().call_later(timeout_s, self._arrived.set)
+                timer = loop.call_later(timeout_s, self._wake)
                 try:
-                    await self._arrived.wait()
+                    await self._waiter
                 finally:
                     timer.cancel()
                 if not self._waiting and not self._is_nudged:
@@ -128,12 +130,17 @@ class Mailbox:
     def nudge(self) -> None:
         """Let `take` return, though nothing may have come: something else has changed."""
         self._is_nudged = True
-        self._arrived.set()
+        self._wake()
 
     def put_back(self, commands: Iterable[Envelope]) -> None:
         """Put commands that were taken, oldest first, before all that wait."""
         self._waiting.extendleft(reversed([*commands]))
-        self._arrived.set()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Let `take` look again, where it waits."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     @property
     def waiting(self) -> int:

@@ -18,6 +18,7 @@ from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import Pause, RecordTurn, ResolveApproval
 from everturn_actors.protocol.feed import Feed, LiveReply
 from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
+from everturn_actors.scopes import new_scope
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.session_state import SessionState
@@ -31,7 +32,7 @@ class _Task(Struct, eq=False):
     """The work on one turn."""
 
     number: int
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope = field(default_factory=new_scope)
     "Ends it: when it is stopped, or at the deadline of the turn."
     close_as: _CloseAs = ""
     "What becomes of the turn when the work is stopped; empty = nobody has stopped it."

@@ -23,6 +23,7 @@ from everturn_actors.events import (
 from everturn_actors.faults import first_cause, is_cancelled, kind_of
 from everturn_actors.model import OpenTurn, Outage, ToolCall
 from everturn_actors.ports import Agent
+from everturn_actors.scopes import loop_time
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn, first_step
 from everturn_actors.turn.model_call import Pace, TurnHost, call_model, standing_still
@@ -58,7 +59,7 @@ async def run_turn(
     opened = _open_turn(host, number)
     if opened is not None and opened.options.is_bare:
         agent = agent.bare()
-    scope.deadline = anyio.current_time() + agent.spec.session.turn_timeout_s
+    scope.deadline = loop_time() + agent.spec.session.turn_timeout_s
     error = await _work(host, number, agent, pace, scope)
     turn = _open_turn(host, number)
     if error and turn is not None:

@@ -44,6 +44,7 @@ from everturn_actors.ids import result_name
 from everturn_actors.model import OpenTurn, Reply, Resolution
 from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
 from everturn_actors.protocol.feed import LiveReply
+from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.call_status import listening
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
@@ -186,7 +187,7 @@ async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: 
         ModelError: It gave no reply.
     """
     timeout_s = agent.spec.session.call_timeout_s
-    with anyio.move_on_after(timeout_s), listening(partial(setattr, live, "waiting_for")):
+    with new_scope(loop_time() + timeout_s), listening(partial(setattr, live, "waiting_for")):
         return await reply_of(agent.provider, rendered.request, partial(host.add_text, live))
     if live.waiting_for:
         msg = f"the model was not called within {timeout_s:g} s: waited for {live.waiting_for}"

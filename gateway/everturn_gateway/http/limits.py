@@ -14,6 +14,7 @@ from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.supervisor import attempt
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.problems import Problem, problem, problem_response
@@ -126,8 +127,8 @@ class RequestLimits:
             return
         # A cancellation that nobody here asked for is a fault: without that the client would get no
         # answer at all.
-        scope[DEADLINE] = anyio.current_time() + self._timeout_s
-        with anyio.CancelScope(deadline=scope[DEADLINE] + GRACE_S) as exchange.time:
+        scope[DEADLINE] = loop_time() + self._timeout_s
+        with new_scope(scope[DEADLINE] + GRACE_S) as exchange.time:
             failure = await attempt(partial(self._app, scope, exchange.read, exchange.write))
             if failure is not None:
                 raise failure

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from everturn_actors.errors import ActorFailedError, CoreError, JournalWriteError
+from everturn_actors.scopes import new_scope
 from everturn_actors.service import Submission, TurnResult
 from everturn_gateway.http.problems import Problem, ProblemError, core_problem, problem
 
@@ -106,7 +107,7 @@ class _Wait:
 
     def __init__(self, scopes: set[anyio.CancelScope], is_over: Callable[[], bool]) -> None:
         self._scopes, self._is_over = scopes, is_over
-        self._scope = anyio.CancelScope()
+        self._scope = new_scope()
 
     def __enter__(self) -> anyio.CancelScope:
         scope = self._scope.__enter__()

@@ -63,6 +63,18 @@ def client_address(peer: str, headers: Headers, trusted: Sequence[ProxyNetwork])
     return _key(found.pop() or nearest) if len(found) == 1 else _key(nearest)
 
 
+def header_of(headers: Headers, name: bytes) -> str | None:
+    """Return the first header of a name in lower case; None where there is none.
+
+    Most that the guard asks each request for are not there, which `Headers.get` finds out by an
+    exception.
+    """
+    for known, value in headers.raw:
+        if known == name:
+            return value.decode("latin-1")
+    return None
+
+
 def is_forwarded(headers: Headers) -> bool:
     """Return whether a request says that somebody passed it on."""
     return not _FORWARDED_NAMES.isdisjoint(map(_name_of, headers.raw))

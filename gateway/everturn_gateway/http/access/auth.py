@@ -14,7 +14,7 @@ from starlette.types import Scope as AsgiScope
 
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.config.settings import is_loopback
-from everturn_gateway.http.access.addresses import is_forwarded
+from everturn_gateway.http.access.addresses import header_of, is_forwarded
 from everturn_gateway.http.problems import Problem, problem
 from everturn_gateway.principals import (
     ADMIN_TOKEN,
@@ -118,11 +118,6 @@ WHOLE: Final = problem(
 )
 
 
-def is_open(path: str) -> bool:
-    """Return whether a path answers without a token; names in it may stand in braces."""
-    return path in OPEN_PATHS or is_webhook(path)
-
-
 def is_webhook(path: str) -> bool:
     """Return whether platforms deliver at a path."""
     return _WEBHOOK.fullmatch(path) is not None
@@ -186,7 +181,7 @@ class Authenticator:
 
 def bearer_of(headers: Headers) -> str:
     """Return the token of a request; empty where it has none."""
-    return _bearer(headers.get("authorization", ""))
+    return _bearer(header_of(headers, b"authorization") or "")
 
 
 def _bearer(line: str) -> str:
@@ -256,7 +251,7 @@ def foreign_refusal(access: Access, headers: Headers) -> Problem | None:
     Without a token, that a request comes from this machine is all its authority. A browser is on
     this machine too: `Host` shows a name that was rebound to loopback, `Origin` another site.
     """
-    host, origin = headers.get("host", ""), headers.get("origin")
+    host, origin = header_of(headers, b"host") or "", header_of(headers, b"origin")
     named = {"Host": _hostname(f"//{host}")}
     if origin is not None:
         named["Origin"] = _hostname(origin)

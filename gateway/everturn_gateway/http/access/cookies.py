@@ -9,6 +9,7 @@ from msgspec import Struct
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from everturn_gateway.http.access.addresses import header_of
 from everturn_gateway.principals import Login, Logins
 from everturn_gateway.principals.logins import LOGIN_S
 
@@ -41,7 +42,7 @@ def cookie_of(scope: Scope, headers: Headers, public_url: str) -> str:
     Ports share their cookies, and pages of other ports are of the same site: so a request has to
     show that it comes from a page of this very server, where its browser says where it comes from.
     """
-    given = headers.get("cookie", "")
+    given = header_of(headers, b"cookie")
     if not given or len(given) > _COOKIE_CHARACTERS or is_foreign(scope, headers, public_url):
         return ""
     pairs = (each.strip().partition("=") for each in given.split(";"))

@@ -12,10 +12,11 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_gateway.config.sections import ProxyNetwork
-from everturn_gateway.http.access.addresses import client_address
+from everturn_gateway.http.access.addresses import client_address, header_of
 from everturn_gateway.http.access.auth import (
     CALLER,
     FOREIGN_PAGE,
+    OPEN_PATHS,
     WRONG_TOKEN,
     Access,
     Authenticator,
@@ -23,7 +24,6 @@ from everturn_gateway.http.access.auth import (
     Refused,
     bearer_of,
     foreign_refusal,
-    is_open,
     is_webhook,
 )
 from everturn_gateway.http.access.cookies import LOGIN_PATH, Browsers, is_page
@@ -132,7 +132,7 @@ class Guard:
         if is_webhook(path):
             return None
         headers = Headers(scope=scope)
-        if is_open(path) or (self._browsers is not None and is_page(path)):
+        if path in OPEN_PATHS or (self._browsers is not None and is_page(path)):
             return foreign_refusal(self._access, headers) if self._access.is_open_here else None
         address = client_address((scope["client"] or ("",))[0], headers, self._trusted)
         if wait_s := self._ask_of_address(address):
@@ -149,7 +149,7 @@ class Guard:
         scope[CALLER] = found
         foreign = None
         if _is_local(found):
-            is_cross = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+            is_cross = header_of(headers, b"sec-fetch-site") in {"cross-site", "same-site"}
             foreign = FOREIGN_PAGE if is_cross else foreign_refusal(self._access, headers)
         return foreign or self._too_often(found)
 

@@ -32,6 +32,6 @@ class Body(BaseModel):
 
 def answer(body: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return `body` as a JSON answer."""
-    return Response(
-        body.model_dump_json(), status_code=status, headers=headers, media_type="application/json"
-    )
+    # As `model_dump_json` does, which decodes it, for the answer to encode it again.
+    data = body.__pydantic_serializer__.to_json(body)
+    return Response(data, status_code=status, headers=headers, media_type="application/json")
