@@ -208,6 +208,29 @@ async def test_the_document_names_the_scope_of_each_operation(tmp_path: Path) ->
 # --- what is whose ---
 
 
+async def test_a_search_finds_what_its_reader_may_see(tmp_path: Path) -> None:
+    """Not even how many there are of somebody else."""
+    async with people(tmp_path) as gateway:
+        alice = await gateway.client("alice", "talk")
+        bob = await gateway.client("bob", "talk")
+        ops = await gateway.client("ops", "operate")
+        hers, his = await begin(alice), await begin(bob)
+        await say(alice, hers, "the needle is mine")
+        await say(bob, his, "no needle here")
+        found = [
+            {
+                hit["session_id"]
+                for hit in (await each.get("/api/v1/search?q=needle")).json()["hits"]
+            }
+            for each in (alice, bob, ops)
+        ]
+        await alice.put(f"{SESSIONS}/{hers}/shares/bob")
+        given = (await bob.get("/api/v1/search?q=needle+mine")).json()["hits"]
+
+    assert found == [{hers}, {his}, {hers, his}]
+    assert {hit["session_id"] for hit in given} == {hers}
+
+
 async def test_a_principal_sees_what_it_began_and_what_it_was_given(tmp_path: Path) -> None:
     """Two people on one gateway do not read one another, but for what one gives the other."""
     async with people(tmp_path) as gateway:

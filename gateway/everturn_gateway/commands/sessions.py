@@ -26,7 +26,7 @@ from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.http.live.exports import ExportFormat, MarkdownExport
+from everturn_gateway.http.live.markdown import ExportFormat, MarkdownExport
 from everturn_gateway.principals import is_principal_name
 
 _PAGE = 100  # sessions asked for at once

@@ -30,6 +30,7 @@ from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.console.routes import console_router
 from everturn_gateway.http.direct import DirectMessages
 from everturn_gateway.http.limits import BodyTooLargeError, too_large
+from everturn_gateway.http.live.exports import exports_router
 from everturn_gateway.http.live.routes import live_router
 from everturn_gateway.http.mcp.route import mcp_router
 from everturn_gateway.http.openapi import describe
@@ -47,7 +48,6 @@ from everturn_gateway.http.routes.agent_files import agent_files_router
 from everturn_gateway.http.routes.agents import agents_router, checkpoints_router
 from everturn_gateway.http.routes.channels import channels_router, pairing_router
 from everturn_gateway.http.routes.context import context_router
-from everturn_gateway.http.routes.exports import exports_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.metrics import metrics_router

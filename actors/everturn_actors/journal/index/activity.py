@@ -26,7 +26,7 @@ from everturn_actors.ports import SessionFilter
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 4
+_VERSION = 5
 _SCHEMA = f"""
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
@@ -39,6 +39,8 @@ CREATE TABLE sessions (
 ) WITHOUT ROWID;
 CREATE INDEX idle ON sessions (agent, updated, id) WHERE ended = 0 AND agent IS NOT NULL;
 CREATE INDEX recent ON sessions (updated, id) WHERE agent IS NOT NULL;
+CREATE INDEX pinned ON sessions (updated, id) WHERE agent IS NOT NULL AND pinned = 1;
+CREATE INDEX archived ON sessions (updated, id) WHERE agent IS NOT NULL AND archived = 1;
 CREATE INDEX unread ON sessions (id) WHERE agent IS NULL;
 CREATE TABLE viewers (              -- a principal that began a session, or was given it
     principal TEXT NOT NULL,
@@ -82,7 +84,7 @@ WHERE agent IS NOT NULL AND (updated, id) < (:updated, :id)
   AND (:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))
   AND (:seen_by = '' OR id IN (SELECT id FROM viewers WHERE principal = :seen_by))
   AND (:channel = '' OR channel = :channel) AND (:ended IS NULL OR ended = :ended)
-  AND (:pinned IS NULL OR pinned = :pinned) AND (:archived IS NULL OR archived = :archived)
+  {sorted}
 ORDER BY updated DESC, id DESC LIMIT :limit
 """
 _IDLE = """
@@ -228,6 +230,9 @@ class ActivityTable:
             wanted: Which; one may be among them that is not.
         """
         updated, session_id = before or (2**62, "")
+        # As text: the indexes over the few that are pinned or archived are used for no parameter.
+        labels = {"pinned": wanted.pinned, "archived": wanted.archived}
+        terms = [f"AND {name} = {value:d}" for name, value in labels.items() if value is not None]
         agents = None if wanted.agents is None else orjson.dumps(sorted(wanted.agents)).decode()
         values = {
             "updated": updated,
@@ -237,11 +242,9 @@ class ActivityTable:
             "seen_by": wanted.seen_by,
             "channel": wanted.channel,
             "ended": None if wanted.status is None else wanted.status == "ended",
-            "pinned": wanted.pinned,
-            "archived": wanted.archived,
         }
         with self._transaction() as database:
-            found = database.execute(_RECENT, values).fetchall()
+            found = database.execute(_RECENT.format(sorted=" ".join(terms)), values).fetchall()
         return [(updated, session_id) for updated, session_id in found]
 
     @contextmanager

@@ -96,6 +96,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     # What goes on in all of them.
     ("GET", "/api/v1/stream"): Rule(need="read"),
     ("GET", "/api/v1/approvals"): Rule(need="read"),
+    ("GET", "/api/v1/search"): Rule(need="read"),
     # What is used, and what runs beside conversations.
     ("GET", "/api/v1/usage"): Rule(need="read"),
     ("GET", "/api/v1/channels"): Rule(need="operate", is_whole=True),

@@ -1,131 +1,124 @@
-"""A session as a file for people: its events as Markdown, one after the other. Pure.
-
-What anybody wrote stands in quotations; only what begins a line without one is ours. So no text can
-pass itself off as a heading, or as the words of somebody else.
-"""
+"""A session as a file, as it was or for people to read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Final
 
-from everturn_actors.context.transcripts import one_line, quoted
-from everturn_actors.events import (
-    Announced,
-    ApprovalDecided,
-    CallFinished,
-    Discarded,
-    Edited,
-    Event,
-    Labelled,
-    ModelCallFailed,
-    ModelReplied,
-    Received,
-    SessionEnded,
-    SessionStarted,
-    SilentMessage,
-    Summarised,
-    TurnFinished,
-)
-from everturn_actors.model import Attachment
+import orjson
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query
+from starlette.responses import Response, StreamingResponse
 
-ExportFormat: TypeAlias = Literal["markdown", "jsonl"]
+from everturn_actors.events import Event
+from everturn_actors.gaps import jumps
+from everturn_actors.service import TurnService
+from everturn_actors.state.serialization import encode_event
+from everturn_gateway.http.live.markdown import ExportFormat, MarkdownExport
+from everturn_gateway.http.openapi import SessionId, problems
+from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.schemas.messages import GapBody
+from everturn_gateway.http.uploads import download_headers
 
-
-class MarkdownExport:
-    """Writes the events of a session in their order."""
-
-    def __init__(self) -> None:
-        """Begin before the first event."""
-        self._last = 0
-        self._calls: dict[str, str] = {}
-
-    def write(self, event: Event) -> str:
-        """Return what stands for an event, and for those that are missing before it."""
-        gap = self.missing(event.seq)
-        self._last = event.seq
-        return gap + "".join(f"{part}\n\n" for part in self._parts(event))
-
-    def missing(self, before: int) -> str:
-        """Return what says that no event between the last one and this number is kept."""
-        if before <= self._last + 1:
-            return ""
-        return f"*Events {self._last + 1} to {before - 1} are no longer kept.*\n\n"
-
-    def _parts(self, event: Event) -> Iterator[str]:
-        body, seq = event.body, event.seq
-        match body:
-            case SessionStarted(session_id=session_id, key=key):
-                where = ", ".join(one_line(each) for each in (key.channel, key.chat) if each)
-                yield f"# Session {session_id}"
-                yield f"with {code(key.agent)}, in {code(where)}, since {_moment(event.at)}"
-            case Labelled(labels=labels) if labels.title:
-                yield f"*Called {code(labels.title)}*"
-            case Received(text=text, sender=sender) | SilentMessage(text=text, sender=sender):
-                yield _heading(sender or "user", event)
-                yield from _said(text)
-                if isinstance(body, Received):
-                    yield from map(_file, body.attachments)
-            case Announced(text=text, title=title):
-                yield _heading(title or "agent", event)
-                yield from _said(text)
-            case Edited(text=text, received=number):
-                yield f"*Message {number} was changed to*"
-                yield from _said(text)
-            case Discarded(received=numbers, reason=reason):
-                which = ", ".join(map(str, numbers))
-                yield f"*Not answered: {which}*"
-                yield from _said(reason)
-            case ModelReplied(text=text, calls=calls, model=model):
-                self._calls = {call.call_id: call.name for call in calls}
-                yield _heading("agent", event, model)
-                yield from _said(text)
-                for call in calls:
-                    yield f"calls {code(call.name)}"
-                    yield from _said(call.arguments)
-            case ApprovalDecided(call_id=call_id, decision=decision, by=by):
-                who = f" by {code(by)}" if by else ""
-                yield f"*{code(self._calls.get(call_id, call_id))}: {decision}{who}*"
-            case CallFinished(call_id=call_id, text=text, is_error=is_error, path=path):
-                what = "error" if is_error else "result"
-                yield f"{what} of {code(self._calls.get(call_id, call_id))} (event {seq})"
-                yield from _said(text)
-                if path:
-                    yield f"The whole text is in {code(path)}."
-            case ModelCallFailed(error=error):
-                yield "*The model call failed*"
-                yield from _said(error)
-            case Summarised(text=text, messages=messages):
-                yield f"*For the model, {messages:,} messages were summarised as*"
-                yield from _said(text)
-            case TurnFinished(outcome=outcome, error=error, turn=turn) if outcome != "answered":
-                yield f"*Turn {turn}: {outcome}*"
-                yield from _said(error)
-            case SessionEnded(reason=reason):
-                yield f"*The session ended {_moment(event.at)}: {reason}*"
-            case _:
-                pass
+PAGE_EVENTS: Final = 200  # in memory at a time
+_TYPES: Final = {
+    "markdown": ("md", "text/markdown; charset=utf-8"),
+    "jsonl": ("jsonl", "application/x-ndjson"),
+}
 
 
-def code(text: str) -> str:
-    """Return a short text of others as code, in one line, whatever stands in it."""
-    return f"`{one_line(text).replace('`', chr(39))}`"
+def exports_router(gateway: Gateway) -> APIRouter:
+    """Return the route `/api/v1/sessions/{id}/export`."""
+    router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["sessions"])
+    service = gateway.service
+
+    @router.get(
+        "/export",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The session, as a download",
+                "content": {
+                    kind.partition(";")[0]: {"schema": {"type": "string"}}
+                    for _, kind in _TYPES.values()
+                },
+            },
+            **problems(404),
+        },
+    )
+    async def export_session(
+        session_id: SessionId,
+        form: Annotated[
+            ExportFormat,
+            Query(
+                alias="format",
+                description="markdown: for people. jsonl: the events as in the log, one a line; a"
+                " line of the type `gap` says which are no longer kept, and why.",
+            ),
+        ] = "markdown",
+    ) -> Response:
+        """Write a session out from its first event to its last of now."""
+        end = (await service.view(session_id)).last_seq
+        ending, media_type = _TYPES[form]
+        headers = {**download_headers(f"{session_id}.{ending}"), "Cache-Control": "no-store"}
+        pages = _pages(service, session_id, end)
+        if form == "markdown":
+            written = _markdown(pages, end)
+        else:
+            written = _lines(service, session_id, pages, end)
+        return StreamingResponse(written, headers=headers, media_type=media_type)
+
+    return router
 
 
-def _heading(who: str, event: Event, model: str = "") -> str:
-    with_model = f", {code(model)}" if model else ""
-    return f"## {code(who)}, {_moment(event.at)}{with_model} (event {event.seq})"
+async def _pages(
+    service: TurnService, session_id: str, end: int
+) -> AsyncGenerator[tuple[Event, ...]]:
+    """Yield the events up to `end`, oldest first; what comes meanwhile is not among them."""
+    after = 0
+    while after < end:
+        page = await service.history(session_id, after=after, limit=min(PAGE_EVENTS, end - after))
+        if not page:
+            return
+        after = page[-1].seq
+        yield page
 
 
-def _said(text: str) -> Iterator[str]:
-    if text.strip():
-        yield quoted(text)
+async def _markdown(pages: AsyncGenerator[tuple[Event, ...]], end: int) -> AsyncGenerator[bytes]:
+    export = MarkdownExport()
+    async with aclosing(pages):
+        async for page in pages:
+            yield await run_sync(_told, export, page)
+    yield export.missing(end + 1).encode()
 
 
-def _file(file: Attachment) -> str:
-    return f"file {code(file.file_name or file.name)}, {file.size_bytes:,} bytes"
+async def _lines(
+    service: TurnService, session_id: str, pages: AsyncGenerator[tuple[Event, ...]], end: int
+) -> AsyncGenerator[bytes]:
+    last = 0
+    async with aclosing(pages):
+        async for page in pages:
+            numbers = [event.seq for event in page]
+            yield await _gaps(service, session_id, jumps(numbers, after=last))
+            yield await run_sync(_recorded, page)
+            last = numbers[-1]
+    if last < end:
+        yield await _gaps(service, session_id, [(last + 1, end)])
 
 
-def _moment(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _told(export: MarkdownExport, page: tuple[Event, ...]) -> bytes:
+    # Halves of characters, which a model may have written, are no UTF-8.
+    return "".join(map(export.write, page)).encode(errors="replace")
+
+
+def _recorded(page: tuple[Event, ...]) -> bytes:
+    return b"".join(encode_event(event) + b"\n" for event in page)
+
+
+async def _gaps(service: TurnService, session_id: str, runs: list[tuple[int, int]]) -> bytes:
+    """Return lines for runs of events that are not kept; they stand before what follows them."""
+    gaps = await service.reader.explain_gaps(session_id, runs) if runs else ()
+    return b"".join(
+        orjson.dumps({"type": "gap", **GapBody.of(gap).model_dump()}) + b"\n" for gap in gaps
+    )

@@ -97,9 +97,9 @@ async def read_overviews(
     if query.wants in _OPEN:
         return OverviewList(sessions=await _open(gateway, query, wanted), next=None)
     found: list[OverviewRow] = []
-    # One more than is shown says whether there is another page.
-    at_once = _READ_AT_ONCE if query.q or query.wants else query.limit + 1
-    for _ in range(SEARCHED_MOST // at_once + 2):
+    for _ in range(SEARCHED_MOST // _READ_AT_ONCE + 2):
+        # One more than is shown says whether there is another page.
+        at_once = _READ_AT_ONCE if query.q or query.wants else query.limit + 1 - len(found)
         rows = await gateway.service.reader.recent(
             before=place, limit=at_once, wanted=structs.replace(wanted, pinned=pinned)
         )

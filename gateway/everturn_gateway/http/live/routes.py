@@ -9,9 +9,19 @@ from starlette.responses import Response
 
 from everturn_actors.errors import InvalidInputError
 from everturn_gateway.http.access.callers import CallerOf
-from everturn_gateway.http.access.visibility import visible_session
+from everturn_gateway.http.access.visibility import session_filter, visible_session
 from everturn_gateway.http.live.log import newest_first, oldest_first
+from everturn_gateway.http.live.overviews import ListQuery
 from everturn_gateway.http.live.requests import REQUESTS_MOST, read_requests
+from everturn_gateway.http.live.search import (
+    CURSOR_PATTERN,
+    QUERY_CHARACTERS,
+    QUERY_PATTERN,
+    Search,
+    SearchPage,
+    Wanted,
+    words_of,
+)
 from everturn_gateway.http.live.states import waiting_approvals
 from everturn_gateway.http.live.stream import LiveStream, read_cursor, read_watches
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
@@ -30,6 +40,7 @@ def live_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     _add_stream(router, gateway, waits)
     _add_approvals(router, gateway)
     _add_log(router, gateway)
+    _add_search(router, gateway)
     _add_requests(router, gateway)
     return router
 
@@ -88,6 +99,39 @@ def _add_approvals(router: APIRouter, gateway: Gateway) -> None:
     async def list_approvals(caller: CallerOf) -> Response:
         """List every call that waits for a person, in all sessions that the caller may see."""
         return answer(ApprovalList(approvals=await waiting_approvals(gateway, caller)))
+
+
+def _add_search(router: APIRouter, gateway: Gateway) -> None:
+    search = Search(gateway)
+
+    @router.get("/search", response_model=SearchPage)
+    async def search_sessions(
+        caller: CallerOf,
+        q: Annotated[
+            str,
+            Query(
+                min_length=1,
+                max_length=QUERY_CHARACTERS,
+                pattern=QUERY_PATTERN,
+                description="Words that all stand in one message, call or result; what stands in"
+                ' "quotes" is one. Case does not count.',
+            ),
+        ],
+        agent: Annotated[
+            str, Query(max_length=128, description="Only sessions with this agent.")
+        ] = "",
+        channel: Annotated[
+            str, Query(max_length=128, description="Only those of this channel.")
+        ] = "",
+        after: Annotated[
+            str, Query(pattern=CURSOR_PATTERN, description="`next` of the page before.")
+        ] = "",
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    ) -> Response:
+        """Search what was said in all sessions that the caller may see; a page takes 2 seconds."""
+        sessions = ListQuery(agent=agent, channel=channel).within(session_filter(caller))
+        wanted = Wanted(words=words_of(q), sessions=sessions, limit=limit, after=after)
+        return answer(await search.page(wanted, caller))
 
 
 def _add_log(router: APIRouter, gateway: Gateway) -> None:
