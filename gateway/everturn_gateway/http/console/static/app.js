@@ -17,6 +17,7 @@ import { logView, openLog } from "./views/log.js";
 import { loginView } from "./views/login.js";
 import { schedulesView } from "./views/schedules.js";
 import { requestView } from "./views/request.js";
+import { openSearch, searchView } from "./views/search.js";
 import { afterSession, sessionView } from "./views/session.js";
 import { sessionsView } from "./views/sessions.js";
 import { afterThen, thenView } from "./views/then.js";
@@ -25,6 +26,7 @@ const place = document.getElementById("app");
 // In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope.
 const PLACES = [
   { name: "sessions", label: t("Sessions"), key: "s", icon: "M4 6h16M4 12h16M4 18h10", view: sessionsView },
+  { name: "search", label: t("Search"), key: "f", icon: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM20 20l-4-4", view: searchView, open: openSearch },
   { name: "approvals", label: t("Approvals"), key: "a", icon: "M5 13l4 4L19 7", view: approvalsView, badge: () => state.approvals.items.length },
   { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: schedulesView, open: openSchedules, badge: stuckJobs, need: "operate" },
   { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: channelsView, open: openChannels, badge: wantingChannels, need: "operate" },
@@ -173,7 +175,7 @@ function route() {
   document.getElementById("main")?.focus({ preventScroll: true });
 }
 
-const MOVES = ".row > a, .question, .thing > a"; // what `j` and `k` go through
+const MOVES = ".hit a, .row > a, .question, .thing > a"; // what `j` and `k` go through
 let awaited = ""; // the first of two keys
 
 addEventListener("keydown", (event) => {
@@ -188,8 +190,7 @@ addEventListener("keydown", (event) => {
   }
   else if (keys === "/") {
     event.preventDefault();
-    if (state.route.view !== "sessions") location.hash = "#/";
-    setTimeout(() => document.querySelector("#search")?.focus(), 50);
+    location.hash = addressOf("search");
   } else if (keys === "j" || keys === "k") {
     const rows = [...document.querySelectorAll(MOVES)];
     const at = rows.indexOf(document.activeElement?.closest(MOVES));

@@ -46,6 +46,7 @@ export function sessionsView() {
       ${agents.length > 1 ? choice("agent", t("Any agent"), agents.map((each) => each.name)) : nothing}
       ${channels.length > 1 || list.filter.channel ? choice("channel", t("Any channel"), channels) : nothing}
     </div>
+    ${list.filter.q ? html`<p class="about"><a href=${`#/search/${encodeURIComponent(list.filter.q)}`}>${t("Search all that was said")}</a></p>` : nothing}
     ${list.error ? html`<p class="error" role="alert">${list.error}</p>` : nothing}
     <div class="newer">${list.newer.size ? html`<button class="chip" @click=${showNewer}>${t("{count} newer", { count: list.newer.size })}</button>` : nothing}</div>
     <ul class="rows" aria-label=${t("Sessions")} aria-busy=${list.isLoading}
