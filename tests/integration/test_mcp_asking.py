@@ -5,22 +5,38 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
+import yaml
+from support.gateway import open_http_gateway, write_agent
 from support.mcp_asking import AskingService, open_asking_server
 from support.mcp_world import DEADLINE_S, McpWorld, open_world
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import ConversationKey, Decision, Inbound, Reply, ToolCall
+from everturn_actors.model import (
+    ConversationKey,
+    Decision,
+    Inbound,
+    Reply,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
 from everturn_actors.service import Submission
 from everturn_actors.state.recovery import INTERRUPTED, UNANSWERED
-from everturn_actors.testing import ManualClock, ScriptedProvider, TestService, open_test_service
-from everturn_gateway.tools.mcp import McpServerSettings
+from everturn_actors.testing import (
+    ManualClock,
+    ScriptedProvider,
+    TestService,
+    make_spec,
+    open_test_service,
+)
+from everturn_gateway.tools.mcp import McpSamplingSettings, McpServerSettings, SamplingModel
 
 SCRIPT: Final = Path(__file__).parents[1] / "support" / "mcp_asking.py"
 
@@ -92,10 +108,11 @@ async def opened(
     *,
     disk: MemoryDisk | None = None,
     clock: ManualClock | None = None,
-    trusted: bool = True,
+    sampling: McpSamplingSettings | None = None,
+    model: SamplingModel | None = None,
 ) -> AsyncGenerator[World]:
     """Open an agent with the server: `stdio`, `http` (an older revision) or `modern`."""
-    async with asking(folder, kind, trusted=trusted) as (mcp, service):
+    async with asking(folder, kind, sampling=sampling, model=model) as (mcp, service):
         tools = mcp.box.tools
         async with open_test_service(
             tools=tools, disk=disk, clock=clock, provider=ScriptedProvider()
@@ -105,17 +122,23 @@ async def opened(
 
 @asynccontextmanager
 async def asking(
-    folder: Path, kind: str, *, trusted: bool = True
+    folder: Path,
+    kind: str,
+    *,
+    sampling: McpSamplingSettings | None = None,
+    model: SamplingModel | None = None,
 ) -> AsyncGenerator[tuple[McpWorld, AskingService | None]]:
-    """Open the server alone."""
-    settings = McpServerSettings(name="asks", command=sys.executable, args=(str(SCRIPT),))
+    """Open the server alone; it is trusted."""
+    made = {"asks": model} if model else {}
+    common: dict[str, Any] = {"name": "asks", "trusted": True, "sampling": sampling}
     if kind == "stdio":
-        async with open_world(folder, replace(settings, trusted=trusted)) as mcp:
+        settings = McpServerSettings(command=sys.executable, args=(str(SCRIPT),), **common)
+        async with open_world(folder, settings, sampling=made) as mcp:
             yield mcp, None
         return
     async with open_asking_server(is_modern=kind == "modern") as (http, service):
-        settings = McpServerSettings(name="asks", url=http.url, trusted=trusted)
-        async with open_world(folder, settings) as mcp:
+        settings = McpServerSettings(url=http.url, **common)
+        async with open_world(folder, settings, sampling=made) as mcp:
             yield mcp, service
 
 
@@ -383,3 +406,81 @@ async def test_a_question_of_the_older_form_is_lost_with_the_gateway(tmp_path: P
 
     assert results == [f"{INTERRUPTED}{UNANSWERED}"]
     assert waiting == ()
+
+
+# --- what needs no person ---
+
+
+@everywhere
+async def test_a_server_on_this_machine_learns_where_it_works(tmp_path: Path, kind: str) -> None:
+    """Any other is told nothing of this machine."""
+    async with opened(tmp_path, kind) as world:
+        said = await world.begin("roots")
+        result = await world.result(said)
+        workspace = world.mcp.environment.files.as_uri()
+
+    assert (workspace in result) == (kind == "stdio")
+
+
+@everywhere
+async def test_a_model_is_used_where_the_owner_lets_the_server(tmp_path: Path, kind: str) -> None:
+    """In a request of its own: no prompt, no tools, no more tokens, no secrets either way."""
+    model = ScriptedProvider("It is 42, hunter2-hunter2.")
+    used = SamplingModel(provider=model, model=make_spec().model)
+    limits = McpSamplingSettings(max_calls=1, max_tokens=100)
+    async with opened(tmp_path, kind, sampling=limits, model=used) as world:
+        world.mcp.environment.secrets.add("hunter2-hunter2")
+        said = await world.begin("think")
+        result = await world.result(said)
+        log = await world.test.service.history(said.session_id, after=0, limit=500)
+    [request] = model.requests
+    [finished] = [each.body for each in log if isinstance(each.body, CallFinished)]
+
+    assert "It is 42, " in result
+    assert "hunter2" not in result
+    assert result.endswith("[The server used a model: 1 call, 0 tokens.]")
+    assert (finished.untrusted, finished.source) == (True, "what think of the MCP server asks gave")
+    assert (request.system, request.tools, request.max_output_tokens) == ("Be short.", (), 100)
+    assert request.purpose == "for the MCP server asks"
+    assert [(m.text, m.untrusted) for m in request.messages if isinstance(m, UserMessage)] == [
+        ("What is 6 * 7?", True)
+    ]
+
+
+@everywhere
+async def test_without_leave_no_model_is_used(tmp_path: Path, kind: str) -> None:
+    """Off is the default; the server, or the model that called it, reads why."""
+    async with opened(tmp_path, kind) as world:
+        said = await world.begin("think")
+        result = await world.result(said)
+
+    assert "`sampling` is off" in result
+
+
+async def test_what_a_server_used_stands_in_the_usage_as_what_it_is(tmp_path: Path) -> None:
+    """The whole way from the agent's file: who pays sees what for."""
+    async with open_asking_server(is_modern=True) as (http, _):
+        file = write_agent(tmp_path / "agents", name="second")
+        document = yaml.safe_load(file.read_text())
+        document["spec"]["tools"] = [
+            {"type": "mcp", "name": "asks", "url": http.url, "sampling": {"max_tokens": 50}}
+        ]
+        file.write_text(yaml.safe_dump(document))
+        (file.parent / "policy.yaml").write_text("allow: ['mcp:asks:*']\n")
+        async with open_http_gateway(tmp_path) as gateway:
+            call = ToolCall(call_id="c1", name="asks_think", arguments="{}")
+            gateway.provider.script[:] = [
+                Reply(calls=(call,), stop_reason="tool_calls"),
+                Reply(text="42", usage=Usage(input_tokens=7, output_tokens=2)),
+                "done",
+            ]
+            session_id = await gateway.session("second")
+            async with gateway.client() as client:
+                await client.post(f"/api/v1/sessions/{session_id}/messages", json={"content": "go"})
+                usage = (await client.get("/api/v1/usage")).json()
+            requests = gateway.provider.requests
+
+    assert [each.max_output_tokens for each in requests][1] == 50
+    assert "[The server used a model: 1 call, 9 tokens.]" in requests[2].messages[-1].text
+    [row] = [each for each in usage["rows"] if each["model"].endswith("(for the MCP server asks)")]
+    assert (row["calls"], row["input_tokens"], row["output_tokens"]) == (1, 7, 2)

@@ -30,6 +30,7 @@ from everturn_gateway.tools.mcp import (
     McpServers,
     McpServerSettings,
     McpToolbox,
+    SamplingModel,
     open_mcp,
 )
 from everturn_gateway.tools.mcp.connection import Connection
@@ -152,6 +153,7 @@ async def open_world(
     environ: Mapping[str, str] | None = None,
     clock: Clock | None = None,
     keyed: KeyedStore | None = None,
+    sampling: Mapping[str, SamplingModel] | None = None,
 ) -> AsyncGenerator[McpWorld]:
     """Open servers for one agent and prepare its first turn."""
     manual = ManualClock()
@@ -167,7 +169,7 @@ async def open_world(
             key = ConversationKey(channel="test", chat="chat", agent="helper")
             world = McpWorld(
                 servers=servers,
-                box=servers.toolbox(environment, settings),
+                box=servers.toolbox(environment, settings, sampling=sampling or {}),
                 environment=environment,
                 clock=manual,
                 context=ToolContext(session_id="s", key=key, store=store),

@@ -120,5 +120,7 @@ class ModelRequest:
     """
     options: CallOptions = DEFAULT_OPTIONS
     "What the caller of the turn asks for; `tools` and the fields above hold their share already."
+    purpose: str = ""
+    "What it is made for where that is no turn of the agent, in a few words; usage is told by it."
     in_background: bool = False
     "Whether nobody waits for the reply; such a call lets all others go before it."

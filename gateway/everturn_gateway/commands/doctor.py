@@ -29,7 +29,7 @@ from everturn_gateway.commands.jobs.health import ask_jobs, read_jobs
 from everturn_gateway.commands.jobs.texts import fault_text
 from everturn_gateway.commands.plugin_health import plugin_findings
 from everturn_gateway.commands.sandbox_health import sandbox_notes
-from everturn_gateway.commands.servers.logins import login_notes
+from everturn_gateway.commands.servers.logins import login_notes, sampling_notes
 from everturn_gateway.commands.shared.crash import LOG_NAME
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running, is_alive
@@ -251,7 +251,7 @@ def _agents(
         ]
         found += [
             Finding(verdict="note", subject="agent", text=f"{name}: {note}")
-            for note in hidden_notes(agent.tool_config)
+            for note in (*hidden_notes(agent.tool_config), *sampling_notes(agent))
         ]
         if risk := _strangers_may(agent):
             text = f"{name}: anybody may write to it (spec.access: open), and {risk}"

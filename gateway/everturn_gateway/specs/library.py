@@ -34,7 +34,7 @@ from everturn_gateway.specs.models import (
 )
 from everturn_gateway.specs.tool_sets import equipped
 from everturn_gateway.tools.factory import ToolFactory
-from everturn_gateway.tools.mcp import Prompt, UnknownPromptError
+from everturn_gateway.tools.mcp import Prompt, SamplingModel, UnknownPromptError
 from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.toolbox import Toolbox
 from everturn_gateway.yaml_files import Document
@@ -343,7 +343,8 @@ class AgentLibrary:
             check_limit(file, self._meter)
         agent = _agent(file, made, self._meter)
         if self._tool_factory is not None:
-            agent = equipped(agent, file, self._tool_factory)
+            sampling = _sampling(file, made, self._meter)
+            agent = equipped(agent, file, self._tool_factory, sampling)
         return _Entry(file=file, agent=agent, made=made)
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
@@ -440,17 +441,33 @@ async def open_library(
     return library
 
 
-def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | None) -> Agent:
-    def used(model: ModelSpec) -> ModelProvider:
-        provider, agent = made[model].provider, file.spec.name
-        if meter is None:
-            return provider
-        return meter.metered(provider, agent=agent, model=model, limit=file.limit)
+def _used(
+    file: AgentFile, model: ModelSpec, made: Mapping[ModelSpec, _Made], meter: Metering | None
+) -> ModelProvider:
+    provider, agent = made[model].provider, file.spec.name
+    if meter is None:
+        return provider
+    return meter.metered(provider, agent=agent, model=model, limit=file.limit)
 
+
+def _sampling(
+    file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | None
+) -> Mapping[str, SamplingModel]:
+    """Return the models that MCP servers of the agent may use, by the server's name."""
+    found: dict[str, SamplingModel] = {}
+    for server in file.tool_config.mcp:
+        if server.sampling is not None:
+            model = server.sampling.model or file.spec.model
+            provider = _used(file, model, made, meter)
+            found[server.name] = SamplingModel(provider=provider, model=model)
+    return found
+
+
+def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | None) -> Agent:
     writer, summariser = file.summarizer, None
     if writer is not None:
-        summariser = Summariser(provider=used(writer), model=writer)
-    provider = used(file.spec.model)
+        summariser = Summariser(provider=_used(file, writer, made, meter), model=writer)
+    provider = _used(file, file.spec.model, made, meter)
     tools = tools_for(file.spec)
     return Agent(spec=file.spec, provider=provider, tools=tools, summariser=summariser)
 

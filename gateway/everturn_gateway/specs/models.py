@@ -34,6 +34,10 @@ def models(file: AgentFile) -> Mapping[str, ModelSpec]:
     found = {MODEL_FIELD: file.spec.model}
     if file.summarizer is not None and file.summarizer != file.spec.model:
         found[SUMMARIZER_FIELD] = file.summarizer
+    for server in file.tool_config.mcp:
+        sampling = server.sampling
+        if sampling is not None and sampling.model is not None:
+            found[f"spec.tools.{server.name}.sampling.model"] = sampling.model
     return found
 
 

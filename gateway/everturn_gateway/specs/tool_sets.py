@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from everturn_actors.context.catalog import make_budget
@@ -14,15 +16,27 @@ from everturn_gateway.errors import ConfigError
 from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
 from everturn_gateway.tools.factory import ToolFactory
+from everturn_gateway.tools.mcp import SamplingModel
 from everturn_gateway.tools.searching import SearchingProvider
 
 TOOLS_FIELD = "spec.tools"
 
 
-def equipped(agent: Agent, file: AgentFile, tool_factory: ToolFactory) -> Agent:
+def equipped(
+    agent: Agent,
+    file: AgentFile,
+    tool_factory: ToolFactory,
+    sampling: Mapping[str, SamplingModel],
+) -> Agent:
     """Return `agent` with the tools of its file, and the gate before them.
 
     Reads folders: not for the event loop.
+
+    Args:
+        agent: Without tools.
+        file: What it is given.
+        tool_factory: Makes them.
+        sampling: The models that its MCP servers may use, by the server's name.
 
     Raises:
         ConfigError: A tool cannot be used as it is set, or the tools leave no room in the model's
@@ -36,6 +50,7 @@ def equipped(agent: Agent, file: AgentFile, tool_factory: ToolFactory) -> Agent:
             files=file.files,
             owner_texts=(system_prompt(file.spec.prompt),),
             window_tokens=input_window(file.spec.model),
+            sampling=sampling,
         )
     except ToolSettingsError as error:
         raise ConfigError(faults=[file.fault(TOOLS_FIELD, str(error))]) from error

@@ -23,10 +23,11 @@ from everturn_gateway.plugins import (
 from everturn_gateway.specs.plugin_settings import read_settings
 from everturn_gateway.specs.sections.document import SpecSection
 from everturn_gateway.specs.sections.hooks import BeforeToolSection, HooksSection
-from everturn_gateway.specs.sections.tools import CliToolSection, McpToolSection
+from everturn_gateway.specs.sections.tools import CliToolSection, McpSamplingSection, McpToolSection
+from everturn_gateway.specs.values import one_model
 from everturn_gateway.tools.cli import CliToolError, declared, discover
 from everturn_gateway.tools.config import CliConfig, Hooks, ToolConfig, ToolUse
-from everturn_gateway.tools.mcp import McpOAuthSettings, McpServerSettings
+from everturn_gateway.tools.mcp import McpOAuthSettings, McpSamplingSettings, McpServerSettings
 from everturn_gateway.tools.policy import (
     AfterTool,
     DependsOn,
@@ -335,6 +336,7 @@ class _Owners:
                 include=section.include,
                 trusted=section.trusted,
                 timeout_s=section.timeout_seconds,
+                sampling=_sampling(section.sampling),
                 oauth=McpOAuthSettings(
                     client_id=section.oauth.client_id or "",
                     client_secret=section.oauth.client_secret or "",
@@ -343,6 +345,17 @@ class _Owners:
                 ),
             )
         )
+
+
+def _sampling(section: bool | McpSamplingSection) -> McpSamplingSettings | None:  # noqa: FBT001 - as it is written
+    if section is False:
+        return None
+    if section is True:
+        return McpSamplingSettings()
+    model = one_model(section.model) if section.model is not None else None
+    return McpSamplingSettings(
+        max_calls=section.max_calls, max_tokens=section.max_tokens, model=model
+    )
 
 
 def _hooks(section: HooksSection) -> Hooks:

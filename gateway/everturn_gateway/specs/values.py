@@ -57,7 +57,7 @@ def summarizer(spec: SpecSection) -> ModelSpec | None:
 
 
 def _model_spec(model: OneModelSection) -> ModelSpec:
-    spec = _one_model(model)
+    spec = one_model(model)
     if not isinstance(model, ModelSection):
         return spec
     return replace(spec, fallbacks=tuple(_fallback(each, spec) for each in model.fallbacks))
@@ -77,7 +77,8 @@ def _fallback(model: FallbackSection, own: ModelSpec) -> ModelSpec:
     )
 
 
-def _one_model(model: OneModelSection) -> ModelSpec:
+def one_model(model: OneModelSection) -> ModelSpec:
+    """Return a model as a file names it."""
     return ModelSpec(
         provider=model.provider,
         name=model.name,

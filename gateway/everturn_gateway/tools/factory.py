@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from anyio import to_thread
@@ -26,7 +27,7 @@ from everturn_gateway.tools.config import ToolConfig, ToolUse, confinements
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.files.workspace import closed_in, workspace_of
 from everturn_gateway.tools.marks import MarkedWorkspaces
-from everturn_gateway.tools.mcp import McpLogins, McpServers, open_mcp
+from everturn_gateway.tools.mcp import McpLogins, McpServers, SamplingModel, open_mcp
 from everturn_gateway.tools.policy import (
     AllowedWords,
     CallWatch,
@@ -117,6 +118,7 @@ class ToolFactory:
         files: Path | None,
         owner_texts: Sequence[str] = (),
         window_tokens: int = DEFAULT_WINDOW_TOKENS,
+        sampling: Mapping[str, SamplingModel] = MappingProxyType({}),
     ) -> ToolSet:
         """Return the tools of an agent and the gate before them; nothing is started.
 
@@ -129,6 +131,7 @@ class ToolFactory:
             files: Its workspace; None = a folder of its own in the gateway's.
             owner_texts: Its prompt, in which addresses may stand that it is to read.
             window_tokens: Of its model, of which the definitions of its tools take their share.
+            sampling: The models that its MCP servers may use, by the server's name.
 
         Raises:
             ToolSettingsError: A setting makes no sense; the text names it.
@@ -138,7 +141,9 @@ class ToolFactory:
         own = maker.make(config.found, config.skills)
         search = ToolSearch(config.search, window_tokens=window_tokens, places=_places(config))
         taken = (*own, *(tool.definition.name for tool in search.tools))
-        connect = partial(self.shared.servers.toolbox, environment, config.mcp, taken=taken)
+        connect = partial(
+            self.shared.servers.toolbox, environment, config.mcp, taken=taken, sampling=sampling
+        )
         maker.toolbox = Toolbox(
             own,
             look=maker.look,

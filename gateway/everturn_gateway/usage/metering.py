@@ -126,6 +126,8 @@ class Metered:
         label = model_label(answered)
         if not priced:
             self._meter.warn_unpriced(label)
+        if request.purpose:
+            label = f"{label} ({request.purpose})"
         try:
             self._meter.ledger.add(self._agent, label, usage, priced=priced)
             if self._meter.spending is not None and payer:

@@ -181,6 +181,20 @@ def login_notes(config: Config, agents: Sequence[AgentFile]) -> list[str]:
     ]
 
 
+def sampling_notes(agent: AgentFile) -> list[str]:
+    """Return which MCP servers of an agent may use a model, a line each."""
+    notes: list[str] = []
+    for server in agent.tool_config.mcp:
+        if (limits := server.sampling) is not None:
+            model = limits.model or agent.spec.model
+            each = f"{limits.max_calls} times a call, {limits.max_tokens:,} tokens each"
+            notes.append(
+                f"MCP server {server.name!r} may use {model.provider} / {model.name} in the agent's"
+                f" name and at its cost: {each} (`sampling`)"
+            )
+    return notes
+
+
 def _agents(config: Config) -> Sequence[AgentFile]:
     agents, faults = check_agents(config)
     for fault in faults:

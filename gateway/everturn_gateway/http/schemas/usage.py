@@ -46,7 +46,10 @@ class UsageRowBody(TallyBody):
 
     day: Day = Field(description="By UTC.")
     agent: str
-    model: str = Field(description="As provider/name.", examples=["openai/gpt-5-mini"])
+    model: str = Field(
+        description="As provider/name; what an MCP server used says so behind it.",
+        examples=["openai/gpt-5-mini"],
+    )
 
     @staticmethod
     def row(row: UsageRow) -> UsageRowBody:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
+from everturn_gateway.specs.sections.model import OneModelSection
 from everturn_gateway.tools.shell.settings import ConfinedSection, SandboxKind
 from everturn_gateway.yaml_files import Section
 from everturn_gateway.yaml_files.fields import Address, Amount, Seconds, Share, Text
@@ -71,6 +72,17 @@ class McpOAuthSection(Section):
     "Port of this machine where the browser ends; 0: a free one."
 
 
+class McpSamplingSection(Section):
+    """How far a server may use a model, in the agent's name and at its cost."""
+
+    max_calls: int = Field(default=5, ge=1, le=100)
+    "Of the model, in one call of a tool."
+    max_tokens: int = Field(default=1024, ge=1, le=32_768)
+    "Of one answer."
+    model: OneModelSection | None = None
+    "By default the agent's own; the fields are those of spec.model."
+
+
 class McpToolSection(Section):
     """A Model Context Protocol server: started by command, or reached by url."""
 
@@ -87,6 +99,8 @@ class McpToolSection(Section):
     "Whether what its tools return counts as said by the owner, not by the outside."
     timeout_seconds: Seconds = 60
     "Deadline of one call."
+    sampling: bool | McpSamplingSection = False
+    "Whether, or how far, it may use the agent's model."
     oauth: McpOAuthSection = Field(default_factory=McpOAuthSection)
 
     @model_validator(mode="after")

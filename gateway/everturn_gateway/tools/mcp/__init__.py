@@ -9,8 +9,13 @@ from everturn_gateway.tools.mcp.connection import McpLimits
 from everturn_gateway.tools.mcp.errors import McpError, McpRefusedError, UnknownPromptError
 from everturn_gateway.tools.mcp.listing import Prompt
 from everturn_gateway.tools.mcp.oauth import McpLogins
+from everturn_gateway.tools.mcp.requests.sampling import SamplingModel
 from everturn_gateway.tools.mcp.servers import McpServers, McpToolbox, open_mcp
-from everturn_gateway.tools.mcp.settings import McpOAuthSettings, McpServerSettings
+from everturn_gateway.tools.mcp.settings import (
+    McpOAuthSettings,
+    McpSamplingSettings,
+    McpServerSettings,
+)
 from everturn_gateway.tools.mcp.tool import McpTool
 
 __all__ = [
@@ -19,11 +24,13 @@ __all__ = [
     "McpLogins",
     "McpOAuthSettings",
     "McpRefusedError",
+    "McpSamplingSettings",
     "McpServerSettings",
     "McpServers",
     "McpTool",
     "McpToolbox",
     "Prompt",
+    "SamplingModel",
     "UnknownPromptError",
     "open_mcp",
 ]

@@ -34,8 +34,6 @@ from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.open_calls import CallToMake, PendingCall, refuse_all
 from everturn_gateway.tools.mcp.prompts import GET
-from everturn_gateway.tools.mcp.requests.dialogue import Sampler
-from everturn_gateway.tools.mcp.requests.sampling import NoSampler
 from everturn_gateway.tools.mcp.requests.values import NOTHING, Respond, Result, Sent
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.session import Session, protocol
@@ -130,7 +128,6 @@ class Connection:
     ) -> None:
         self.settings, self.environment, self.limits = settings, environment, limits
         self._logins = logins
-        self.sampler: Sampler = NoSampler()
         self.known: Listing | None = None
         "The tools as they were last listed, whether the server is up or not; None = never."
         self.fault = ""

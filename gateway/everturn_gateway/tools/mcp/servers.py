@@ -18,6 +18,7 @@ from everturn_gateway.tools.mcp.errors import UnknownPromptError
 from everturn_gateway.tools.mcp.listing import Listing, Prompt
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
 from everturn_gateway.tools.mcp.oauth import McpLogins
+from everturn_gateway.tools.mcp.requests.sampling import SamplingModel
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
@@ -34,8 +35,9 @@ class McpToolbox:
         taken: Collection[str],
         turn_wait_s: float,
         has_namesakes: bool,
+        sampling: Mapping[str, SamplingModel],
     ) -> None:
-        self._has_namesakes = has_namesakes
+        self._has_namesakes, self._sampling = has_namesakes, sampling
         self._connections, self._taken = tuple(connections), frozenset(taken)
         self._turn_wait_s = turn_wait_s
         self._made_of: tuple[Listing | None, ...] = ()
@@ -129,7 +131,7 @@ class McpToolbox:
                 logger.warning("a tool has the name of another", extra={"tool": line})
         self._tools = MappingProxyType(
             {
-                name: McpTool(name, tool, connection)
+                name: McpTool(name, tool, connection, self._sampling.get(connection.settings.name))
                 for connection, tool in offered
                 for name in (names[connection.settings.name, tool.name],)
             }
@@ -151,6 +153,7 @@ class McpServers:
         servers: Sequence[McpServerSettings],
         *,
         taken: Collection[str] = (),
+        sampling: Mapping[str, SamplingModel] = MappingProxyType({}),
     ) -> McpToolbox:
         """Return the tools of an agent that has these servers from now on.
 
@@ -162,6 +165,7 @@ class McpServers:
             servers: In the order in which their tools are offered. Of two with the same name
                 there is the first.
             taken: Names of the agent's other tools, which no tool of a server gets.
+            sampling: The models that servers may use, by the server's name.
         """
         named: dict[str, McpServerSettings] = {}
         for settings in servers:
@@ -175,6 +179,7 @@ class McpServers:
             taken=taken,
             turn_wait_s=self._limits.turn_wait_s,
             has_namesakes=len(named) < len(servers),
+            sampling=sampling,
         )
 
     def retire(self, agent: str) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
+from everturn_actors.spec import ModelSpec
+
 # Names that hold a secret wherever they stand.
 _SECRET_NAME: Final = re.compile(
     r"auth|cookie|credential|key|pass|secret|session|signature|token", re.IGNORECASE
@@ -36,8 +38,8 @@ class McpSamplingSettings:
     "Of the model, in one call of a tool."
     max_tokens: int = 1024
     "Of one answer."
-    model: str = ""
-    "`provider/name`; empty = the agent's own."
+    model: ModelSpec | None = None
+    "None = the agent's own."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

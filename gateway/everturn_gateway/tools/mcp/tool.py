@@ -27,6 +27,7 @@ from everturn_gateway.tools.mcp.errors import (
 )
 from everturn_gateway.tools.mcp.listing import RemoteDefinition
 from everturn_gateway.tools.mcp.requests.dialogue import Dialogue
+from everturn_gateway.tools.mcp.requests.sampling import Sampler, SamplingModel
 from everturn_gateway.tools.mcp.requests.values import Respond, Result, Sent, roots_of
 from everturn_gateway.tools.mcp.results import Answer
 
@@ -37,8 +38,15 @@ _INVALID_PARAMS: Final = -32602
 class McpTool:
     """One tool of one server; implements `Tool`, and for policies `FromServer`."""
 
-    def __init__(self, name: str, definition: RemoteDefinition, connection: Connection) -> None:
-        """Offer a tool to the model as `name`."""
+    def __init__(
+        self,
+        name: str,
+        definition: RemoteDefinition,
+        connection: Connection,
+        sampling: SamplingModel | None = None,
+    ) -> None:
+        """Offer a tool to the model as `name`; None = its server may use no model."""
+        self._sampling = sampling
         settings, limits = connection.settings, connection.limits
         self._remote, self._connection = definition, connection
         self.definition = ToolDefinition(
@@ -91,16 +99,20 @@ class McpTool:
         return f"what {self.remote_name} of the MCP server {self.server} gave"
 
     async def _call(self, call: ToolCall, context: ToolContext) -> ToolOutput:
-        untrusted = not self._connection.settings.trusted
+        settings, environment = self._connection.settings, self._connection.environment
+        untrusted = not settings.trusted
         source = self._gave * untrusted
+        sampler = Sampler(settings, self._sampling, environment.secrets, agent=environment.agent)
         try:
-            answer = await self._answer(_arguments(call), context)
+            answer = await self._answer(_arguments(call), context, sampler)
         except McpRefusedError as error:
             what = "does not take these arguments" if error.code == _INVALID_PARAMS else "refuses"
             text = f"the MCP server {self.server!r} {what}: {error.words}"
             return ToolOutput(text=text, is_error=True, untrusted=untrusted, source=source)
         except McpError as error:
             self._fail(error)
+        if sampler.calls:  # nobody vouches for what a model makes of a stranger's words
+            untrusted, source = True, self._gave
         images, faults = await self._images(answer)
         return ToolOutput(
             text="\n".join((answer.text, *faults)),
@@ -110,7 +122,9 @@ class McpTool:
             images=images,
         )
 
-    async def _answer(self, arguments: dict[str, object], context: ToolContext) -> Answer:
+    async def _answer(
+        self, arguments: dict[str, object], context: ToolContext, sampler: Sampler
+    ) -> Answer:
         """Call it, and answer what its server asks meanwhile."""
         connection = self._connection
 
@@ -121,7 +135,7 @@ class McpTool:
             self.server,
             self.remote_name,
             context,
-            sampler=connection.sampler,
+            sampler=sampler,
             roots=roots_of(connection.settings, connection.environment),
         )
         return await dialogue.run(call)

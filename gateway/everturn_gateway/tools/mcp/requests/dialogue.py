@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from everturn_gateway.tools.mcp.requests.interview import (
     read_form,
     read_progress,
 )
+from everturn_gateway.tools.mcp.requests.sampling import Sampler
 from everturn_gateway.tools.mcp.requests.values import (
     ELICIT,
     NOTHING,
@@ -39,18 +40,6 @@ _NOBODY: Final = "nobody can be asked in this conversation"
 
 MakeCall: TypeAlias = Callable[[Respond, Sent], Awaitable[Result]]
 "Makes the call, or makes it again with what the server wanted to know."
-
-
-class Sampler(Protocol):
-    """Lets a server use the agent's model."""
-
-    async def sample(self, params: Mapping[str, object], context: ToolContext) -> Response:
-        """Return the model's answer.
-
-        Raises:
-            RefusedError: The owner does not let the server, or there is no answer.
-        """
-        ...
 
 
 class Dialogue:
@@ -177,15 +166,18 @@ class Dialogue:
 
     async def _by_itself(self, request: ServerRequest) -> Response:
         if request.method == SAMPLE:
-            return await self._sampler.sample(request.params, self._context)
+            return await self._sampler.sample(request.params)
         if request.method == ROOTS and self._roots is not None:
             return self._roots
         msg = f"{request.method} is not answered here"
         raise RefusedError(msg)
 
     def _noted(self, answer: Answer) -> Answer:
-        if not self._notes:
-            return answer
-        told = "; ".join(dict.fromkeys(self._notes))
-        note = f"[The server asked the people of this conversation something: {told}.]"
-        return replace(answer, text=f"{answer.text}\n{note}")
+        notes = [answer.text]
+        if self._notes:
+            told = "; ".join(dict.fromkeys(self._notes))
+            notes.append(f"[The server asked the people of this conversation something: {told}.]")
+        if calls := self._sampler.calls:
+            used = f"{calls} call{'s' * (calls > 1)}, {self._sampler.tokens:,} tokens"
+            notes.append(f"[The server used a model: {used}.]")
+        return replace(answer, text="\n".join(notes))
