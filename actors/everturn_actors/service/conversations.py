@@ -87,7 +87,7 @@ class Conversations:
         key = self._bindings.known_as(key)
         async with self._bindings.deciding(key):
             session_id = await self._bind_new(key)
-        await self._begin(session_id, key, principal)
+        await self._begin(session_id, key, principal, is_new=True)
         return session_id
 
     async def open(self, key: ConversationKey, *, principal: str = "") -> tuple[str, bool]:
@@ -186,9 +186,11 @@ class Conversations:
         self._bindings.bind(key, session_id)
         return session_id
 
-    async def _begin(self, session_id: str, key: ConversationKey, principal: str) -> None:
+    async def _begin(
+        self, session_id: str, key: ConversationKey, principal: str, *, is_new: bool = False
+    ) -> None:
         begin = SessionStarted(session_id=session_id, key=key, principal=principal)
-        await self._registry.ask(session_id, GetState(), begin_with=begin)
+        await self._registry.ask(session_id, GetState(), begin_with=begin, is_new=is_new)
 
     def _is_over(self, state: SessionState) -> bool:
         """Whether a session has ended, or would with its next message."""

@@ -64,6 +64,7 @@ class SessionActor:
         runtime: Runtime,
         passivate_at_once: bool = False,
         resumes: bool = True,
+        is_new: bool = False,
     ) -> None:
         """Prepare the actor of a session; `run` brings it to life.
 
@@ -75,13 +76,14 @@ class SessionActor:
             runtime: What all actors share.
             passivate_at_once: Passivate as soon as there is nothing to do.
             resumes: Let what is open go on at once, before a command asks for more than a look.
+            is_new: Its id was made for this, so nothing is stored of it and nobody has to look.
         """
         self.session_id = session_id
         self.known: SessionState | None = None
         "The present state; None until it is loaded, or before the session has begun."
         self.finished_before = 0
         "Turns that had come to their end when it was loaded."
-        self._resumes, self._begin_with = resumes, begin_with
+        self._resumes, self._begin_with, self._is_new = resumes, begin_with, is_new
         self._mailbox, self._feed, self._runtime = mailbox, feed, runtime
         self._passivate_after_s = 0.0 if passivate_at_once else runtime.passivate_after_s
         self._passivates_soon = False
@@ -144,7 +146,8 @@ class SessionActor:
             UnknownSessionError: There is no such session.
             JournalError: Its files cannot be read or written.
         """
-        await self._load()
+        if not self._is_new:
+            await self._load()
         while await self._is_fenced():
             logger.warning(
                 "another writer appended to a session; it is loaded again",

@@ -137,6 +137,7 @@ class Registry:
         *,
         begin_with: SessionStarted | None = None,
         passivate_at_once: bool = False,
+        is_new: bool = False,
     ) -> T:
         """Send a command to the session's actor, starting it where it rests; return its answer.
 
@@ -148,6 +149,7 @@ class Registry:
             command: What to ask.
             begin_with: How the session begins, where the store knows nothing of it.
             passivate_at_once: An actor started for this is passivated as soon as it can.
+            is_new: The id was made for this: nothing is stored of the session.
 
         Raises:
             MailboxFullError: Too many commands are waiting.
@@ -163,7 +165,11 @@ class Registry:
             if active is None:
                 starts += 1
                 active = self._start(
-                    session_id, begin_with, command, passivate_at_once=passivate_at_once
+                    session_id,
+                    begin_with,
+                    command,
+                    passivate_at_once=passivate_at_once,
+                    is_new=is_new and starts == 1,
                 )
                 self._make_room()
             else:
@@ -267,6 +273,7 @@ class Registry:
         command: Command[object],
         *,
         passivate_at_once: bool,
+        is_new: bool,
     ) -> _Active:
         """Start the session's actor for a command.
 
@@ -285,6 +292,7 @@ class Registry:
             runtime=self._runtime,
             passivate_at_once=passivate_at_once,
             resumes=not is_quarantined and not isinstance(command, _ENDING),
+            is_new=is_new,
         )
         active = self._active[session_id] = _Active(actor=actor, mailbox=mailbox, feed=feed)
         self._tasks.start_soon(self._live, session_id, active)

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import BaseRoute, Match
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_actors.errors import CoreError, UnknownAgentError
 from everturn_gateway.http.access.auth import CALLER, Access, Caller
@@ -28,7 +28,7 @@ from everturn_gateway.http.access.guard import WrongTokens
 from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.console.routes import console_router
-from everturn_gateway.http.direct import DirectMessages
+from everturn_gateway.http.direct import direct_messages, direct_sessions
 from everturn_gateway.http.limits import BodyTooLargeError, too_large
 from everturn_gateway.http.live.exports import exports_router
 from everturn_gateway.http.live.routes import live_router
@@ -76,12 +76,12 @@ _DOCS_POLICY = (
 
 
 class Api(FastAPI):
-    """FastAPI with our own description of the API, behind what answers messages without it."""
+    """FastAPI with our own description of the API, behind what answers some routes without it."""
 
     access: Access
     library: Library
     routers: tuple[APIRouter, ...]
-    direct: DirectMessages
+    direct: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -140,13 +140,14 @@ def make_api(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: W
 
     _add_documents(app)
     protect = protector(gateway, access, wrong_tokens)
-    for route in app.router.routes:
+    app.direct = partial(FastAPI.__call__, app)
+    for route in reversed(app.router.routes):  # what is asked most often is asked first there, too
         if isinstance(route, APIRoute):
             route.app = protect(route.app, _method(route), route.path)
             if _is_message(route):
-                app.direct = DirectMessages(
-                    partial(FastAPI.__call__, app), route=route, protect=protect
-                )
+                app.direct = direct_messages(app.direct, route, protect)
+            elif _begins_session(route):
+                app.direct = direct_sessions(app.direct, route, protect)
     _add_error_handlers(app)
     return app
 
@@ -210,6 +211,11 @@ def _is_turn(route: BaseRoute) -> bool:
 def _is_message(route: APIRoute) -> bool:
     """Whether it takes the messages of a session."""
     return route.path.endswith("/messages") and "POST" in (route.methods or ())
+
+
+def _begins_session(route: APIRoute) -> bool:
+    """Whether it begins sessions."""
+    return route.path == "/api/v1/sessions" and "POST" in (route.methods or ())
 
 
 def _add_error_handlers(app: Api) -> None:

@@ -1,4 +1,4 @@
-"""The way of a message that begins a turn, past what FastAPI does for each request.
+"""The way of what programs ask most often, past what FastAPI does for each request.
 
 FastAPI declares the route, describes it, and says what is wrong with a request. One that is right
 needs none of that: its body is read by the same model, and answered by the same function. What is
@@ -8,11 +8,11 @@ unclear in any way goes on to FastAPI, and so does every error.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Generic, TypeAlias, TypeVar
 
 from fastapi.routing import APIRoute
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,9 +20,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from everturn_gateway.http.access.auth import caller_of
 from everturn_gateway.http.access.protected import FAILURE
 from everturn_gateway.http.schemas.messages import NewMessage
+from everturn_gateway.http.schemas.sessions import NewSession
 
 _JSON: Final = re.compile(rb"application/json(;.*)?")
 _KEY: Final = re.compile(rb"[\x20-\x7e]{1,255}")
+
+
+B = TypeVar("B", bound=BaseModel)
+
+Protect: TypeAlias = Callable[[ASGIApp, str, str], ASGIApp]
+"Puts the rule of a route, by its method and path, around an app that answers it."
 
 
 class _UnclearError(Exception):
@@ -33,20 +40,28 @@ class _UnclearError(Exception):
         super().__init__()
 
 
-class DirectMessages:
-    """Answers the messages of one route before FastAPI sees them. Plain ASGI."""
+class DirectRoute(Generic[B]):
+    """Answers the requests of one route before FastAPI sees them. Plain ASGI."""
 
     def __init__(
-        self, app: ASGIApp, *, route: APIRoute, protect: Callable[[ASGIApp, str, str], ASGIApp]
+        self,
+        app: ASGIApp,
+        *,
+        route: APIRoute,
+        protect: Protect,
+        body: type[B],
+        answer: Callable[[Request, B], Awaitable[Response | None]],
     ) -> None:
         """Stand in front of a route.
 
         Args:
             app: Where all else goes on.
-            route: Takes a `NewMessage`; see `send_message`.
+            route: Takes POST.
             protect: Puts the rule of the route around what answers it.
+            body: What the route takes, in JSON.
+            answer: Answers as the route does; None where FastAPI has to look at the request.
         """
-        self._app, self._route = app, route
+        self._app, self._route, self._body, self._reply = app, route, body, answer
         self._protected = protect(self._answer, "POST", route.path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,50 +82,78 @@ class DirectMessages:
             await self._app(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a message that came past the rule of its route.
+        """Answer a request that came past the rule of its route.
 
         Raises:
-            _UnclearError: It is no plain message.
+            _UnclearError: It is no plain one.
         """
         received: list[Message] = []
         while not received or received[-1].get("more_body", False):
             received.append(await receive())
-        asked = _asked(scope)
-        if asked is None or received[-1]["type"] == "http.disconnect":
+        if received[-1]["type"] == "http.disconnect" or not _is_json(scope):
             raise _UnclearError(received)
         data = [message["body"] for message in received]
         try:
-            body = NewMessage.model_validate_json(data[0] if len(data) == 1 else b"".join(data))
+            body = self._body.model_validate_json(data[0] if len(data) == 1 else b"".join(data))
         except ValidationError:
             raise _UnclearError(received) from None
+        response = await self._reply(Request(scope, receive, send), body)
+        if response is None:
+            raise _UnclearError(received)
+        await response(scope, receive, send)
+
+
+def direct_messages(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
+    """Return what answers the messages of sessions; see `send_message`."""
+
+    async def reply(request: Request, body: NewMessage) -> Response | None:
+        asked = _asked(request.scope)
+        if asked is None:
+            return None
         key, prefer = asked
-        response: Response = await self._route.endpoint(
-            request=Request(scope, receive, send),
-            session_id=scope["path_params"]["session_id"],
+        response: Response = await route.endpoint(
+            request=request,
+            session_id=request.scope["path_params"]["session_id"],
             body=body,
-            caller=caller_of(scope).principal,
+            caller=caller_of(request.scope).principal,
             key=key,
             prefer=prefer,
         )
-        await response(scope, receive, send)
+        return response
+
+    return DirectRoute(app, route=route, protect=protect, body=NewMessage, answer=reply)
+
+
+def direct_sessions(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
+    """Return what begins sessions; see `create_session`."""
+
+    async def reply(request: Request, body: NewSession) -> Response | None:
+        response: Response = await route.endpoint(
+            body=body, caller=caller_of(request.scope).principal
+        )
+        return response
+
+    return DirectRoute(app, route=route, protect=protect, body=NewSession, answer=reply)
+
+
+def _is_json(scope: Scope) -> bool:
+    """Whether one header says that the body is JSON."""
+    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
+    return len(kinds) == 1 and _JSON.fullmatch(kinds[0]) is not None
 
 
 def _asked(scope: Scope) -> tuple[str | None, list[str] | None] | None:
     """Return the idempotency key and the preferences; None where the headers are unusual."""
-    kind, key = b"", None
+    key = None
     prefer: list[str] = []
     for name, value in scope["headers"]:
-        if name == b"content-type":
-            if kind or not _JSON.fullmatch(value):
-                return None
-            kind = value
-        elif name == b"idempotency-key":
+        if name == b"idempotency-key":
             if key is not None or not _KEY.fullmatch(value):
                 return None
             key = value.decode("ascii")
         elif name == b"prefer":
             prefer.append(value.decode("latin-1"))
-    return (key, prefer or None) if kind else None
+    return key, prefer or None
 
 
 def _again(received: list[Message], receive: Receive) -> Receive:
