@@ -10,8 +10,8 @@ from support.gateway import open_http_gateway
 
 from everturn_channels.errors import ClientError
 from everturn_gateway.client import ask_channels
-from everturn_gateway.commands.channel import channel_text
 from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.doctor.channel_words import channel_text
 
 
 async def test_how_channels_fare_is_told_with_the_token(tmp_path: Path) -> None:

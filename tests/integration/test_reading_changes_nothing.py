@@ -162,6 +162,7 @@ async def resting_gateway(
 async def gets(gateway: Gateway, made: dict[str, str], media: str) -> list[str]:
     """Return a request for each GET of the document, and each session where it has one."""
     fill = {"name": "test", "model": "test", "schedule_id": "standup", "seq": "4", "number": "1"}
+    fill |= {"path": "agent.yaml"}
     fill["response_id"] = f"resp_{NOBODY}"
     found: list[str] = []
     app = await anyio.to_thread.run_sync(create_app(gateway).api)
@@ -217,7 +218,10 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
     odd = {path: status for path, status in statuses.items() if status not in {200, 204}}
     assert all(
         corrupt in path
-        or any(each in path for each in (NOBODY, "/context", "/media/", "/checkpoints/"))
+        or any(
+            each in path
+            for each in (NOBODY, "/context", "/media/", "/checkpoints/", "/results/", "/files")
+        )
         for path in odd
     ), odd
     assert all(status < 500 or corrupt in path for path, status in odd.items()), odd

@@ -40,6 +40,7 @@ from everturn_gateway.client import SessionClient, open_api, open_api_here
 from everturn_gateway.client.api import RECONNECT_S
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config, ServerConfig
+from everturn_gateway.doctor.findings import Finding
 from everturn_gateway.http.access.auth import THIS_PROCESS
 from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Channels
@@ -103,6 +104,7 @@ class HttpGateway:
     journal: WriteHealth | None = None
     tool_factory: ToolFactory | None = None
     base_url: str = ""
+    findings: tuple[Finding, ...] = ()
     listening: anyio.Event = field(default_factory=anyio.Event)
 
     def checkpoints(self, agent: str) -> Checkpoints:
@@ -118,6 +120,12 @@ class HttpGateway:
         """Start a long task."""
         assert self.tasks is not None
         self.supervisor.start(self.tasks, name, body)
+
+    async def examine(self) -> AsyncGenerator[Finding]:
+        """Yield what a test wants to be found."""
+        for each in self.findings:
+            await anyio.lowlevel.checkpoint()
+            yield each
 
     async def journal_fault(self) -> str:
         """Return why nothing can be written."""

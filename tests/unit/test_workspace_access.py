@@ -47,10 +47,12 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/commands/shared/crash.py": "the log of a crash, and its lock",
     "gateway/everturn_gateway/commands/shared/settings.py": "the workspace itself; log of commands",
     "gateway/everturn_gateway/commands/doctor.py": "the note of a gateway that is gone",
+    "gateway/everturn_gateway/doctor/workspace.py": "whether a secret stands in everturn.yaml",
     "gateway/everturn_gateway/private_environ.py": "/proc",
     "channels/everturn_channels/terminal/": "files that people attach; what they typed before",
     # Elsewhere.
     "gateway/everturn_gateway/http/console/": "pages of the console, which come with the package",
+    "channels/everturn_channels/languages/": "texts, which come with the package",
     "gateway/everturn_gateway/cli/__init__.py": "/dev/null",
     "gateway/everturn_gateway/commands/serving/reloads.py": "/dev/tty",
     "gateway/everturn_gateway/acp/stdio.py": "standard input and output",

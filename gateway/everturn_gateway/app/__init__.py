@@ -19,7 +19,7 @@ from everturn_gateway.app.gateway import (
     payer_in,
     version,
 )
-from everturn_gateway.app.journal_check import JournalNote, check_journals, keeps_files
+from everturn_gateway.app.journal_check import check_journals, keeps_files
 from everturn_gateway.app.storage import open_keyed
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "USAGE_FOLDER",
     "Additions",
     "Gateway",
-    "JournalNote",
     "OpenStore",
     "check_journals",
     "keeps_files",

@@ -376,6 +376,7 @@ def _gateway(
         tool_factory=base.tool_factory,
         store_fault=base.storage.fault,
         meter=agents.meter,
+        keyed=base.storage.keyed,
         secrets=start.secrets,
         started_at=start.clock.now(),
         version=start.version,

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 
+import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
-from everturn_actors.ports import Clock
+from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.access.pairing import Pairing
+from everturn_gateway.app.journal_check import check_journals, keeps_files
 from everturn_gateway.channels import Channels
 from everturn_gateway.channels.answering import agent_checkpoints
 from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
+from everturn_gateway.doctor.findings import Finding
 from everturn_gateway.logs import RecentLog, SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.session_changes import Changes
-from everturn_gateway.specs import AgentDefaults, AgentLibrary
+from everturn_gateway.specs import AgentDefaults, AgentFile, AgentLibrary
 from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
@@ -62,6 +67,7 @@ class Gateway(Struct, kw_only=True):
     store_fault: Callable[[], Awaitable[str]]
     "Why no message can be kept now; empty where it can."
     meter: Meter
+    keyed: KeyedStore
     secrets: SecretRegistry
     started_at: datetime
     version: str
@@ -70,6 +76,8 @@ class Gateway(Struct, kw_only=True):
     logins: Logins = field(default_factory=Logins)
     recent_log: RecentLog = field(default_factory=RecentLog)
     "What this process logged last; empty in a program that keeps a log of its own."
+    examining: anyio.Lock = field(default_factory=anyio.Lock)
+    "Held by the look that is under way: it takes a while, and one is enough."
     closing: bool = False
     "It goes down and takes no more messages."
 
@@ -94,6 +102,26 @@ class Gateway(Struct, kw_only=True):
         """Start a long task, which is supervised, and cancelled when the gateway closes."""
         self.supervisor.start(self.connections, name, body)
 
+    async def examine(self) -> AsyncGenerator[Finding]:
+        """Look at itself and its workspace; yield what is found, as it is found."""
+        # It looks at every plug-in there is.
+        from everturn_gateway.doctor.own import Own, examine_own  # noqa: PLC0415 - see above
+
+        def agents() -> list[AgentFile]:
+            return [self.library.file(name) for name in self.library.names()]
+
+        own = Own(
+            keyed=self.keyed,
+            secrets=self.secrets,
+            models=self.models,
+            agents=agents,
+            check_journals=partial(check_journals, self.config, repair=False, looked=_untold),
+            keeps_files=partial(keeps_files, self.config),
+        )
+        async with self.examining, aclosing(examine_own(self, own)) as findings:
+            async for finding in findings:
+                yield finding
+
     async def reconfigure(self, new: Config) -> None:
         """Take over what of a configuration can hold while the gateway runs; see `LIVE`."""
         for secret in new.secrets:
@@ -110,6 +138,10 @@ class Gateway(Struct, kw_only=True):
     async def journal_fault(self) -> str:
         """Return why no message can be kept now; empty where they can."""
         return await self.store_fault()
+
+
+def _untold(_looked: int, _sessions: int) -> None:
+    """Tell nobody how far it is."""
 
 
 def make_meter(

@@ -6,23 +6,14 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
-from msgspec import Struct
-
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.opening import open_file_store
 from everturn_gateway.config.settings import Config
+from everturn_gateway.doctor.findings import JournalNote
 from everturn_gateway.plugins import installed
 
 _TOLD_EVERY: Final = 100  # sessions
-
-
-class JournalNote(Struct, frozen=True, kw_only=True):
-    """One thing that was found in the journals, or done to them."""
-
-    text: str
-    is_repair: bool = False
-    "Whether it was done, and not only found."
 
 
 def keeps_files(config: Config) -> bool:

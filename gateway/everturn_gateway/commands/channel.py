@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 from typing import Final
 
 from everturn_actors.state.serialization import utc_text
@@ -18,6 +17,7 @@ from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
+from everturn_gateway.doctor.channel_words import moment_text, shortfalls, state_text
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
 
@@ -52,18 +52,6 @@ def list_channels(options: Options, *, as_json: bool) -> int:
     return run_async(main)
 
 
-def channel_text(status: ChannelStatus) -> str:
-    """Return how a channel fares, in a line."""
-    account = f" as {status.account}" if status.account else ""
-    if status.is_healthy:
-        heard = f"receives{account}, last heard of {_moment(status.last_received_at)}"
-        return "; ".join((heard, *_shortfalls(status)))
-    last = status.last_received_at
-    why = f": {status.error}" if status.error else f" since {_moment(last)}" if last else ""
-    silent = f"has not shown that it receives: {_state(status)}{why}"
-    return "; ".join((silent, *_shortfalls(status)))
-
-
 def _print_configured(config: Config, *, as_json: bool) -> None:
     if as_json:
         print_json(
@@ -84,8 +72,8 @@ def _row(status: ChannelStatus) -> tuple[str, ...]:
         status.name,
         status.platform,
         status.account,
-        "; ".join((_state(status) + _why(status), *_shortfalls(status))),
-        _moment(status.last_received_at),
+        "; ".join((state_text(status) + _why(status), *shortfalls(status))),
+        moment_text(status.last_received_at),
         f"{status.received:,}",
         f"{status.sent:,}",
     )
@@ -93,37 +81,6 @@ def _row(status: ChannelStatus) -> tuple[str, ...]:
 
 def _why(status: ChannelStatus) -> str:
     return f": {status.error}" if status.error else ""
-
-
-def _shortfalls(status: ChannelStatus) -> tuple[str, ...]:
-    """Return what a channel leaves undone, in words."""
-    found: list[str] = []
-    if status.blocked:
-        first = status.blocked[0]
-        chats = (
-            "1 chat waits" if status.blocked_count == 1 else f"{status.blocked_count:,} chats wait"
-        )
-        found.append(
-            f"{chats}, the longest ({first.chat}) since {_moment(first.since)}: {first.why}"
-        )
-    if status.given_up:
-        messages = "1 message" if status.given_up == 1 else f"{status.given_up:,} messages"
-        found.append(f"{messages} could not be delivered for too long")
-    if status.unreadable:
-        events = "1 event" if status.unreadable == 1 else f"{status.unreadable:,} events"
-        found.append(f"{events} could not be read")
-    return tuple(found)
-
-
-def _state(status: ChannelStatus) -> str:
-    if status.state != "connected" or status.is_healthy:
-        return status.state
-    heard = "nothing yet" if status.last_received_at is None else "nothing any more"
-    return f"connected, heard {heard}"
-
-
-def _moment(instant: datetime | None) -> str:
-    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S %Z}" if instant else "never"
 
 
 def _record(status: ChannelStatus) -> dict[str, object]:

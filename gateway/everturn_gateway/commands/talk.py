@@ -15,8 +15,7 @@ from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
-
-HISTORY_NAME = "terminal_history"
+from everturn_gateway.workspace_files import HISTORY_NAME
 
 
 def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:

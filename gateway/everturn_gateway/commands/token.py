@@ -36,8 +36,6 @@ from everturn_gateway.principals import (
 _SPAN: Final = re.compile(r"([0-9]{1,6})([mhdw])", re.ASCII)
 _UNITS_S: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LATEST: Final = timedelta(days=36_525)  # a hundred years
-EXPIRES_SOON: Final = timedelta(days=14)
-UNUSED_AFTER: Final = timedelta(days=7)
 
 
 class NewToken(Struct, frozen=True, kw_only=True):
@@ -242,60 +240,3 @@ def _told(record: TokenRecord) -> str:
     limits = f", up to {' and '.join(_limits(record))}" if _limits(record) else ""
     until = f", until {minute_text(record.expires_at)}" if record.expires_at else ""
     return f"{record.name} may {', '.join(record.scopes)}{agents}{limits}{until}"
-
-
-async def token_notes(config: Config) -> list[str]:
-    """Return what should be looked at in the tokens of a workspace, a line each.
-
-    Raises:
-        TokenError: They cannot be read.
-    """
-    tokens, used = await _stored(config)
-    now = SystemClock().now()
-    notes: list[str] = []
-    for each in tokens:
-        if each.revoked_at is not None:
-            continue
-        if each.is_expired(now):
-            notes.append(
-                f"{each.name}: expired at {_minute_of(each.expires_at)};"
-                f" `everturn token revoke {each.name}` says that it should stay so"
-            )
-            continue
-        notes += _looked_at(each, now, used.get(each.name), config)
-    is_any_valid = any(each.is_valid(now) for each in tokens)
-    server = config.server
-    if server.require_token and not (is_any_valid or server.api_token or server.admin_token):
-        notes.append(
-            "everybody needs a token and there is none; `everturn token create NAME --scope admin`"
-        )
-    if is_any_valid and not (server.api_token or server.require_token):
-        notes.append(
-            "programs of this machine need no token and may do everything;"
-            " server.require_token: true asks them too"
-        )
-    return notes
-
-
-def _looked_at(
-    record: TokenRecord, now: datetime, used_at: datetime | None, config: Config
-) -> list[str]:
-    found: list[str] = []
-    if record.expires_at is not None and record.expires_at - now < EXPIRES_SOON:
-        found.append(f"{record.name}: expires at {_minute_of(record.expires_at)}")
-    if record.expires_at is None and {"operate", "admin"} & set(record.scopes):
-        scopes = " and ".join(record.scopes)
-        found.append(f"{record.name}: never expires, and may {scopes}")
-    if used_at is None and now - record.created_at > UNUSED_AFTER:
-        since = _minute_of(record.created_at)
-        found.append(f"{record.name}: never used since it was made at {since}")
-    found += [
-        f"{record.name}: there is no agent {agent!r}"
-        for agent in record.agents
-        if not (config.agents_dir / agent).is_dir()
-    ]
-    return found
-
-
-def _minute_of(instant: datetime | None) -> str:
-    return minute_text(instant) if instant is not None else "never"

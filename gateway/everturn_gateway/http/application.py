@@ -174,7 +174,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         channels_router(gateway),
         pairing_router(gateway),
         schedules_router(gateway, access),
-        admin_router(gateway),
+        admin_router(gateway, waits),
         agent_files_router(gateway),
         *((console_router(gateway, access),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
@@ -143,6 +143,25 @@ class Library(Protocol):
 
     async def reload(self) -> ReloadView:
         """Read the agents folder again."""
+        ...
+
+
+class FindingView(Protocol):
+    """One thing that was looked at."""
+
+    @property
+    def verdict(self) -> Literal["ok", "note", "repaired", "problem"]:
+        """What to think of it."""
+        ...
+
+    @property
+    def subject(self) -> str:
+        """What it is about."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What is to be said."""
         ...
 
 
@@ -324,6 +343,10 @@ class Gateway(Protocol):
 
     def start(self, name: str, body: Callable[[], Awaitable[object]]) -> None:
         """Start a long task, which is supervised, and cancelled when the gateway closes."""
+        ...
+
+    def examine(self) -> AsyncGenerator[FindingView]:
+        """Look at itself and its workspace; yield what is found. Nothing is repaired."""
         ...
 
     async def journal_fault(self) -> str:

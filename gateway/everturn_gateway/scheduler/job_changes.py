@@ -20,7 +20,7 @@ class JobChanges:
         self.version = 0
         "Of the newest change."
 
-    def touch(self, job_id: str) -> None:
+    def record(self, job_id: str) -> None:
         """Take note that a job is new, changed, or gone."""
         self.version += 1
         self._versions.pop(job_id, None)

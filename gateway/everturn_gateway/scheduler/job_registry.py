@@ -150,7 +150,7 @@ class JobRegistry:
         self._reading = anyio.Lock()
 
     def _changed(self, job_id: str) -> None:
-        self.changes.touch(job_id)
+        self.changes.record(job_id)
         self._told(job_id)
 
     # --- asking ---
@@ -236,7 +236,7 @@ class JobRegistry:
     def news_of(self, entry: Entry) -> None:
         """Tell whoever waits that something about a job has changed."""
         entry.tell()
-        self.changes.touch(entry.job_id)
+        self.changes.record(entry.job_id)
 
     # --- writing down ---
 

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
 from anyio import to_thread
-from msgspec import Struct
 
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.app import open_keyed
@@ -24,6 +23,7 @@ from everturn_gateway.commands.shared.printing import print_json, print_line
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
+from everturn_gateway.doctor.logins import RemoteServer, remote_servers
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.mcp import McpLogins, McpServerSettings
@@ -31,13 +31,6 @@ from everturn_gateway.tools.mcp.oauth import McpLogin
 from everturn_gateway.tools.mcp.session import MODULES
 
 NO_BROWSER_PORT = 8765  # nobody listens there: a person reads the address off a browser elsewhere
-
-
-class _Server(Struct, frozen=True, kw_only=True):
-    """A server behind an address, and the agents that have it by one name."""
-
-    settings: McpServerSettings
-    agents: tuple[str, ...]
 
 
 def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
@@ -56,7 +49,7 @@ def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
     with extra("everturn mcp login", "mcp", "mcp", *MODULES):
         from everturn_gateway.tools.mcp.oauth.flow import log_in  # noqa: PLC0415 - an extra, heavy
     config = load(options)
-    settings = _named(_servers(_agents(config)), name, agent).settings
+    settings = _named(remote_servers(_agents(config)), name, agent).settings
     if settings.is_signed:
         msg = f"{name}: its headers hold an Authorization already; leave it out to log in"
         raise GatewayError(msg)
@@ -111,7 +104,7 @@ def logout(options: Options, name: str, *, agent: str) -> int:
         GatewayError: There is no such server, or the login cannot be removed.
     """
     config = load(options)
-    url = _named(_servers(_agents(config)), name, agent).settings.url
+    url = _named(remote_servers(_agents(config)), name, agent).settings.url
 
     async def main() -> bool:
         async with open_keyed(config, is_change=True) as keyed:
@@ -165,36 +158,6 @@ def list_servers(options: Options, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def login_notes(config: Config, agents: Sequence[AgentFile]) -> list[str]:
-    """Return which logins are over, a line each.
-
-    Raises:
-        McpLoginError: A login cannot be read.
-    """
-    now = SystemClock().now()
-    known = _known(config)
-    return [
-        f"MCP server {each.settings.name!r} of {', '.join(each.agents)}: its login is over;"
-        f" `everturn mcp login {each.settings.name}`"
-        for each in _servers(agents)
-        if (made := known.get(each.settings.url)) is not None and made.is_over(now)
-    ]
-
-
-def sampling_notes(agent: AgentFile) -> list[str]:
-    """Return which MCP servers of an agent may use a model, a line each."""
-    notes: list[str] = []
-    for server in agent.tool_config.mcp:
-        if (limits := server.sampling) is not None:
-            model = limits.model or agent.spec.model
-            each = f"{limits.max_calls} times a call, {limits.max_tokens:,} tokens each"
-            notes.append(
-                f"MCP server {server.name!r} may use {model.provider} / {model.name} in the agent's"
-                f" name and at its cost: {each} (`sampling`)"
-            )
-    return notes
-
-
 def _agents(config: Config) -> Sequence[AgentFile]:
     agents, faults = check_agents(config)
     for fault in faults:
@@ -210,18 +173,7 @@ def _known(config: Config) -> Mapping[str, McpLogin]:
     return {each.url: each for each in run_async(read)}
 
 
-def _servers(agents: Sequence[AgentFile]) -> list[_Server]:
-    """Return the servers behind an address, those that several agents have once."""
-    found: dict[tuple[str, str], _Server] = {}
-    for agent in agents:
-        for settings in filter(lambda each: each.url, agent.tool_config.mcp):
-            key = (settings.name, settings.url)
-            before = found[key].agents if key in found else ()
-            found[key] = _Server(settings=settings, agents=(*before, agent.spec.name))
-    return list(found.values())
-
-
-def _named(servers: Sequence[_Server], name: str, agent: str) -> _Server:
+def _named(servers: Sequence[RemoteServer], name: str, agent: str) -> RemoteServer:
     found = [
         each
         for each in servers

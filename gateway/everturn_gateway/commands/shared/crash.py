@@ -9,8 +9,7 @@ import traceback
 from pathlib import Path
 
 from everturn_gateway.logs import SecretRegistry
-
-LOG_NAME = "everturn.log"
+from everturn_gateway.workspace_files import LOG_NAME
 
 
 class CrashLog:

@@ -18,10 +18,10 @@ from msgspec import Struct, structs
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Backoff, contain
 from everturn_gateway.clock import SystemClock
+from everturn_gateway.workspace_files import NOTE_NAME
 
 logger = logging.getLogger(__name__)
 
-NOTE_NAME = "gateway.json"
 _NOTE_MAX_BYTES = 10_000
 _RETRY = Backoff(longest_s=30.0)  # of a note that could not be written
 

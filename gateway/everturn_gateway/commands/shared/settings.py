@@ -12,13 +12,14 @@ from typing import TypeVar
 
 import anyio
 
-from everturn_gateway.commands.shared.crash import LOG_NAME, crash_log
+from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.gc_tuning import end_loading
 from everturn_gateway.logs import SecretRegistry, setup_logging
 from everturn_gateway.private_environ import process_environ
+from everturn_gateway.workspace_files import LOG_NAME
 
 API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"
 OWN_TOKEN_VARIABLE = "EVERTURN_TOKEN"

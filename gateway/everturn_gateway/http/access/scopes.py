@@ -124,6 +124,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ),
     ("GET", f"{_ADMIN}/models"): Rule(need="admin", is_whole=True),
     ("DELETE", f"{_ADMIN}/models"): Rule(need="admin", is_act=True, is_whole=True),
+    ("POST", f"{_ADMIN}/doctor"): Rule(need="admin", is_act=True, is_whole=True),
     ("GET", f"{_ADMIN}/log"): Rule(need="admin", is_whole=True),
     ("POST", f"{_ADMIN}/channels/{{name}}/check"): Rule(need="admin", is_act=True, is_whole=True),
     ("POST", f"{_ADMIN}/pairing/approve"): Rule(need="admin", is_act=True, is_whole=True),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
+from everturn_gateway.http import sse
+from everturn_gateway.http.openapi import event_stream, problems
 from everturn_gateway.http.ports import AgentView, Gateway
 from everturn_gateway.http.schemas.agents import (
     AdminAgentBody,
@@ -24,11 +29,13 @@ from everturn_gateway.http.schemas.log import (
     RecentRecords,
 )
 from everturn_gateway.http.schemas.models import KnownModelBody, KnownModelList
+from everturn_gateway.http.sse import EventStream, WriteNow
+from everturn_gateway.http.waiting import OpenWaits
 from everturn_gateway.logs import RECENT_RECORDS
 from everturn_gateway.model_statistics import KnownModel
 
 
-def admin_router(gateway: Gateway) -> APIRouter:
+def admin_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/api/v1/admin`."""
     router = APIRouter(prefix="/api/v1/admin", tags=["administration"])
     library = gateway.library
@@ -71,6 +78,19 @@ def admin_router(gateway: Gateway) -> APIRouter:
         """Forget what refusals taught of models; the answer has those that were concerned."""
         return answer(_models(gateway.models.forget(model, endpoint)))
 
+    @router.post(
+        "/doctor",
+        response_class=Response,
+        responses={**event_stream("Server-sent events: finding, done"), **problems(503)},
+    )
+    async def examine() -> Response:
+        """Look at the gateway and its workspace, as `everturn doctor` does; repairs nothing.
+
+        What is found comes as it is found. One look at a time.
+        """
+        waits.check_follower()
+        return EventStream(partial(_findings, gateway), waits)
+
     @router.get("/log", response_model=RecentRecords)
     async def read_recent_log(
         level: Annotated[LevelName, Query(description="Only records from this level on.")] = "info",
@@ -93,6 +113,18 @@ def admin_router(gateway: Gateway) -> APIRouter:
         )
 
     return router
+
+
+async def _findings(gateway: Gateway, write_now: WriteNow) -> AsyncGenerator[bytes]:
+    del write_now  # what takes a while need not be faster
+    yield sse.greeting()
+    problems_found = 0
+    async with aclosing(gateway.examine()) as findings:
+        async for each in findings:
+            problems_found += each.verdict == "problem"
+            data = {"verdict": each.verdict, "subject": each.subject, "text": each.text}
+            yield sse.message("finding", data)
+    yield sse.message("done", {"problems": problems_found})
 
 
 def _models(known: tuple[KnownModel, ...]) -> KnownModelList:

@@ -1,4 +1,4 @@
-"""What `everturn doctor` says of plug-ins."""
+"""What is to be said of plug-ins."""
 
 from __future__ import annotations
 

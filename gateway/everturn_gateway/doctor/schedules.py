@@ -1,18 +1,16 @@
-"""What `everturn doctor` finds wrong with scheduled jobs."""
+"""What is wrong with scheduled jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
-from msgspec import Struct
-
-from everturn_gateway.app import open_keyed
-from everturn_gateway.client import open_api
-from everturn_gateway.client.schedules import ScheduleClient
-from everturn_gateway.commands.shared.running import Running
-from everturn_gateway.commands.shared.settings import api_token
-from everturn_gateway.config.settings import Config
+from everturn_actors.errors import CoreError
+from everturn_channels.errors import ClientError
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.doctor.findings import Finding
+from everturn_gateway.doctor.subject import JobHealth, Subject
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.places import Places
@@ -30,33 +28,35 @@ from everturn_gateway.scheduler.schemas import JobFaultBody
 from everturn_gateway.specs import AgentFile
 
 
-class JobHealth(Struct, frozen=True, kw_only=True):
-    """How the jobs of a workspace fare."""
+async def schedule_findings(
+    subject: Subject, agents: Sequence[AgentFile]
+) -> AsyncGenerator[Finding]:
+    """Say which definitions are set aside, and which jobs cannot run."""
+    try:
+        if subject.running is not None:
+            health = await subject.running.jobs()
+        else:
+            health = await _read_jobs(subject, agents, SystemClock().now())
+    except (CoreError, ClientError, OSError) as error:
+        yield Finding(verdict="problem", subject="schedules", text=str(error))
+        return
+    for fault in health.faults:
+        yield Finding(verdict="problem", subject="schedules", text=_text(fault))
+    if health.jobs and not health.faults:
+        jobs = "one job" if health.jobs == 1 else f"{health.jobs:,} jobs"
+        yield Finding(verdict="ok", subject="schedules", text=f"{jobs}, in order")
 
-    jobs: int
-    faults: tuple[JobFaultBody, ...]
 
-
-async def ask_jobs(config: Config, running: Running) -> JobHealth:
-    """Ask the gateway that runs.
-
-    Raises:
-        CoreError, ClientError: It refuses, or cannot be reached.
-    """
-    async with open_api(running.url, token=api_token(config)) as api:
-        found = await ScheduleClient(api).all()
-    return JobHealth(jobs=len(found.schedules), faults=found.faults)
-
-
-async def read_jobs(config: Config, agents: Sequence[AgentFile], now: datetime) -> JobHealth:
+async def _read_jobs(subject: Subject, agents: Sequence[AgentFile], now: datetime) -> JobHealth:
     """Look at the files, where no gateway runs; changes nothing.
 
     Raises:
         OSError: They cannot be read.
     """
+    config = subject.config
     folder = config.workspace / FOLDER
     page = await JobStore(folder, timezone=config.schedules.timezone).read()
-    async with open_keyed(config, is_change=False) as keyed:
+    async with subject.keyed() as keyed:
         logs = RunLogs(keyed)
         await logs.load()
     jobs = (*page.jobs, *(job for agent in agents for job in agent.jobs))
@@ -76,4 +76,10 @@ async def read_jobs(config: Config, agents: Sequence[AgentFile], now: datetime) 
     faults = (*page.faults, *twins, *logs.faults(), *stuck())
     return JobHealth(
         jobs=len(jobs), faults=tuple(JobFaultBody.of(fault, places) for fault in faults)
+    )
+
+
+def _text(fault: JobFaultBody) -> str:
+    return str(
+        Fault(file=Path(fault.file), line=fault.line, field=fault.field, message=fault.message)
     )

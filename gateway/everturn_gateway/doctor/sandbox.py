@@ -1,4 +1,4 @@
-"""What `everturn doctor` says of the sandbox in which the commands of an agent run."""
+"""What is to be said of the sandbox in which the commands of an agent run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
+from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.config import confinements, may_write
@@ -25,13 +25,13 @@ _METADATA: Final = ("169.254.169.254", 80)
 _ANSWER_S: Final = 0.5  # it is on the same machine, as good as
 
 
-def sandbox_notes(config: Config, agent: AgentFile) -> Iterator[str]:
+def sandbox_notes(config: Config, agent: AgentFile, secrets: SecretRegistry) -> Iterator[str]:
     """Yield what is to be said of how far an agent's commands reach, and how far not.
 
     Starts processes, and connects to a metadata address where a command could: not for the event
     loop.
     """
-    if fault := _sandbox_fault(config, agent):
+    if fault := _sandbox_fault(config, agent, secrets):
         yield f"its commands cannot run: {fault}"
     if note := _marks_note(config, agent):
         yield note
@@ -79,7 +79,7 @@ def _listed(places: dict[Path, None]) -> str:
     return ", ".join(map(str, places))
 
 
-def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
+def _sandbox_fault(config: Config, agent: AgentFile, secrets: SecretRegistry) -> str | None:
     """Return why an agent's commands cannot be confined on this machine."""
     environ = process_environ()
     files = (agent.files or config.workspace / FILES_FOLDER / agent.spec.name).absolute()
@@ -89,7 +89,7 @@ def _sandbox_fault(config: Config, agent: AgentFile) -> str | None:
         files=files,
         state=config.workspace,
         environ=environ,
-        secrets=crash_log.secrets,
+        secrets=secrets,
         link=ServiceLink(),
         marks=MarkedWorkspaces(config.workspace).of(files),
     )
