@@ -22,6 +22,14 @@ _READ: Final = (
     *("user", "include", "truncation", *_SAME),
 )
 "Fields that are read here, or that ask for nothing that could be missed."
+_NAMES: Final = {
+    "max_completion_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "response_format": "text.format",
+    "response_format.json_schema.schema": "text.format.schema",
+}
+"What is called otherwise here than in a chat completion."
+_FIELDS: Final = {"tool_call_id": "call_id"}
 
 
 class ResponsesRequest(Lenient):
@@ -49,6 +57,26 @@ class ResponsesRequest(Lenient):
     metadata: dict[str, str] | None = None
     user: str | None = None
 
+    def place_of(self, param: str) -> str:
+        """Return what a part of the chat completion is in this request.
+
+        >>> request = ResponsesRequest(model="m", instructions="Rhyme.", input=[{"content": "x"}])
+        >>> request.place_of("messages.1.content"), request.place_of("max_completion_tokens")
+        ('input.0.content', 'max_output_tokens')
+        """
+        name, _, rest = param.partition(".")
+        if name != "messages":
+            return _NAMES.get(param, param)
+        number, _, field = rest.partition(".")
+        if not number.isdecimal():
+            return "input"
+        index = int(number) - len(_instructions(self.instructions))
+        items = [] if isinstance(self.input, str) else [item for item, _ in _messages(self.input)]
+        if index < 0:
+            return "instructions"
+        where = f"input.{items[index]}" if index < len(items) else "input"
+        return f"{where}.{_FIELDS.get(field, field)}" if field else where
+
     @property
     def conversation_name(self) -> str:
         """The name of the conversation; empty where there is none."""
@@ -70,53 +98,64 @@ class ResponsesRequest(Lenient):
             ProblemError: There is none (400).
         """
         given = self.model_extra or {}
+        if given.get("prompt"):
+            refuse("prompt", "what is stored at OpenAI is not there: send instructions and input")
+        said = self.input
+        messages = [m for _, m in _messages(said)] if not isinstance(said, str) else _said(said)
         chat: dict[str, Any] = {
             **{name: value for name, value in given.items() if name not in _READ},
             **{name: given[name] for name in _SAME if name in given},
             "model": self.model,
-            "messages": [*_instructions(self.instructions), *_messages(self.input)],
+            "messages": [*_instructions(self.instructions), *messages],
             "tools": _tools(self.tools),
             "tool_choice": _choice(self.tool_choice),
             "response_format": _form(self.text),
             "max_completion_tokens": self.max_output_tokens,
             "reasoning_effort": (self.reasoning or {}).get("effort"),
+            # Of no effect, and told so by their names.
+            "reasoning.summary": (self.reasoning or {}).get("summary"),
+            "text.verbosity": (self.text or {}).get("verbosity"),
+            "include": given.get("include") or None,
         }
         try:
             return ChatRequest.model_validate(chat)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])).replace("messages", "input", 1)
-            return refuse(where, first["msg"])
+            return refuse(self.place_of(".".join(map(str, first["loc"]))), first["msg"])
 
 
 def _instructions(text: str | None) -> list[dict[str, Any]]:
     return [{"role": "developer", "content": text}] if text else []
 
 
-def _messages(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages of an input; calls that follow each other are of one reply."""
-    if isinstance(given, str):
-        return [{"role": "user", "content": given}]
-    messages: list[dict[str, Any]] = []
+def _said(text: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text}]
+
+
+def _messages(given: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the messages of an input, each with the number of the item that begins it.
+
+    Calls that follow each other are of one reply.
+    """
+    messages: list[tuple[int, dict[str, Any]]] = []
     for index, item in enumerate(given):
         where = f"input.{index}"
         match item.get("type", "message"):
             case "message":
                 content = _content(item.get("content"), f"{where}.content")
-                messages.append({"role": item.get("role"), "content": content})
+                messages.append((index, {"role": item.get("role"), "content": content}))
             case "function_call":
                 call = {
                     "id": item.get("call_id"),
                     "function": {"name": item.get("name"), "arguments": item.get("arguments")},
                 }
-                if not messages or messages[-1]["role"] != "assistant":
-                    messages.append({"role": "assistant", "content": None})
-                messages[-1].setdefault("tool_calls", []).append(call)
+                if not messages or messages[-1][1]["role"] != "assistant":
+                    messages.append((index, {"role": "assistant", "content": None}))
+                messages[-1][1].setdefault("tool_calls", []).append(call)
             case "function_call_output":
                 text = _content(item.get("output"), f"{where}.output")
-                messages.append(
-                    {"role": "tool", "tool_call_id": item.get("call_id"), "content": text}
-                )
+                message = {"role": "tool", "tool_call_id": item.get("call_id"), "content": text}
+                messages.append((index, message))
             case "reasoning":
                 pass  # the agent's own model keeps its thoughts here
             case kind:

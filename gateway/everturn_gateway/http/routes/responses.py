@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any
@@ -87,10 +89,12 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         """Answer an input, as a turn of its session."""
         check_agent(caller, gateway.library, body.model)
         gateway.library.file(body.model)  # whether it is there goes before what is wrong else
-        asking = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
-        without_effect, options = asking.without_effect, asking.options
-        creating = _Creating(asking=asking, body=body, given=given)
-        handed = await creating.handed()
+        with _in_words_of(body):
+            asking = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
+            handed = await _Creating(asking=asking, body=body, given=given).handed()
+        without_effect = tuple(map(body.place_of, asking.without_effect))
+        without_effect += ("user",) if body.user else ()
+        options = asking.options
         submission = handed.submission
         request.scope[SESSION] = submission.session_id
         headers = replay_headers(submission)
@@ -217,7 +221,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
         if goes_on is not None:
             return Handed(goes_on)
         if asking.is_side:
-            return Handed(await asking.once(0), is_kept=False)
+            return await self._once()
         decided = await self._decided()
         if decided is not None:
             return decided
@@ -230,7 +234,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
         if body.store is False or history.turns:
             if body.previous_response_id or body.conversation:
                 refuse("input", "a session that is kept has what was said before; send the newest")
-            return Handed(await asking.once(0), is_kept=False)
+            return await self._once()
         inbound = asking.message(asked)
         options = inbound.options or CallOptions()
         if history.instructions:
@@ -246,6 +250,20 @@ class _Creating(Struct, frozen=True, kw_only=True):
                 principal=asking.caller.owns_as,
             )
         return Handed(await asking.gateway.service.submit(inbound))
+
+    async def _once(self) -> Handed:
+        """Answer from the input alone.
+
+        Raises:
+            ProblemError: The answer is to be fetched later (400).
+        """
+        if self.body.background:
+            refuse(
+                "background",
+                "what is answered for once is kept nowhere, and could not be fetched: leave store"
+                " out, and send the newest message alone",
+            )
+        return Handed(await self.asking.once(0), is_kept=False)
 
     async def _decided(self) -> Handed | None:
         """Take the answer to a question of the session; None where it is none."""
@@ -292,6 +310,19 @@ class _Creating(Struct, frozen=True, kw_only=True):
             )
         except CannotBranchError as error:
             refuse("previous_response_id", f"another response followed it, and {error}")
+
+
+@contextmanager
+def _in_words_of(body: ResponsesRequest) -> Generator[None]:
+    """Have refusals name the part of the request that was sent."""
+    try:
+        yield
+    except ProblemError as error:
+        param = error.problem.extra.get("param")
+        if not isinstance(param, str):
+            raise
+        named = {**error.problem.extra, "param": body.place_of(param)}
+        raise ProblemError(replace(error.problem, extra=named)) from None
 
 
 async def _left(submission: Submission, body: ResponsesRequest) -> None:
