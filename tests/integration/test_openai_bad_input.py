@@ -43,6 +43,17 @@ async def test_a_tool_with_the_name_of_the_agents_own(tmp_path: Path) -> None:
     assert caught.value.param == "tools"
 
 
+async def test_two_tools_of_one_name(tmp_path: Path) -> None:
+    """Nobody could tell which of them is called."""
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        with pytest.raises(openai.BadRequestError, match="2 tools have the name 'a'") as caught:
+            await client.chat.completions.create(
+                model="test", messages=HI, tools=[tool("b"), tool("a"), tool("a")]
+            )
+
+    assert caught.value.param == "tools"
+
+
 @pytest.mark.parametrize("call_id", ["call_1", "call_20260101T000000000-00000000_abcdef"])
 @pytest.mark.parametrize("route", ["chat", "responses"])
 async def test_a_result_for_a_call_that_was_never_made(
@@ -97,10 +108,11 @@ async def test_a_response_of_somebody_else(tmp_path: Path) -> None:
             )
         async with client_of(gateway, key=ben) as client:
             for previous in (one.id, two.id):
-                with pytest.raises(openai.NotFoundError):
+                with pytest.raises(openai.NotFoundError) as unknown:
                     await client.responses.create(
                         model="test", input="mine", previous_response_id=previous
                     )
+                assert unknown.value.param == "previous_response_id"
         async with client_of(gateway, key=ann) as client:
             await client.responses.create(model="test", input="c", previous_response_id=two.id)
 

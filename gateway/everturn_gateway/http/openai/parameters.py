@@ -5,6 +5,7 @@ Source: https://platform.openai.com/docs/api-reference/chat/create (read 2026-11
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -124,10 +125,14 @@ def options_of(
         ProblemError: What it asks for cannot be had (400).
     """
     tools = tuple(_tool(tool.function, own_tools) for tool in parameters.tools or ())
+    counts = Counter(tool.name for tool in tools)
+    for name, count in counts.most_common(1):
+        if count > 1:
+            refuse("tools", f"{count} tools have the name {name!r}")
     stop = parameters.stop or ()
     options = CallOptions(
         tools=tools,
-        tool_choice=_choice(parameters.tool_choice, {tool.name for tool in tools} | {*own_tools}),
+        tool_choice=_choice(parameters.tool_choice, {*counts, *own_tools}),
         parallel_calls=parameters.parallel_tool_calls if tools else None,
         response_format=_form(parameters.response_format),
         stop=(stop,) if isinstance(stop, str) else tuple(stop),

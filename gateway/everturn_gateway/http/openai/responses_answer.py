@@ -193,9 +193,10 @@ class ResponseWriter:
         """Return the event of a piece of the text that is written."""
         assert self._said is not None
         self._said.append(text)
+        before = self._sequence
         self._sequence += len(text)
-        if self._sequence - len(text) < self._after:  # the client has it, or a part of it
-            text = text[len(text) - max(self._sequence - self._after, 0) :]
+        if before < self._after:  # the client has it, or a part of it
+            text = text[self._after - before :]
             if not text:
                 return b""
         return b"%b%d%b%b}\n\n" % (

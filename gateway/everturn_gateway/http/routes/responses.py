@@ -53,6 +53,7 @@ from everturn_gateway.principals import Principal
 
 ResponseId = Annotated[str, Path(pattern=r"^resp_[0-9A-Za-z_-]{1,60}$")]
 _JSON = "application/json"
+_PREVIOUS = "previous_response_id"
 
 
 def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
@@ -271,7 +272,9 @@ class _Creating(Struct, frozen=True, kw_only=True):
         if body.store is False:
             return None
         if body.previous_response_id:
-            state, seq = await _found(asking.gateway, asking.caller, body.previous_response_id)
+            state, seq = await _found(
+                asking.gateway, asking.caller, body.previous_response_id, param=_PREVIOUS
+            )
             newest = state.open_turn
             if newest is None or seq < newest.users[0].seq:
                 return None
@@ -285,12 +288,19 @@ class _Creating(Struct, frozen=True, kw_only=True):
         key = ConversationKey(channel=CHANNEL, chat=name or uuid.uuid4().hex, agent=agent)
         return own_key(self.asking.caller, key)
 
+    async def _before(self, previous: str) -> tuple[SessionState, int]:
+        """Return the session of the response before, and the event that it answers."""
+        asking = self.asking
+        return await _found(asking.gateway, asking.caller, previous, param=_PREVIOUS)
+
     async def _followed(self, previous: str) -> str:
         """Return the session of the response before, or a branch where another one followed it.
 
         The same request sent again finds its branch by the idempotency key.
         """
-        state, seq = await _found(self.asking.gateway, self.asking.caller, previous)
+        state, seq = await _found(
+            self.asking.gateway, self.asking.caller, previous, param=_PREVIOUS
+        )
         if state.key.agent != self.body.model:
             refuse("model", f"the response before is of the agent {state.key.agent!r}")
         newest = state.open_turn or state.newest_turn
@@ -331,8 +341,10 @@ async def _left(submission: Submission, body: ResponsesRequest) -> None:
         await leave(submission)
 
 
-async def _found(gateway: Gateway, caller: Principal, given: str) -> tuple[SessionState, int]:
-    """Return the session of a response, and the event that it answers.
+async def _found(
+    gateway: Gateway, caller: Principal, given: str, *, param: str = ""
+) -> tuple[SessionState, int]:
+    """Return the session of a response, and the event that it answers; `param` names the response.
 
     Raises:
         ProblemError: There is none that the caller may see (404).
@@ -348,7 +360,8 @@ async def _found(gateway: Gateway, caller: Principal, given: str) -> tuple[Sessi
         else:
             if seq <= state.last_seq:
                 return state, seq
-    raise ProblemError(problem("unknown-session", f"there is no response {given!r}"))
+    extra = {"param": param} if param else {}
+    raise ProblemError(problem("unknown-session", f"there is no response {given!r}", extra=extra))
 
 
 def _is_running(state: SessionState, seq: int) -> bool:
