@@ -92,7 +92,7 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
         if found is None:
             raise ProblemError(problem("unknown-file", f"the agent has no file {path!r}"))
         _refuse_secrets(gateway, found)
-        body = FileBody(path=found.path, text=found.text)
+        body = FileBody(path=found.path, version=found.version, text=found.text)
         return answer(body, headers={"ETag": f'"{found.version}"'})
 
     @router.put(
@@ -126,9 +126,8 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
         written = await _in_thread(lambda: folder.write(path, body.text, version=version))
         await library.reload()
         faults = await _in_thread(lambda: folder.faults({}))
-        return answer(
-            WrittenFile(path=path, faults=_bodies(faults)), headers={"ETag": f'"{written}"'}
-        )
+        body_now = WrittenFile(path=path, version=written, faults=_bodies(faults))
+        return answer(body_now, headers={"ETag": f'"{written}"'})
 
     return router
 

@@ -221,6 +221,7 @@ class FileBody(Body):
     """A text of an agent."""
 
     path: str
+    version: str = Field(description="What `If-Match` takes, as the `ETag` has it.")
     text: str
 
 
@@ -234,6 +235,7 @@ class WrittenFile(Body):
     """A file that was written, and what is wrong with the agent now."""
 
     path: str
+    version: str = Field(description="What `If-Match` takes, as the `ETag` has it.")
     faults: tuple[FaultBody, ...] = Field(
         description="Where there are some, the agent goes on as it was before."
     )

@@ -1,6 +1,7 @@
 // The shell: which view is shown, what stands around it, and when it is drawn.
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
+import { faultyAgents, openAgents } from "./agents.js";
 import { login, logout } from "./api.js";
 import { openChannels, wantingChannels } from "./channels.js";
 import { afterRole, roleDialog, roleLine } from "./parts/role.js";
@@ -11,6 +12,7 @@ import { openPast } from "./past.js";
 import { may, role } from "./role.js";
 import { openSchedules, stuckJobs } from "./schedules.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
+import { agentsView } from "./views/agents.js";
 import { approvalsView } from "./views/approvals.js";
 import { channelsView } from "./views/channels.js";
 import { logView, openLog } from "./views/log.js";
@@ -30,6 +32,7 @@ const PLACES = [
   { name: "approvals", label: t("Approvals"), key: "a", icon: "M5 13l4 4L19 7", view: approvalsView, badge: () => state.approvals.items.length },
   { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: schedulesView, open: openSchedules, badge: stuckJobs, need: "operate" },
   { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: channelsView, open: openChannels, badge: wantingChannels, need: "operate" },
+  { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: agentsView, open: openAgents, badge: faultyAgents },
   { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: logView, open: openLog, need: "operate" },
 ];
 const placeOf = (view) => PLACES.find(({ name }) => name === view);

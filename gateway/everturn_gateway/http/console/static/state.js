@@ -218,7 +218,7 @@ function grew({ session_id: id, turn_id: turn, step, offset, text }) {
 function refreshLists() {
   loadRole().then(() => refreshers.forEach((work) => work()));
   loadList();
-  loadAgents();
+  refreshAgents();
 }
 
 export function refreshAll() {
@@ -227,7 +227,7 @@ export function refreshAll() {
   if (state.session?.isAtEnd) openSession(state.session.id);
 }
 
-async function loadAgents() {
+export async function refreshAgents() {
   try {
     state.agents = (await get("agents")).agents ?? [];
   } catch (error) {

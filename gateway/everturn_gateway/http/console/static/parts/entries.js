@@ -81,6 +81,9 @@ export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
       case "status_changed":
         add({ kind: "edge", seq, at, text: event.status === "paused" ? t("paused") : t("goes on") });
         break;
+      case "branched":
+        add({ kind: "edge", seq, at, text: t("forked from another session at #{seq}", { seq: String(event.at_seq) }), from: event.of });
+        break;
       case "session_ended":
         add({ kind: "edge", seq, at, text: t("session ended: {reason}", { reason: event.reason }) });
         break;

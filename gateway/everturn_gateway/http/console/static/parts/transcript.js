@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { address } from "../api.js";
+import { fork, FORK, forkSeq } from "../fork.js";
 import { question } from "../views/approvals.js";
 import { delivery } from "./delivery.js";
 import { entriesOf } from "./entries.js";
@@ -65,7 +66,7 @@ function entryOf(about, entry) {
       </article>`;
     case "reply":
       return html`<article class="entry reply ${more}" data-seq=${entry.seq}>
-        <header><span class="faint">#${entry.seq}</span><span class="who">${plain(entry.model || t("reply"))}</span> ${when(entry.at)} ${numbers(entry)}${fateOf(about, entry.seq)}${delivery(entry.delivery, session.document?.channel)}${entry.isAsked ? html`<a class="saw" href=${`#/s/${session.id}/request/${entry.seq}`} title=${t("What the model saw")}>${t("saw")}</a>` : nothing}</header>
+        <header><span class="faint">#${entry.seq}</span><span class="who">${plain(entry.model || t("reply"))}</span> ${when(entry.at)} ${numbers(entry)}${fateOf(about, entry.seq)}${delivery(entry.delivery, session.document?.channel)}${entry.isAsked ? html`<a class="saw" href=${`#/s/${session.id}/request/${entry.seq}`} title=${t("What the model saw")}>${t("saw")}</a>` : nothing}<button class="plain fork" title=${FORK} @click=${() => fork(session.id, forkSeq(session.events, entry))}>${t("Fork here")}</button></header>
         ${entry.text ? html`<div class="text">${words(entry)}</div>` : nothing}
         ${entry.calls.map((each) => callOf(about, each, asked.get(each.call_id)))}
       </article>`;
@@ -74,7 +75,7 @@ function entryOf(about, entry) {
     case "note":
       return html`<p class="entry note ${entry.tone} ${more}" data-seq=${entry.seq}>${plain(entry.text)} ${when(entry.at)}</p>`;
     default:
-      return html`<div class="entry edge ${entry.tone ?? ""} ${more}" data-seq=${entry.seq}><span>${plain(entry.text)} ${when(entry.at)}</span>${entry.whole ? html`<details><summary>${t("Read")}</summary><div class="text">${(entry.wholeWords ??= linked(entry.whole))}</div></details>` : nothing}</div>`;
+      return html`<div class="entry edge ${entry.tone ?? ""} ${more}" data-seq=${entry.seq}><span>${entry.from ? html`<a href=${`#/s/${encodeURIComponent(entry.from)}`}>${plain(entry.text)}</a>` : plain(entry.text)} ${when(entry.at)}</span>${entry.whole ? html`<details><summary>${t("Read")}</summary><div class="text">${(entry.wholeWords ??= linked(entry.whole))}</div></details>` : nothing}</div>`;
   }
 }
 

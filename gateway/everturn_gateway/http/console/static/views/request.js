@@ -1,6 +1,7 @@
 // One request that was sent: made again from the log, with what became of each message, and why.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { fork, FORK } from "../fork.js";
 import { fateMark, fatesBar } from "../parts/fates.js";
 import { slider } from "../parts/slider.js";
 import { copyText, folded, plain, safeJson } from "../parts/text.js";
@@ -16,7 +17,7 @@ const VERDICTS = { same: ["done", t("the same as was sent")], differs: ["asks", 
 export function requestView() {
   const { id, fates } = past;
   return html`
-    ${pastHeader(t("What the model saw"), html`<a class="button" href=${`#/s/${id}/then/${nameNow()}`}>${t("In the conversation")}</a>`)}
+    ${pastHeader(t("What the model saw"), html`<a class="button" href=${`#/s/${id}/then/${nameNow()}`}>${t("In the conversation")}</a>${fates ? html`<button title=${FORK} @click=${() => fork(id, fates.replied_seq ? fates.replied_seq - 1 : fates.started_seq)}>${t("Fork here")}</button>` : nothing}`)}
     ${slider()}
     ${past.error ? html`<p class="error" role="alert">${past.error}</p>` : nothing}
     ${!past.rows.length && !past.isListing && !past.error ? html`<div class="empty"><h2>${t("No request yet")}</h2><p>${t("What the model is sent for the first message stands here, made again from the log.")}</p></div>` : nothing}

@@ -2,6 +2,7 @@
 // shown any more says so.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { fork, FORK } from "../fork.js";
 import { fatesBar } from "../parts/fates.js";
 import { slider } from "../parts/slider.js";
 import { t } from "../parts/texts.js";
@@ -17,7 +18,7 @@ export function thenView() {
   if (past.fates && shown.fates !== past.fates) {
     shown = { fates: past.fates, bySeq: new Map(past.fates.messages.map((each) => [each.seq, each.now])) };
   }
-  const acts = row ? html`<a class="button" href=${`#/s/${past.id}/request/${nameOf(row)}`}>${t("What the model saw")}</a>` : nothing;
+  const acts = row ? html`<a class="button" href=${`#/s/${past.id}/request/${nameOf(row)}`}>${t("What the model saw")}</a><button title=${FORK} @click=${() => fork(past.id, cut(past.fates))} ?disabled=${!past.fates}>${t("Fork here")}</button>` : nothing;
   return html`
     ${pastHeader(t("The conversation then"), acts)}
     ${slider()}

@@ -1,0 +1,207 @@
+// One agent, its faults and its files, for whoever looks at them or edits them.
+
+import { address, call, get, post } from "./api.js";
+import { t } from "./parts/texts.js";
+import { may } from "./role.js";
+import { failed, needsLogin, onRefresh, refreshAgents, say } from "./state.js";
+
+export const agents = {
+  faults: null, // of all, for administrators; null = not known
+  name: "",
+  detail: null,
+  error: null, // what keeps the agent from being shown
+  validated: null, // faults of the agent as it stands, or of what is typed
+  isBusy: false,
+  files: null,
+  filesError: null,
+  file: null, // {path, version, text, draft, isNew, theirs, error, faults, isSaving}
+};
+
+export const faultyAgents = () => agents.faults?.length ?? 0;
+const pathOf = (name) => `admin/agents/${encodeURIComponent(name)}`;
+const fileOf = (name, path) => `${pathOf(name)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
+
+export async function loadFaults() {
+  if (!may("admin")) agents.faults = null;
+  else {
+    try {
+      agents.faults = (await get("admin/agents")).faults;
+    } catch {
+      agents.faults = null; // the list stands without them
+    }
+  }
+  say("");
+}
+
+export async function openAgents(name) {
+  const [, , part, ...path] = location.hash.replace(/^#\/?/u, "").split("/").filter(Boolean).map(decodeURIComponent);
+  if (name !== agents.name) Object.assign(agents, { name, detail: null, error: null, validated: null, files: null, filesError: null });
+  if (!name) {
+    agents.file = null;
+    refreshAgents();
+    await loadFaults();
+    return;
+  }
+  if (part === "files") {
+    await openFiles(name, path.join("/"));
+    return;
+  }
+  agents.file = null;
+  agents.files = null;
+  agents.filesError = null;
+  try {
+    agents.detail = await get(`agents/${encodeURIComponent(name)}`);
+    agents.error = null;
+  } catch (error) {
+    if (!needsLogin(error)) agents.error = error;
+  }
+  say("");
+}
+
+export async function reload() {
+  agents.isBusy = true;
+  say("");
+  try {
+    const { added, changed, removed, faults } = await post("admin/reload");
+    agents.faults = faults;
+    refreshAgents();
+    const many = added.length + changed.length + removed.length;
+    say(many ? t("Agents added: {added}, changed: {changed}, removed: {removed}.", { added: added.length, changed: changed.length, removed: removed.length }) : t("Nothing has changed."));
+  } catch (error) {
+    if (!needsLogin(error)) say(failed(error));
+  }
+  agents.isBusy = false;
+  say("");
+}
+
+export async function validate() {
+  agents.isBusy = true;
+  say("");
+  try {
+    agents.validated = (await post(`${pathOf(agents.name)}/validate`, { files: {} })).faults;
+  } catch (error) {
+    if (!needsLogin(error)) say(failed(error));
+  }
+  agents.isBusy = false;
+  say("");
+}
+
+// --- files ---
+
+async function openFiles(name, path) {
+  if (agents.file?.path !== path) agents.file = null;
+  say("");
+  try {
+    agents.files = (await get(`${pathOf(name)}/files`)).files;
+    agents.filesError = null;
+    if (path && !agents.file) await openFile(name, path);
+  } catch (error) {
+    if (!needsLogin(error)) agents.filesError = error;
+  }
+  say("");
+}
+
+async function openFile(name, path) {
+  const kept = readDraft(name, path);
+  let found = { path, version: "", text: "" };
+  try {
+    found = await get(fileOf(name, path));
+  } catch (error) {
+    if (error.status !== 404) throw error;
+  }
+  // What was typed before stands on the version that it was typed into.
+  agents.file = {
+    ...found,
+    isNew: !found.version,
+    version: kept ? kept.version : found.version,
+    draft: kept ? kept.text : found.text,
+    theirs: null,
+    error: "",
+    faults: null,
+    isSaving: false,
+  };
+}
+
+export const isChanged = (file) => file.draft !== file.text;
+
+export function type(text) {
+  agents.file.draft = text;
+  keepDraft();
+  say("");
+}
+
+export async function check() {
+  await withFile(async (file) => {
+    file.faults = (await post(`${pathOf(agents.name)}/validate`, { files: { [file.path]: file.draft } })).faults;
+  });
+}
+
+export async function save() {
+  const { name } = agents;
+  await withFile(async (file) => {
+    const sent = file.draft;
+    const headers = file.version ? { "If-Match": `"${file.version}"` } : { "If-None-Match": "*" };
+    try {
+      const { version, faults } = await call("PUT", `api/v1/${fileOf(name, file.path)}`, { text: sent }, headers);
+      Object.assign(file, { text: sent, version, faults, theirs: null, isNew: false });
+      keepDraft();
+      say(faults.length ? t("Saved. The agent goes on as it was before until its faults are mended.") : t("Saved."));
+      loadFaults();
+    } catch (error) {
+      if (error.status !== 412) throw error;
+      file.theirs = await get(fileOf(name, file.path));
+    }
+  });
+}
+
+export function takeTheirs() {
+  const { file } = agents;
+  const { version, text } = file.theirs;
+  Object.assign(file, { version, text, draft: text, theirs: null, faults: null });
+  keepDraft();
+  say("");
+}
+
+export function replaceTheirs() {
+  const { file } = agents;
+  Object.assign(file, { version: file.theirs.version, text: file.theirs.text, theirs: null });
+  save();
+}
+
+async function withFile(work) {
+  const { file } = agents;
+  if (file.isSaving) return;
+  file.isSaving = true;
+  file.error = "";
+  say("");
+  try {
+    await work(file);
+  } catch (error) {
+    if (!needsLogin(error)) file.error = `${failed(error)} ${t("What you wrote is kept.")}`;
+  }
+  file.isSaving = false;
+  say("");
+}
+
+// Kept in the browser until it is saved: a reload, a logout or a lost gateway costs nothing.
+const draftKey = (name, path) => `everturn file ${address("")} ${name} ${path}`;
+
+function keepDraft() {
+  const { name, file } = agents;
+  try {
+    if (isChanged(file)) localStorage.setItem(draftKey(name, file.path), JSON.stringify({ version: file.version, text: file.draft }));
+    else localStorage.removeItem(draftKey(name, file.path));
+  } catch {
+    // a browser that keeps nothing
+  }
+}
+
+function readDraft(name, path) {
+  try {
+    return JSON.parse(localStorage.getItem(draftKey(name, path)));
+  } catch {
+    return null;
+  }
+}
+
+onRefresh(() => loadFaults());
