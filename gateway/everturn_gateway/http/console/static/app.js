@@ -5,6 +5,7 @@ import { faultyAgents, openAgents } from "./agents.js";
 import { login, logout } from "./api.js";
 import { openChannels, wantingChannels } from "./channels.js";
 import { afterRole, roleDialog, roleLine } from "./parts/role.js";
+import { ifLoaded, lazy, once } from "./parts/lazy.js";
 import { plain } from "./parts/text.js";
 import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
@@ -12,29 +13,23 @@ import { openPast } from "./past.js";
 import { may, role } from "./role.js";
 import { openSchedules, stuckJobs } from "./schedules.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
-import { agentsView } from "./views/agents.js";
 import { approvalsView } from "./views/approvals.js";
-import { channelsView } from "./views/channels.js";
-import { logView, openLog } from "./views/log.js";
 import { loginView } from "./views/login.js";
-import { schedulesView } from "./views/schedules.js";
-import { requestView } from "./views/request.js";
-import { openSearch, searchView } from "./views/search.js";
 import { afterSession, sessionView } from "./views/session.js";
 import { sessionsView } from "./views/sessions.js";
-import { afterThen, thenView } from "./views/then.js";
 
 const place = document.getElementById("app");
 // In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope.
 const PLACES = [
   { name: "sessions", label: t("Sessions"), key: "s", icon: "M4 6h16M4 12h16M4 18h10", view: sessionsView },
-  { name: "search", label: t("Search"), key: "f", icon: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM20 20l-4-4", view: searchView, open: openSearch },
+  { name: "search", label: t("Search"), key: "f", icon: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM20 20l-4-4", view: lazy("search", "searchView"), open: once("search", "openSearch") },
   { name: "approvals", label: t("Approvals"), key: "a", icon: "M5 13l4 4L19 7", view: approvalsView, badge: () => state.approvals.items.length },
-  { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: schedulesView, open: openSchedules, badge: stuckJobs, need: "operate" },
-  { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: channelsView, open: openChannels, badge: wantingChannels, need: "operate" },
-  { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: agentsView, open: openAgents, badge: faultyAgents },
-  { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: logView, open: openLog, need: "operate" },
+  { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: lazy("schedules", "schedulesView"), open: openSchedules, badge: stuckJobs, need: "operate" },
+  { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: lazy("channels", "channelsView"), open: openChannels, badge: wantingChannels, need: "operate" },
+  { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: lazy("agents", "agentsView"), open: openAgents, badge: faultyAgents },
+  { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: lazy("log", "logView"), open: once("log", "openLog"), need: "operate" },
 ];
+const PAST = { request: lazy("request", "requestView"), then: lazy("then", "thenView") };
 const placeOf = (view) => PLACES.find(({ name }) => name === view);
 const addressOf = (name) => (name === "sessions" ? "#/" : `#/${name}`);
 let isPlanned = false;
@@ -56,7 +51,7 @@ function drawNow() {
   document.title = `${waiting ? `(${waiting}) ` : ""}${titleOf()} - Everturn`;
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
   if (state.route.view === "session") afterSession();
-  else if (state.route.view === "then") afterThen();
+  else if (state.route.view === "then") ifLoaded("then")?.afterThen();
   afterRole();
 }
 
@@ -119,8 +114,7 @@ function connection() {
 }
 
 function viewOf(view) {
-  if (view === "request") return requestView();
-  if (view === "then") return thenView();
+  if (view in PAST) return PAST[view]();
   if (view === "session" && state.session) return sessionView(state.session);
   return (placeOf(view) ?? PLACES[0]).view();
 }
