@@ -16,7 +16,7 @@ import anyio
 from msgspec import Struct, structs
 
 from everturn_actors.events import Announced, Event, ModelReplied, Received
-from everturn_actors.model import ConversationKey, Labels, SessionStatus
+from everturn_actors.model import ConversationKey, Labels, SessionStatus, Usage
 from everturn_actors.ports import Agent, Observer
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
@@ -49,7 +49,7 @@ class SessionOverview(Struct, frozen=True, kw_only=True):
     "Calls that wait for a person."
     has_failed: bool
     "Whether its newest turn failed."
-    cost_nanodollars: int
+    usage: Usage
     is_gone: bool = False
     "Whether it was deleted."
 
@@ -193,7 +193,7 @@ def _row(
         is_running=turn is not None and state.status == "active",
         approvals=len(state.open_approvals) if turn is not None else 0,
         has_failed=newest is not None and newest.outcome == "failed",
-        cost_nanodollars=state.usage.cost_nanodollars,
+        usage=state.usage,
     )
 
 

@@ -568,6 +568,10 @@ async def test_whoever_began_a_session_pays_and_stops_at_the_daily_limit(tmp_pat
         owner = await gateway.holder(API)
         told = (await owner.get("/api/v1/usage", params=asked)).json()
         everything = (await owner.get("/api/v1/usage")).json()
+        by_principal = (await owner.get("/api/v1/usage?by=principal")).json()["groups"]
+        of_his = (await bob.get("/api/v1/usage?by=principal")).json()["groups"]
+        his_view = (await bob.get("/api/v1/usage?by=principal&principal=alice")).json()["groups"]
+        his_sessions = (await bob.get("/api/v1/usage?by=session")).json()["groups"]
     async with people(tmp_path, provider=provider) as gateway:
         later = await (await gateway.holder(token)).post("/v1/chat/completions", json=chat)
         owner = await gateway.holder(API)
@@ -582,6 +586,10 @@ async def test_whoever_began_a_session_pays_and_stops_at_the_daily_limit(tmp_pat
     assert by_meter.status_code == 502
     assert "alice has used up its daily limit" in by_meter.json()["detail"]
     assert usage["total"]["cost_usd"] == pytest.approx(0.12)
+    told_by = [(each["name"], round(each["cost_usd"], 9)) for each in by_principal]
+    assert told_by == [("alice", 0.12), ("bob", 0.06)]
+    assert [each["name"] for each in of_his] == ["bob"]
+    assert his_view == his_sessions == []
     assert [row["agent"] for row in usage["rows"]] == ["test"]
     assert of_bob["total"]["calls"] == 1
     assert not_his["rows"] == []

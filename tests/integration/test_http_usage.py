@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from support.gateway import open_http_gateway
 
@@ -108,3 +109,57 @@ async def test_usage_is_nobody_elses_business(tmp_path: Path) -> None:
             user = await client.get("/api/v1/usage")
 
     assert (stranger.status_code, user.status_code) == (401, 200)
+
+
+async def test_a_report_is_of_sessions_jobs_or_principals(tmp_path: Path) -> None:
+    """Which conversation cost what; nothing of an agent that nobody asked for."""
+    async with (
+        open_http_gateway(tmp_path, provider=priced(replies=3)) as gateway,
+        gateway.client() as client,
+    ):
+        quiet, busy = await gateway.session(), await gateway.session()
+        for session_id in (quiet, busy, busy):
+            path = f"/api/v1/sessions/{session_id}/messages"
+            await client.post(path, json={"content": "Find a flight"})
+        sessions = (await client.get("/api/v1/usage?by=session")).json()
+        of_nobody = (await client.get("/api/v1/usage?by=session&agent=nobody")).json()
+        schedules = (await client.get("/api/v1/usage?by=schedule")).json()
+        principals = (await client.get("/api/v1/usage?by=principal")).json()
+        wrong = await client.get("/api/v1/usage?by=colour")
+        by_day = (await client.get("/api/v1/usage")).json()
+
+    assert [(each["name"], each["title"], each["agent"]) for each in sessions["groups"]] == [
+        (busy, "Find a flight", "test"),
+        (quiet, "Find a flight", "test"),
+    ]
+    assert sessions["groups"][1].items() >= BODY.items()
+    assert sessions["is_partial"] is False
+    assert of_nobody["groups"] == schedules["groups"] == principals["groups"] == []
+    assert wrong.status_code == 422
+    assert by_day["limits"] == []
+
+
+async def test_a_report_tells_what_is_left_of_the_day(tmp_path: Path) -> None:
+    """Before the agent refuses, and not after."""
+    clock = ManualClock(datetime(2026, 1, 31, 12, tzinfo=UTC))
+    async with (
+        open_http_gateway(tmp_path, provider=priced(), clock=clock) as gateway,
+        gateway.client() as client,
+    ):
+        file = anyio.Path(gateway.config.agents_dir) / "test" / "agent.yaml"
+        text = await file.read_text()
+        await file.write_text(text.replace("spec:", "spec:\n  usage: {daily_tokens: 5000}", 1))
+        await gateway.library.reload()
+        path = f"/api/v1/sessions/{await gateway.session()}/messages"
+        await client.post(path, json={"content": "Hi"})
+        limits = (await client.get("/api/v1/usage")).json()["limits"]
+
+    assert limits == [
+        {
+            "agent": "test",
+            "limit_usd": None,
+            "limit_tokens": 5000,
+            "used_usd": 0.001234567,
+            "used_tokens": 110,
+        }
+    ]

@@ -25,7 +25,7 @@ from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.mcp import Prompt
-from everturn_gateway.usage import Spending, UsageLedger
+from everturn_gateway.usage import DailyLimit, Spending, UsageLedger
 
 
 class AgentView(Protocol):
@@ -44,6 +44,11 @@ class AgentView(Protocol):
     @property
     def document(self) -> Mapping[str, object]:
         """The data of its `agent.yaml`, variables not expanded."""
+        ...
+
+    @property
+    def limit(self) -> DailyLimit:
+        """What it may use in a day."""
         ...
 
     @property

@@ -137,6 +137,10 @@ class UsageLedger:
         rows = self._month(day).rows.get(day, {})
         return total(tally for (who, _), tally in rows.items() if is_wanted(who))
 
+    def first_day(self, days: int) -> date:
+        """Return the first of the last `days` days, today included."""
+        return _since(self._today(), days)
+
     async def rows(self, *, days: int, agent: str = "") -> tuple[UsageRow, ...]:
         """Return what was used in the last `days` days, today included, oldest first.
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock
 from everturn_gateway.logs import present_whereabouts
-from everturn_gateway.usage.ledger import UsageLedger, UsageRow
+from everturn_gateway.usage.ledger import Tally, UsageLedger, UsageRow
 from everturn_gateway.usage.prices import NANODOLLARS
 
 _MARK: Final = "/"  # between a principal and an agent; the names of neither have one
@@ -95,6 +95,15 @@ class Spending:
     async def rows(self, principal: str, *, days: int, agent: str = "") -> tuple[UsageRow, ...]:
         """Return what a principal used in the last `days` days; see `UsageLedger.rows`."""
         return spent_by(principal, await self._ledger.rows(days=days), agent=agent)
+
+    async def by_principal(self, *, days: int, agent: str = "") -> dict[str, Tally]:
+        """Return what each principal used in the last `days` days, of one agent or (empty) all."""
+        found: dict[str, Tally] = {}
+        for row in await self._ledger.rows(days=days):
+            principal, _, name = row.agent.partition(_MARK)
+            if agent in {"", name}:
+                found[principal] = found.get(principal, Tally()) + row.tally
+        return found
 
 
 def spent_by(principal: str, rows: Iterable[UsageRow], *, agent: str = "") -> tuple[UsageRow, ...]:

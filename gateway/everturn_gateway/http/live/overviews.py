@@ -107,7 +107,7 @@ async def read_overviews(
             if len(found) == query.limit:
                 return OverviewList(sessions=tuple(found), next=_cursor(place, pinned=pinned))
             place = row.updated_at, row.session_id
-            overview = await _overview(gateway, row.session_id)
+            overview = await read_overview(gateway, row.session_id)
             if overview is not None and query.admits(overview):
                 found.append(OverviewRow.overview(overview))
         if len(rows) < at_once:
@@ -124,14 +124,14 @@ async def _open(
     found: list[SessionOverview] = []
     for state in await gateway.service.reader.open_turns():
         is_wanted = wanted.admits(SessionSummary.of(state))
-        overview = await _overview(gateway, state.session_id) if is_wanted else None
+        overview = await read_overview(gateway, state.session_id) if is_wanted else None
         if overview is not None and query.admits(overview):
             found.append(overview)
     found.sort(key=lambda row: row.updated_at, reverse=True)
     return tuple(map(OverviewRow.overview, found[: query.limit]))
 
 
-async def _overview(gateway: Gateway, session_id: str) -> SessionOverview | None:
+async def read_overview(gateway: Gateway, session_id: str) -> SessionOverview | None:
     """Return the row of a session; None where it is gone, or cannot be read."""
     try:
         return await gateway.changes.overview(gateway.service, session_id)

@@ -377,7 +377,7 @@ class OverviewRow(SessionRow):
             running=row.is_running,
             approvals=row.approvals,
             failed=row.has_failed,
-            cost_usd=row.cost_nanodollars / NANODOLLARS,
+            cost_usd=row.usage.cost_nanodollars / NANODOLLARS,
             gone=row.is_gone,
         )
 
