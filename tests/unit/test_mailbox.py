@@ -70,6 +70,29 @@ async def test_take_returns_without_a_command_where_something_else_has_changed()
     assert await mailbox.take(0) is None
 
 
+@pytest.mark.parametrize(("timeout_s", "taken_at_once"), [(None, [[]]), (3_600, [])])
+async def test_the_end_of_work_wakes_only_an_actor_that_waits_for_it(
+    timeout_s: float | None, taken_at_once: list[list[int]]
+) -> None:
+    """One that rests after so long without a command knows already that nothing works."""
+    mailbox = Mailbox()
+    taken: list[list[int] | None] = []
+
+    async def take() -> None:
+        taken.append(numbers(await mailbox.take(timeout_s)))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take)
+        await anyio.wait_all_tasks_blocked()
+        mailbox.work_ended()
+        await anyio.wait_all_tasks_blocked()
+        at_once = [*taken]
+        mailbox.put(said(1))
+
+    assert at_once == taken_at_once
+    assert taken == (taken_at_once or [[1]])
+
+
 def test_what_was_put_back_is_taken_first() -> None:
     """Commands that have to be planned again keep their place before those that came later."""
     mailbox = Mailbox()

@@ -20,7 +20,7 @@ _Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Background:
-    """Starts them, and wakes the command loop whenever one ends: it may be time to rest.
+    """Starts them, and tells the mailbox whenever one ends: it may be time to rest.
 
     A task that is done waits for the next piece of work, one of them for each actor: to start a
     task costs several times what it costs to wake one, and every turn is such a piece.
@@ -91,4 +91,4 @@ class Background:
         else:
             return True
         finally:
-            self._mailbox.nudge()
+            self._mailbox.work_ended()

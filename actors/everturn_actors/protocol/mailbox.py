@@ -78,6 +78,8 @@ class Mailbox:
         self._waiter: asyncio.Future[None] | None = None
         "Where `take` waits. A bare future, as in `ReplySlot`."
         self._is_nudged = False
+        self._has_deadline = True
+        "Whether `take` returns by itself some time; also while nobody waits."
         self._refuses = False
         self._closed = False
 
@@ -114,7 +116,11 @@ class Mailbox:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             if timeout_s is None:  # while a turn runs, which is most of what is waited for
-                await self._waiter
+                self._has_deadline = False
+                try:
+                    await self._waiter
+                finally:
+                    self._has_deadline = True
             else:
                 # No scope with a deadline: what comes takes the timer back before it is due.
                 timer = loop.call_later(timeout_s, self._wake)
@@ -131,6 +137,15 @@ class Mailbox:
         """Let `take` return, though nothing may have come: something else has changed."""
         self._is_nudged = True
         self._wake()
+
+    def work_ended(self) -> None:
+        """Let `take` return where it waits for as long as there is work: there is less of it.
+
+        Who waits with a deadline has seen that nothing works any more, and is not woken for it: so
+        the actor of a session that was answered sleeps on when the task of its turn ends.
+        """
+        if not self._has_deadline:
+            self.nudge()
 
     def put_back(self, commands: Iterable[Envelope]) -> None:
         """Put commands that were taken, oldest first, before all that wait."""

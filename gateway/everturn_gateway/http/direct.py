@@ -50,7 +50,7 @@ class DirectRoute(Generic[B]):
         route: APIRoute,
         protect: Protect,
         body: type[B],
-        answer: Callable[[Request, B], Awaitable[Response | None]],
+        answer: Callable[[Request, B], Awaitable[Response] | None],
     ) -> None:
         """Stand in front of a route.
 
@@ -97,21 +97,22 @@ class DirectRoute(Generic[B]):
             body = self._body.model_validate_json(data[0] if len(data) == 1 else b"".join(data))
         except ValidationError:
             raise _UnclearError(received) from None
-        response = await self._reply(Request(scope, receive, send), body)
-        if response is None:
+        reply = self._reply(Request(scope, receive, send), body)
+        if reply is None:
             raise _UnclearError(received)
+        response = await reply
         await response(scope, receive, send)
 
 
 def direct_messages(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
     """Return what answers the messages of sessions; see `send_message`."""
 
-    async def reply(request: Request, body: NewMessage) -> Response | None:
+    def reply(request: Request, body: NewMessage) -> Awaitable[Response] | None:
         asked = _asked(request.scope)
         if asked is None:
             return None
         key, prefer = asked
-        response: Response = await route.endpoint(
+        response: Awaitable[Response] = route.endpoint(
             request=request,
             session_id=request.scope["path_params"]["session_id"],
             body=body,
@@ -127,8 +128,8 @@ def direct_messages(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
 def direct_sessions(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
     """Return what begins sessions; see `create_session`."""
 
-    async def reply(request: Request, body: NewSession) -> Response | None:
-        response: Response = await route.endpoint(
+    def reply(request: Request, body: NewSession) -> Awaitable[Response]:
+        response: Awaitable[Response] = route.endpoint(
             body=body, caller=caller_of(request.scope).principal
         )
         return response
