@@ -24,10 +24,15 @@ class OfferedPrompt(Struct, frozen=True, kw_only=True):
     optional: tuple[str, ...]
 
     @property
+    def typed_name(self) -> str:
+        """Its name as it is typed; one with blanks stands in quotation marks."""
+        return shlex.quote(self.name)
+
+    @property
     def usage(self) -> str:
         """How it is typed."""
         places = (*(f"{p}=..." for p in self.required), *(f"[{p}=...]" for p in self.optional))
-        return " ".join((f"/prompt {self.name}", *places))
+        return " ".join((f"/prompt {self.typed_name}", *places))
 
 
 def read_prompt(typed: str) -> tuple[str, dict[str, str]]:

@@ -23,15 +23,19 @@ SUMMARIZE: Final = OfferedPrompt(
     name="wiki:summarize", description="Sums *it* up.", required=("topic",), optional=("length",)
 )
 
+BLANKS: Final = OfferedPrompt(name="wiki:a b", description="", required=(), optional=())
+
 
 async def offered(agent: str) -> Sequence[OfferedPrompt]:
     """Offer one prompt."""
     assert agent == "test"
-    return [SUMMARIZE]
+    return [SUMMARIZE, BLANKS]
 
 
 async def fill(agent: str, name: str, arguments: Mapping[str, str]) -> str:
     """Fill it in."""
+    if name == BLANKS.name:
+        return "It has blanks."
     if name != SUMMARIZE.name:
         msg = f"there is no prompt {name!r}; there are: {SUMMARIZE.name}"
         raise InvalidInputError(msg)
@@ -54,15 +58,20 @@ async def test_a_person_in_a_chat_sends_a_prompt(tmp_path: Path) -> None:
         listed = await fed.command("prompt")
         unknown = await fed.command("prompt", "wiki:zebra")
         slip = await fed.command("prompt", "wiki:summarize topic")
+        blanks = await fed.command("prompt", "'wiki:a b'")
         sent = await fed.command("prompt", "wiki:summarize topic=\u201cbig cats\u201d")
         await fed.until_idle()
         said = await received(fed, DM.id)
 
-    assert listed == "- `/prompt wiki:summarize topic=... [length=...]` - Sums \\*it\\* up."
+    assert listed.splitlines() == [
+        "- `/prompt wiki:summarize topic=... [length=...]` - Sums \\*it\\* up.",
+        "- `/prompt 'wiki:a b'`",
+    ]
     assert unknown.startswith("There is no prompt 'wiki:zebra'")
     assert "'topic' has no =" in slip
     assert sent == "Sent: Sum up what test knows of big cats."
-    assert said == [("Sum up what test knows of big cats.", True)]
+    assert blanks == "Sent: It has blanks."
+    assert said[-1] == ("Sum up what test knows of big cats.", True)
 
 
 async def test_in_a_group_it_tells_who_sends_it(tmp_path: Path) -> None:
@@ -115,7 +124,7 @@ async def test_names_are_suggested_to_who_may_talk(tmp_path: Path) -> None:
         fed.rules["test"] = AccessRules(dm=DmRules(policy="disabled"))
         nobody = await suggestions("")
 
-    assert found == [["wiki:summarize"], ["wiki:summarize"], []]
+    assert found == [["wiki:summarize", "'wiki:a b'"], ["wiki:summarize"], []]
     assert (other, nobody) == ([], [])
 
 

@@ -203,7 +203,7 @@ async def test_who_waits_for_a_whole_answer_is_asked(tmp_path: Path, named: str)
 async def test_the_time_to_wait_passes(tmp_path: Path) -> None:
     """Nobody else answers meanwhile; the turn waits on behind the answer."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
-        waits_for(gateway, 0.01)
+        waits_for(gateway, 1e-9)
         gateway.provider.script += [running("echo hi")]
         answer = await client.chat.completions.create(
             model="second", messages=chat("look"), user="desk"

@@ -138,7 +138,7 @@ class CommandHandler:
             logger.info("nothing to suggest", extra={**self._fields, "error": str(error)})
             return ()
         typed = command.argument.casefold()
-        return [each.name for each in prompts if typed in each.name.casefold()]
+        return [each.typed_name for each in prompts if typed in each.name.casefold()]
 
     async def _prompt(self, command: Command, admission: Admission) -> str:
         """Say a prompt in the name of whoever asks for it; return what they are told."""
