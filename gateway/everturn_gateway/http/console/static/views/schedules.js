@@ -89,7 +89,7 @@ function dots(job) {
   return html`<span class="dots" role="group" aria-label=${t("The newest runs")}>${runs.map((run) => {
     const kind = run.outcome ?? "running";
     const label = `${new Date(run.scheduled_at).toLocaleString(locale)}: ${OUTCOMES[run.outcome] ?? t("running")}`;
-    const shape = html`<svg class=${kind} viewBox="0 0 12 12" aria-hidden="true">${SHAPES[kind]}</svg>`;
+    const shape = html`<svg class=${`o-${kind}`} viewBox="0 0 12 12" aria-hidden="true">${SHAPES[kind]}</svg>`;
     return run.session_id
       ? html`<a class="run" href=${`#/s/${encodeURIComponent(run.session_id)}`} title=${label} aria-label=${label}>${shape}</a>`
       : html`<span class="run" role="img" title=${label} aria-label=${label}>${shape}</span>`;
