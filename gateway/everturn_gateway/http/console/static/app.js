@@ -27,11 +27,8 @@ const PLACES = [
   { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: lazy("schedules", "schedulesView"), open: openSchedules, badge: stuckJobs, need: "operate" },
   { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: lazy("channels", "channelsView"), open: openChannels, badge: wantingChannels, need: "operate" },
   { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: lazy("agents", "agentsView"), open: openAgents, badge: faultyAgents },
-<<<<<<< HEAD
   { name: "usage", label: t("Usage"), key: "u", icon: "M5 20V10M12 20V4M19 20v-7", view: lazy("usage", "usageView"), open: once("usage", "openUsage") },
-=======
   { name: "doctor", label: t("Doctor"), key: "d", icon: "M3 12h4l3-8 4 16 3-8h4", view: lazy("doctor", "doctorView"), need: "operate" },
->>>>>>> a78c02e (Show in the console what the doctor finds)
   { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: lazy("log", "logView"), open: once("log", "openLog"), need: "operate" },
 ];
 const PAST = { request: lazy("request", "requestView"), then: lazy("then", "thenView") };
