@@ -11,6 +11,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import Response
+from pydantic import BaseModel
 from support.gateway import HttpGateway
 from support.openai_client import client_of
 from support.shell_agents import results, running, shell_agent, until_asked
@@ -239,18 +240,60 @@ async def test_somebody_else_answers_in_time(tmp_path: Path) -> None:
     assert answers == ["hello", "It says hi."]
 
 
-async def test_a_form_leaves_no_room_for_a_question(tmp_path: Path) -> None:
+class Place(BaseModel):
+    """What a program wants to know."""
+
+    town: str
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+async def test_a_form_leaves_no_room_for_a_question(tmp_path: Path, streams: bool) -> None:
     """It comes as the refusal, which clients show and do not read as JSON."""
-    form: Any = {"type": "json_object"}
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
         waits_for(gateway, 0)
-        gateway.provider.script += [running("echo hi")]
-        answer = await client.chat.completions.create(
-            model="second", messages=chat("look"), user="desk", response_format=form
-        )
+        gateway.provider.script += [running("echo hi"), '{"town": "Bonn"}']
+        shown: list[tuple[str | None, Place | None]] = []
+        for text in ("look", "yes"):
+            asked: Any = {"model": "second", "messages": chat(text), "user": "desk"}
+            if streams:
+                async with client.chat.completions.stream(**asked, response_format=Place) as made:
+                    message = (await made.get_final_completion()).choices[0].message
+            else:
+                parsed = await client.chat.completions.parse(**asked, response_format=Place)
+                message = parsed.choices[0].message
+            shown.append((message.refusal, message.parsed))
 
-    assert answer.choices[0].message.content is None
-    assert "May bash run?" in (answer.choices[0].message.refusal or "")
+    assert "May bash run?" in (shown[0][0] or "")
+    assert shown[0][1] is None
+    assert shown[1] == (None, Place(town="Bonn"))
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+async def test_so_it_is_with_responses(tmp_path: Path, streams: bool) -> None:
+    """The question is a refusal beside the answer, in the stream as well."""
+    async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
+        gateway.provider.script += [running("echo hi"), '{"town": "Bonn"}']
+        found: list[Any] = []
+        before: str | None = None
+        for text in ("look", "yes"):
+            asked: Any = {
+                "model": "second",
+                "input": text,
+                "previous_response_id": before,
+                "text_format": Place,
+                "extra_headers": PAGE,
+            }
+            if streams:
+                async with client.responses.stream(**asked) as made:
+                    found.append(await made.get_final_response())
+            else:
+                found.append(await client.responses.parse(**asked))
+            before = found[-1].id
+
+    (part,) = found[0].output[-1].content
+    assert part.type == "refusal"
+    assert "May bash run?" in part.refusal
+    assert [each.output_parsed for each in found] == [None, Place(town="Bonn")]
 
 
 async def test_a_response_that_waits_is_fetched(tmp_path: Path) -> None:

@@ -188,8 +188,9 @@ async def chunks(
                         chunk, said = piece(update), True
                         yield chunk
                 elif (text := asked.read(update)) and asked.is_new(update):
-                    if not completion.has_form:
-                        yield spoken(text)
+                    # A form leaves no room for other words in the text.
+                    has_form = completion.has_form
+                    yield completion.chunk({"refusal": text}) if has_form else spoken(text)
                     if asked.ends:
                         yield completion.last_chunks(as_answer(submission))
                         return

@@ -48,15 +48,18 @@ class Questions(Struct, frozen=True, kw_only=True):
 SILENT: Final = Questions()
 
 
-def patience_s(gateway: Gateway, *, is_page: bool, streams: bool | None) -> float | None:
+def patience_s(
+    gateway: Gateway, *, is_page: bool, streams: bool | None, refuses: bool = False
+) -> float | None:
     """Return after how long a question ends an answer; None = it does not.
 
     Args:
         gateway: Whose settings hold.
         is_page: Whether a chat page waits, which lets nobody write before the end.
         streams: Whether the question is seen at once; then somebody else may answer it, too.
+        refuses: Whether a streamed question is the refusal of the whole answer.
     """
-    if is_page:
+    if is_page or (streams and refuses):
         return 0
     return None if streams else gateway.config.openai_api.approval_wait_s
 

@@ -243,7 +243,7 @@ class ResponseWriter:
     def question(self, text: str) -> bytes:
         """Return a question as an item of its own."""
         data = b"" if self._said is None else self._close_text("".join(self._said), "incomplete")
-        return data + self._whole_text(text)
+        return data + (self._refusal(text) if self.has_form else self._whole_text(text))
 
     def note(self, event: Event, question: str) -> None:
         """Take an event, and the question that it asks, where nobody is shown how it grows."""
@@ -297,6 +297,27 @@ class ResponseWriter:
             + self._event(
                 "response.output_item.done", output_index=len(self._output) - 1, item=item
             )
+        )
+
+    def _refusal(self, text: str) -> bytes:
+        """Return the events of what is not of the form; clients read each text as if it were."""
+        item = {
+            **_text_item(self._item_id(), "", "completed"),
+            "content": [{"type": "refusal", "refusal": text}],
+        }
+        self._output.append(item)
+        index, place = len(self._output) - 1, self._place()
+        begun = {**item, "status": "in_progress", "content": []}
+        part = {"type": "refusal", "refusal": ""}
+        data = self._event("response.output_item.added", output_index=index, item=begun)
+        data += self._event("response.content_part.added", **place, part=part)
+        self._sequence += len(text) - 1
+        return (
+            data
+            + self._event("response.refusal.delta", **place, delta=text)
+            + self._event("response.refusal.done", **place, refusal=text)
+            + self._event("response.content_part.done", **place, part=item["content"][0])
+            + self._event("response.output_item.done", output_index=index, item=item)
         )
 
     def _call(self, call_id: str, call: ToolCall) -> bytes:

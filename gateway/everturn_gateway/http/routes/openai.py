@@ -139,7 +139,12 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
             has_form=options is not None and bool(options.response_format),
             questions=Questions(
                 caller=caller if name else None,
-                ends_after_s=patience_s(gateway, is_page=given.is_page, streams=body.stream),
+                ends_after_s=patience_s(
+                    gateway,
+                    is_page=given.is_page,
+                    streams=body.stream,
+                    refuses=options is not None and bool(options.response_format),
+                ),
                 after=handed.after,
                 steps=handed.steps,
             ),
