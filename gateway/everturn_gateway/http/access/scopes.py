@@ -61,6 +61,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/api/v1/agents/{name}/prompts"): Rule(need="talk", agent="name"),
     ("POST", "/api/v1/agents/{name}/prompts"): Rule(need="talk", agent="name"),
     ("GET", "/api/v1/agents/{name}/spec"): Rule(need="operate", agent="name"),
+    ("GET", "/api/v1/agents/{name}/memory"): Rule(need="operate", agent="name"),
+    ("GET", "/api/v1/agents/{name}/skills"): Rule(need="operate", agent="name"),
     ("GET", "/api/v1/agents/{name}/checkpoints"): Rule(need="operate", agent="name"),
     ("GET", "/api/v1/agents/{name}/checkpoints/{number}"): Rule(need="operate", agent="name"),
     ("POST", "/api/v1/agents/{name}/checkpoints/{number}/undo"): Rule(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, TypeAlias
 
+from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
+from everturn_actors.errors import ToolFailedError
 from everturn_gateway.errors import printable
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import visible_agents
@@ -20,9 +22,13 @@ from everturn_gateway.http.schemas.agents import (
     AgentList,
     AgentSpecBody,
     FilledPrompt,
+    NoteBody,
+    NoteList,
     PromptBody,
     PromptList,
     PromptText,
+    SkillList,
+    SkillTextBody,
 )
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.checkpoints import (
@@ -33,6 +39,8 @@ from everturn_gateway.http.schemas.checkpoints import (
 )
 from everturn_gateway.tools.checkpoints import UnknownCheckpointError
 from everturn_gateway.tools.mcp import McpError, McpRefusedError, UnknownPromptError
+from everturn_gateway.tools.memory.notes import Notes, folders_of
+from everturn_gateway.tools.skills import Skill, instructions_of
 
 Number: TypeAlias = Annotated[int, Path(ge=1, le=10**9, description="Of the checkpoint.")]
 
@@ -77,6 +85,20 @@ def agents_router(gateway: Gateway) -> APIRouter:
             raise ProblemError(problem("server-failed", str(error))) from error
         return answer(PromptText(content=printable(text)))
 
+    @router.get("/{name}/memory", response_model=NoteList, responses=problems(404))
+    async def read_memory(name: str) -> Response:
+        """Read the agent's notes: its own, its days, newest first, and those of all agents."""
+        own, world = folders_of(library.file(name).folder, gateway.config.workspace)
+        files = await own.run(Notes(own, world).files, reads=True)
+        return answer(NoteList(files=tuple(map(NoteBody.of, files))))
+
+    @router.get("/{name}/skills", response_model=SkillList, responses=problems(404))
+    async def read_skills(name: str) -> Response:
+        """Read the agent's skills, with the instructions of each."""
+        skills = library.file(name).tool_config.skills
+        found = await run_sync(lambda: tuple(map(_skill, skills)))
+        return answer(SkillList(skills=found))
+
     @router.get("/{name}/spec", response_model=AgentSpecBody, responses=problems(404))
     async def get_agent_spec(name: str) -> Response:
         """Return what stands in the agent's file."""
@@ -88,6 +110,13 @@ def agents_router(gateway: Gateway) -> APIRouter:
         )
 
     return router
+
+
+def _skill(skill: Skill) -> SkillTextBody:
+    try:
+        return SkillTextBody.whole(skill, instructions_of(skill))
+    except ToolFailedError as error:  # somebody took it away since the agent was loaded
+        return SkillTextBody.whole(skill, "", error=str(error))
 
 
 def checkpoints_router(gateway: Gateway) -> APIRouter:

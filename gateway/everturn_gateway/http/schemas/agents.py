@@ -13,6 +13,8 @@ from everturn_gateway.errors import Fault, printable
 from everturn_gateway.http.ports import AgentView, ReloadView
 from everturn_gateway.http.schemas.base import Body
 from everturn_gateway.tools.mcp import Prompt
+from everturn_gateway.tools.memory.notes import NoteFile
+from everturn_gateway.tools.skills import Skill
 
 
 class ModelBody(Body):
@@ -94,6 +96,51 @@ class AgentDetailBody(AgentBody):
             tools=tuple(map(printable, tools)),
             tool_faults=tuple(map(printable, faults)),
         )
+
+
+class SkillTextBody(SkillBody):
+    """A skill with what its agent reads of it."""
+
+    allowed_tools: tuple[str, ...] = Field(description="What it allows while it is followed.")
+    instructions: str = Field(description="At most 256 KiB of them.")
+    error: str = Field(description="Why they cannot be read; empty = they can.")
+
+    @staticmethod
+    def whole(skill: Skill, instructions: str, *, error: str = "") -> SkillTextBody:
+        """Return the body of `skill`."""
+        return SkillTextBody(
+            name=printable(skill.name),
+            description=printable(skill.description),
+            allowed_tools=tuple(map(printable, skill.allowed_tools)),
+            instructions=instructions,
+            error=error,
+        )
+
+
+class SkillList(Body):
+    """The skills of an agent, by name."""
+
+    skills: tuple[SkillTextBody, ...]
+
+
+class NoteBody(Body):
+    """A file of notes."""
+
+    path: str = Field(
+        description="`MEMORY.md`, `daily/2026-11-22.md`; `world/people.md` is shared by all agents."
+    )
+    text: str
+
+    @staticmethod
+    def of(file: NoteFile) -> NoteBody:
+        """Return the body of `file`."""
+        return NoteBody(path=printable(file.path), text=file.text)
+
+
+class NoteList(Body):
+    """What an agent remembers."""
+
+    files: tuple[NoteBody, ...]
 
 
 class PromptArgumentBody(Body):

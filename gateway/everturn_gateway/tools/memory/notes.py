@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -37,6 +38,7 @@ ENTRY_MAX_BYTES: Final = 4 * 1024
 DAY_MAX_BYTES: Final = 64 * 1024
 _READ_MAX_BYTES = 256 * 1024  # of one file, which a person may have made larger
 _RECALLED_MAX_BYTES = 1024 * 1024  # of all days together
+_DAYS_SHOWN = 31
 _TOPIC_CHARACTERS = 64
 _SEEN_MAX = 4096  # of notes that some conversation read
 _MEMORY, _DAILY, _ENDING = "MEMORY.md", "daily", ".md"
@@ -61,6 +63,14 @@ class Section(Struct, frozen=True, kw_only=True):
     def sources(self) -> tuple[str, ...]:
         """The text from outside that was shown when a part of it was written."""
         return sources_in(self.text)
+
+
+class NoteFile(Struct, frozen=True, kw_only=True):
+    """A file of notes, for people."""
+
+    path: str
+    "`MEMORY.md`, `daily/2026-11-22.md`, or `world/people.md` of those that all agents share."
+    text: str
 
 
 class UnreadNotesError(ToolFailedError):
@@ -103,6 +113,24 @@ class Notes:
                 found.append(section)
                 heading = ""
         return found
+
+    def files(self) -> list[NoteFile]:
+        """Return the files: the agent's own, its days, newest first, and those of all agents.
+
+        The oldest days are left out where there are many.
+
+        Raises:
+            ToolFailedError: They cannot be read.
+        """
+        found = [NoteFile(path=_MEMORY, text=_read(self._own, _MEMORY))]
+        days = sorted((name for name, _ in self._own.entries(_DAILY)), reverse=True)
+        for name in days[:_DAYS_SHOWN]:
+            path = f"{_DAILY}/{name}"
+            found.append(NoteFile(path=path, text=_read(self._own, path)))
+        found += [
+            NoteFile(path=f"world/{name}", text=_read(self._world, name)) for name in self._topics()
+        ]
+        return [each for each in found if each.text]
 
     def memory(self) -> str:
         """Return MEMORY.md; empty where there is none.
@@ -224,6 +252,17 @@ class Notes:
                 found.append(Section(heading=heading.rstrip(), text=text, file=""))
                 heading = ""
         return found
+
+
+def folders_of(home: Path, state: Path) -> tuple[Confined, Confined]:
+    """Return where the notes of an agent stand, and those of all agents.
+
+    Args:
+        home: The agent's folder.
+        state: The gateway's workspace.
+    """
+    own = Confined(home / "memory", what="your notes")
+    return own, Confined(state / "memory" / "world", what="the shared notes")
 
 
 def topic_name(topic: str) -> str:

@@ -12,11 +12,10 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import AND_MORE, together
 from everturn_actors.ports import Clock, Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments
-from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.function import FunctionTool
-from everturn_gateway.tools.memory.notes import Notes, UnreadNotesError, sources_in
+from everturn_gateway.tools.memory.notes import Notes, UnreadNotesError, folders_of, sources_in
 from everturn_gateway.tools.quoting import PAGE_TOKENS, page_of
 
 DAYS_MAX: Final = 366
@@ -111,8 +110,7 @@ def memory_tools(environment: ToolEnvironment, *, clock: Clock) -> tuple[Tool, .
 
 class _Memory:
     def __init__(self, environment: ToolEnvironment, clock: Clock) -> None:
-        self._own = Confined(environment.home / "memory", what="your notes")
-        self._world = Confined(environment.state / "memory" / "world", what="the shared notes")
+        self._own, self._world = folders_of(environment.home, environment.state)
         self._notes, self._clock = Notes(self._own, self._world), clock
 
     async def recall(self, asked: Recall, context: ToolContext) -> ToolOutput:

@@ -23,6 +23,7 @@ NAME: Final = "read_skill"
 FILE_MAX_BYTES: Final = 1024 * 1024
 _FILES_MAX = 60  # that are named beside the instructions
 _DEPTH_MAX = 3
+_SHOWN_MAX_BYTES = 256 * 1024
 _CAPABILITIES: Final = ToolCapabilities(read_only=True, safe=True, timeout_s=60)
 
 
@@ -50,6 +51,18 @@ def skill_tools(skills: Sequence[Skill]) -> tuple[Tool, ...]:
             answer=reader.read,
         ),
     )
+
+
+def instructions_of(skill: Skill) -> str:
+    """Return the beginning of a skill's instructions, for people. Reads a file.
+
+    Raises:
+        ToolFailedError: It cannot be read.
+    """
+    with _confined(skill).place(SKILL_FILE) as place:
+        data, _ = place.read(_SHOWN_MAX_BYTES)
+    text = data.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
+    return body_of(text)
 
 
 def granted_patterns(skills: Sequence[Skill], context: ToolContext) -> tuple[str, ...]:
@@ -97,12 +110,13 @@ def _is_instructions(path: str) -> bool:
     return os.path.normpath(path) == SKILL_FILE
 
 
+def _confined(skill: Skill) -> Confined:
+    return Confined(skill.folder, what="the skill's folder")
+
+
 class _Skills:
     def __init__(self, skills: Sequence[Skill]) -> None:
-        self._folders = {
-            skill.name: (skill, Confined(skill.folder, what="the skill's folder"))
-            for skill in skills
-        }
+        self._folders = {skill.name: (skill, _confined(skill)) for skill in skills}
 
     async def read(self, asked: ReadSkill, _context: ToolContext) -> str:
         if asked.name not in self._folders:

@@ -8,6 +8,8 @@ import { failed, needsLogin, onRefresh, refreshAgents, say } from "./state.js";
 export const agents = {
   faults: null, // of all, for administrators; null = not known
   name: "",
+  part: "", // memory or skills, where one of them is read
+  known: null, // what stands there
   detail: null,
   error: null, // what keeps the agent from being shown
   validated: null, // faults of the agent as it stands, or of what is typed
@@ -35,7 +37,7 @@ export async function loadFaults() {
 
 export async function openAgents(name) {
   const [, , part, ...path] = location.hash.replace(/^#\/?/u, "").split("/").filter(Boolean).map(decodeURIComponent);
-  if (name !== agents.name) Object.assign(agents, { name, detail: null, error: null, validated: null, files: null, filesError: null });
+  if (name !== agents.name) Object.assign(agents, { name, known: null, detail: null, error: null, validated: null, files: null, filesError: null });
   if (!name) {
     agents.file = null;
     refreshAgents();
@@ -49,8 +51,13 @@ export async function openAgents(name) {
   agents.file = null;
   agents.files = null;
   agents.filesError = null;
+  const isRead = part === "memory" || part === "skills";
+  if (!isRead || part !== agents.part) agents.known = null;
+  agents.part = isRead ? part : "";
   try {
-    agents.detail = await get(`agents/${encodeURIComponent(name)}`);
+    const path = `agents/${encodeURIComponent(name)}`;
+    if (isRead) agents.known = await get(`${path}/${part}`);
+    else agents.detail = await get(path);
     agents.error = null;
   } catch (error) {
     if (!needsLogin(error)) agents.error = error;

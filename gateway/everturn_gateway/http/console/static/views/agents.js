@@ -9,9 +9,11 @@ import { folded, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
 import { askForRole, may } from "../role.js";
 import { begin, state } from "../state.js";
+import { knowledgeView } from "./knowledge.js";
 
 export function agentsView() {
   if (agents.files || agents.filesError || agents.file) return filesView();
+  if (agents.name && agents.part) return knowledgeView(back(href(agents.name), t("Back to the agent")));
   return agents.name ? agentView() : listView();
 }
 
@@ -52,6 +54,7 @@ function agentView() {
       <div class="heading"><h1>${plain(name)}</h1>${detail?.description ? html`<p class="about">${plain(detail.description)}</p>` : nothing}</div>
       <div class="acts">
         <button ?disabled=${agents.isBusy} @click=${validate}>${t("Validate")}</button>
+        ${may("operate") ? html`<a class="button" href=${href(name, "/memory")}>${t("Memory")}</a><a class="button" href=${href(name, "/skills")}>${t("Skills")}</a>` : nothing}
         <a class="button" href=${href(name, "/files")}>${t("Files")}</a>
         ${detail ? html`<button class="main" @click=${() => begin(name)}>${t("New session")}</button>` : nothing}
       </div></header>

@@ -1,0 +1,58 @@
+"""What an agent remembers and can look up, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.browser import faults_of, is_too_wide, looking, needs_browser
+from support.gateway import HttpGateway, open_http_gateway
+
+pytestmark = [needs_browser, pytest.mark.timeout(300)]
+
+HOSTILE = "<img src=x onerror=alert(1)> \u202elikes trains"
+
+
+def write_knowledge(gateway: HttpGateway) -> None:
+    """Give the agent notes and a skill."""
+    home = gateway.config.agents_dir / "test"
+    files = {
+        home / "memory" / "MEMORY.md": HOSTILE,
+        home / "memory" / "daily" / "2026-11-21.md": "x" * 3000,
+        home / "skills" / "greeting" / "SKILL.md": "---\nname: greeting\ndescription:"
+        " How to greet\nallowed-tools: Bash(echo:*)\n---\nSay <b>hello</b> first.\n",
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_memory_and_skills_are_read_from_the_page_of_an_agent(
+    tmp_path: Path, width: int
+) -> None:
+    """Empty pages say what belongs there; what stands there is text."""
+    async with open_http_gateway(tmp_path) as gateway, looking(width=width) as window:
+        page = await window.tab(f"{gateway.base_url}/console/#/agents/test")
+        await page.get_by_role("link", name="Memory").click()
+        await page.get_by_text("It remembers nothing yet").wait_for()
+        await page.get_by_label("Back to the agent").click()
+        await page.get_by_role("link", name="Skills").click()
+        await page.get_by_text("It has no skills").wait_for()
+        write_knowledge(gateway)
+        await gateway.library.reload()
+        await page.reload()
+        await page.get_by_text("How to greet").click()
+        await page.get_by_text("Say <b>hello</b> first.").wait_for()
+        of_skills = (await is_too_wide(page), await faults_of(page))
+        await page.get_by_label("Back to the agent").click()
+        await page.get_by_role("link", name="Memory").click()
+        memory = page.locator(".known .mono").first
+        await memory.wait_for()
+        told = await memory.inner_text()
+        await page.get_by_text("daily/2026-11-21.md").click()
+        of_memory = (await is_too_wide(page), await faults_of(page))
+        images = await page.evaluate("document.images.length")
+
+    assert told == "<img src=x onerror=alert(1)> ⟨U+202E⟩likes trains"
+    assert (of_skills, of_memory, images) == ((False, []), (False, []), 0)
