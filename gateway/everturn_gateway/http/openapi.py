@@ -95,7 +95,9 @@ def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> di
         is_openai = path.startswith(documents.OPENAI_PREFIX)
         shared = openai_errors if is_openai else problems
         for method, operation in operations.items():
-            rule = rule_of(method.upper(), path)
+            # The document writes a parameter that holds slashes as any other.
+            route = path.replace("{path}", "{path:path}")
+            rule = rule_of(method.upper(), route)
             needs_token = rule is None or rule.need != "open"
             statuses = (*_ANY, *_CLOSED_TO_STRANGERS) if needs_token else _ANY
             for parameter in operation.get("parameters", ()):
