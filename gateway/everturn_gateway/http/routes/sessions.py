@@ -58,19 +58,11 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         )
 
     _add_list(router, gateway)
+    _add_labels(router, gateway.service)
 
     @router.get("/{session_id}", response_model=SessionBody, responses=problems(404))
     async def get_session(session_id: SessionId) -> Response:
         """Tell how a session stands."""
-        state = await service.view(session_id)
-        return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
-
-    @router.patch("/{session_id}", response_model=SessionBody, responses=problems(404, 507))
-    async def label_session(session_id: SessionId, body: LabelsBody, caller: CallerOf) -> Response:
-        """Give a session a title, pin it, archive it, or take that back; also after its end."""
-        await service.conversations.label(
-            session_id, title=body.title, pinned=body.pinned, archived=body.archived, by=caller.name
-        )
         state = await service.view(session_id)
         return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
 
@@ -113,6 +105,17 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         return Response(status_code=204)
 
     return router
+
+
+def _add_labels(router: APIRouter, service: TurnService) -> None:
+    @router.patch("/{session_id}", response_model=SessionBody, responses=problems(404, 507))
+    async def label_session(session_id: SessionId, body: LabelsBody, caller: CallerOf) -> Response:
+        """Give a session a title, pin it, archive it, or take that back; also after its end."""
+        await service.conversations.label(
+            session_id, title=body.title, pinned=body.pinned, archived=body.archived, by=caller.name
+        )
+        state = await service.view(session_id)
+        return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
 
 
 def _add_list(router: APIRouter, gateway: Gateway) -> None:
