@@ -147,7 +147,7 @@ class Wiki:
         await anyio.lowlevel.checkpoint()
         return Listing(tools=(RemoteDefinition(name="look_up"),))
 
-    async def call(self, _name: str, _arguments: dict[str, Any]) -> Answer:
+    async def call(self, _name: str, _arguments: dict[str, Any], **_more: object) -> Answer:
         """Return the text."""
         await anyio.lowlevel.checkpoint()
         return Answer(text="a long entry\n" * 20_000)
