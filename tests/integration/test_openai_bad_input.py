@@ -164,6 +164,32 @@ async def test_a_stream_that_its_client_leaves(tmp_path: Path, route: str) -> No
     assert sum(len(turn.heard) for turn in state.held_turns) == 2
 
 
+@pytest.mark.parametrize("route", ["chat", "responses"])
+async def test_an_idempotency_key_that_came_with_another_message(
+    tmp_path: Path, route: str
+) -> None:
+    """The answer of the message before would be taken for that of the new one."""
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+
+        async def ask(text: str) -> Any:
+            key = {**CHAT, "Idempotency-Key": "k"}
+            if route == "responses":
+                return await client.responses.create(
+                    model="test", input=text, conversation="desk", extra_headers=key
+                )
+            said: Any = [{"role": "user", "content": text}]
+            return await client.chat.completions.create(
+                model="test", messages=said, extra_headers=key
+            )
+
+        first, again = await ask("one"), await ask("one")
+        with pytest.raises(openai.APIStatusError) as reused:
+            await ask("two")
+
+    assert first.id == again.id
+    assert reused.value.code == "idempotency_key_reused"
+
+
 async def test_an_edited_message_that_is_empty(tmp_path: Path) -> None:
     """It is refused before anything becomes of the chat that it would change."""
     page = {"X-OpenWebUI-Chat-Id": "0e1f7d5c"}

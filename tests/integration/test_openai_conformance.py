@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
@@ -18,6 +19,12 @@ Outcome: TypeAlias = Literal["taken", "named", "refused"]
 Rows: TypeAlias = dict[str, tuple[Any, Outcome]]
 
 TOOL: Final = {"name": "weather", "parameters": {"type": "object"}}
+NO_IMAGE: Final = {"type": "input_image"}
+PART: Final = "input.0.content.0"
+MESSAGE_PART: Final = "messages.0.content.0"
+IMAGE: Final = f"{PART}.image_url"
+DEEP: Final[dict[str, Any]] = reduce(lambda inner, _: {"a": inner}, range(120), {})
+DEEP_FORM: Final = {"name": "n", "schema": DEEP}
 CACHE: Final[Rows] = {
     "prompt_cache_key": ("k", "named"),
     "prompt_cache_options": ({"mode": "auto"}, "named"),
@@ -139,7 +146,7 @@ async def test_a_part_of_a_field_is_named(
         ({"input": [{"role": "user", "content": [{"type": "x"}]}]}, "input.0.content.0"),
         (
             {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": "x"}]}]},
-            "input.0.content.0.file",
+            "input.0.content.0.file_data",
         ),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "input.0.type"),
         (
@@ -156,6 +163,15 @@ async def test_a_part_of_a_field_is_named(
         ({"input": "x", "background": True, "store": False}, "background"),
         ({"input": "x", "text": {"format": {"type": "x"}}}, "text.format"),
         ({"input": "x", "max_output_tokens": 0}, "max_output_tokens"),
+        ({"input": [{"type": "function_call", "call_id": "a"}]}, "input.0.name"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, IMAGE),
+        ({"input": [{"role": "user", "content": [{**NO_IMAGE, "image_url": "x"}]}]}, IMAGE),
+        ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, f"{PART}.text"),
+        ({"input": "x", "tools": [{"type": "function"}]}, "tools.0.name"),
+        ({"input": "x", "text": {"format": "json_object"}}, "text.format"),
+        ({"input": "x", "conversation": "a\nb"}, "conversation"),
+        ({"input": "x", "conversation": 5}, "conversation"),
+        ({"input": 5}, "input"),
     ],
 )
 async def test_a_refusal_names_what_was_sent(
@@ -163,6 +179,29 @@ async def test_a_refusal_names_what_was_sent(
 ) -> None:
     """A response is read as a chat completion, of which its client knows nothing."""
     response = await post(gateway, "responses", **body)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["param"] == param
+
+
+@on_one_gateway(
+    "field, value, param",
+    [
+        ("tool_choice", {"type": "function", "function": "x"}, "tool_choice"),
+        ("tool_choice", {"type": "function", "function": {"name": [1]}}, "tool_choice"),
+        ("tool_choice", 5, "tool_choice"),
+        ("stop", [1], "stop"),
+        ("messages", [{"role": "user", "content": 5}], "messages.0.content"),
+        ("messages", [{"role": "user", "content": [{"type": "text"}]}], f"{MESSAGE_PART}.text"),
+        ("messages", [{"role": "user"}, {"content": "x"}], "messages.1.role"),
+        ("tools", [{"type": "function", "function": {**TOOL, "parameters": DEEP}}], None),
+        ("response_format", {"type": "json_schema", "json_schema": DEEP_FORM}, None),
+    ],
+)
+async def test_a_completion_that_no_client_of_openai_sends(
+    gateway: HttpGateway, field: str, value: Any, param: str | None
+) -> None:
+    """It is refused with the place as it was sent, however malformed it is."""
+    response = await post(gateway, "chat/completions", **{field: value})
     assert response.status_code == 400, response.text
     assert response.json()["error"]["param"] == param
 

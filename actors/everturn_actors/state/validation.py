@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from types import MappingProxyType
-from typing import Final
+from typing import Final, cast
 
 from everturn_actors.codec import encode
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
@@ -38,6 +38,7 @@ ATTACHMENTS_MAX = 10  # files of one message
 ATTACHMENT_BYTES = 20 * 1024 * 1024  # of one file: what providers take of an image at most
 FILE_NAME_CHARS = 255
 OPTIONS_BYTES = 512 * 1024  # tools that a caller brings, and the schema of the answer
+OPTIONS_NESTING = 100  # levels of them: more than any schema has, fewer than what reads them bears
 TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 TITLE_CHARS = 255  # the longest title of an announcement
 SESSION_TITLE_CHARS = 120  # a list shows some 60 of it
@@ -90,10 +91,17 @@ def check_options(options: CallOptions) -> None:
         InvalidInputError: With the reason.
     """
     try:
-        size_bytes = len(encode(options))
+        written = encode(options)
     except (OverflowError, RecursionError) as error:
         msg = f"its tools or its schema cannot be written down: {error}"
         raise InvalidInputError(msg) from error
+    size_bytes = len(written)
+    # So few opening brackets cannot be nested more deeply.
+    if written.count(b"{") + written.count(b"[") > OPTIONS_NESTING and _is_too_deep(
+        [*(tool.parameters for tool in options.tools), options.response_format]
+    ):
+        msg = f"its tools or its schema are nested more than {OPTIONS_NESTING} levels deep"
+        raise InvalidInputError(msg)
     if size_bytes > OPTIONS_BYTES:
         msg = f"its tools and schema have {size_bytes} bytes; at most {OPTIONS_BYTES} are accepted"
         raise InvalidInputError(msg)
@@ -105,6 +113,25 @@ def check_options(options: CallOptions) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         msg = f"two tools have the name {twice!r}"
         raise InvalidInputError(msg)
+
+
+def _is_too_deep(level: list[object]) -> bool:
+    """Whether JSON values hold more levels than are accepted."""
+    for _ in range(OPTIONS_NESTING):
+        level = [
+            child
+            for each in level
+            for child in (
+                cast("Mapping[str, object]", each).values()
+                if isinstance(each, Mapping)
+                else cast("list[object]", each)
+                if isinstance(each, list)
+                else ()
+            )
+        ]
+        if not level:
+            return False
+    return True
 
 
 def check_text(text: str, idempotency_key: str, sender: str) -> None:

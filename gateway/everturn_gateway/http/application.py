@@ -235,7 +235,8 @@ def _add_error_handlers(app: Api) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         faults = cast("list[Mapping[str, object]]", error.errors())
-        return _answer(request, validation_problem(faults, request.headers.get("content-type")))
+        kind = request.headers.get("content-type")
+        return _answer(request, validation_problem(faults, kind, error.body))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:

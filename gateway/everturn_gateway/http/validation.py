@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from everturn_gateway.http.problems import Problem, invalid, problem
 
 _SHOWN = 3  # faults named in the sentence; all are in `errors`
 
 
-def validation_problem(faults: Sequence[Mapping[str, Any]], content_type: str | None) -> Problem:
+def validation_problem(
+    faults: Sequence[Mapping[str, Any]], content_type: str | None, body: object
+) -> Problem:
     """Return the problem of a request that breaks its schema.
 
     Args:
         faults: As pydantic reports them: `loc`, `msg`, `type`.
         content_type: The request's header.
+        body: What was sent, as far as it could be read.
     """
     for fault in faults:
         if fault["type"] == "json_invalid":
             return _malformed(f"{fault['ctx']['error']} at character {fault['loc'][-1]}")
         if tuple(fault["loc"]) == ("body",):
             return _no_object(fault, content_type)
-    errors = [_field_error(fault) for fault in faults]
+    errors = [_field_error(fault, body) for fault in faults]
     named = [
         f"{error.get('pointer') or error.get('parameter')}: {error['detail']}" for error in errors
     ]
@@ -69,13 +72,27 @@ def _is_json(content_type: str | None) -> bool:
     return media_type == "application/json" or media_type.endswith("+json")
 
 
-def _field_error(fault: Mapping[str, Any]) -> dict[str, str]:
+def _field_error(fault: Mapping[str, Any], body: object) -> dict[str, str]:
     where, *path = fault["loc"]
     detail = str(fault["msg"]).removeprefix("Value error, ")
     if where == "body":
-        steps = "".join(f"/{_escaped(step)}" for step in path)
+        steps = "".join(f"/{_escaped(step)}" for step in _sent(path, body))
         return {"detail": detail, "pointer": f"#{steps}"}
     return {"detail": detail, "parameter": ".".join(map(str, (where, *path)))}
+
+
+def _sent(path: Sequence[str | int], body: object) -> Iterator[str | int]:
+    """Yield the steps of a place that the body has, and the name of the field that it lacks.
+
+    Where a field may be one of several types, pydantic puts the name of the type into the place.
+    """
+    for number, step in enumerate(path):
+        try:
+            body = cast("Any", body)[step]
+        except (LookupError, TypeError):
+            if number < len(path) - 1 or not isinstance(body, dict):
+                continue
+        yield step
 
 
 def _escaped(step: object) -> str:

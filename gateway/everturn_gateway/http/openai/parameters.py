@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -177,12 +177,11 @@ def _choice(choice: str | dict[str, Any] | None, names: Collection[str]) -> str:
         if choice == "required" and not names:
             refuse("tool_choice", "there is no tool to call")
         return choice
-    assert isinstance(choice, dict)
-    function = cast("dict[str, Any]", choice.get("function") or {})
-    name = function.get("name") if choice.get("type") == "function" else None
-    if name not in names:
-        refuse("tool_choice", "it names no function that there is")
-    return str(name)
+    match choice:
+        case {"type": "function", "function": {"name": str(name)}} if name in names:
+            return name
+        case _:
+            return refuse("tool_choice", "it names no function that there is")
 
 
 def _form(form: dict[str, Any] | None) -> dict[str, Any]:

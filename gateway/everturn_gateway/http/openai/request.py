@@ -41,7 +41,7 @@ CARRY_ON: Final = "Go on exactly where your last message ends; repeat nothing of
 
 CONVERSATION_ID: Final = "conversation_id"
 "The field of `metadata` that names a conversation."
-_NAME: Final = re.compile(r"[^\x00-\x1f\x7f]{0,256}")
+_NAME: Final = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{0,256}")
 
 
 def named_by(metadata: Mapping[str, Any] | None) -> str:
@@ -50,9 +50,17 @@ def named_by(metadata: Mapping[str, Any] | None) -> str:
     Raises:
         ProblemError: It cannot be a name (400).
     """
-    name = (metadata or {}).get(CONVERSATION_ID) or ""
+    return checked_name((metadata or {}).get(CONVERSATION_ID) or "", f"metadata.{CONVERSATION_ID}")
+
+
+def checked_name(name: object, param: str) -> str:
+    """Return the name of a conversation that stands in `param`.
+
+    Raises:
+        ProblemError: It cannot be one (400).
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        refuse(f"metadata.{CONVERSATION_ID}", "a name has up to 256 characters, on one line")
+        refuse(param, "a name has up to 256 characters, on one line")
     return name
 
 
@@ -308,6 +316,8 @@ def _parts(message: ChatMessage, index: int) -> tuple[str, tuple[Upload, ...]]:
         match part.get("type"), part.get("text"):
             case "text", str() as text:
                 texts.append(text)
+            case "text", _:
+                refuse(f"{where}.text", "the text of a part is a string")
             case "refusal", _ if message.role == "assistant":
                 texts.append(str(part.get("refusal") or ""))
             case ("image_url" | "input_audio" | "file") as kind, _ if message.role == "user":

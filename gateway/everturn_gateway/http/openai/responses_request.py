@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from everturn_gateway.http.openai.parameters import Lenient
 from everturn_gateway.http.openai.refusals import refuse
-from everturn_gateway.http.openai.request import ChatRequest, named_by
+from everturn_gateway.http.openai.request import ChatRequest, checked_name, named_by
 
 _PARTS: Final = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 # What is said of the answer, in the words of chat completions.
@@ -29,7 +29,11 @@ _NAMES: Final = {
     "response_format.json_schema.schema": "text.format.schema",
 }
 "What is called otherwise here than in a chat completion."
-_FIELDS: Final = {"tool_call_id": "call_id"}
+_FIELDS: Final = {
+    "tool_call_id": "call_id",
+    "image_url.url": "image_url",
+    "file.file_data": "file_data",
+}
 
 
 class ResponsesRequest(Lenient):
@@ -65,6 +69,8 @@ class ResponsesRequest(Lenient):
         ('input.0.content', 'max_output_tokens')
         """
         name, _, rest = param.partition(".")
+        if name == "tools":
+            return param.replace(".function", "", 1)
         if name != "messages":
             return _NAMES.get(param, param)
         number, _, field = rest.partition(".")
@@ -75,16 +81,21 @@ class ResponsesRequest(Lenient):
         if index < 0:
             return "instructions"
         where = f"input.{items[index]}" if index < len(items) else "input"
-        return f"{where}.{_FIELDS.get(field, field)}" if field else where
+        for there, here in _FIELDS.items():
+            if field.endswith(there):
+                field = field.removesuffix(there) + here
+        return f"{where}.{field}" if field else where
 
     @property
     def conversation_name(self) -> str:
         """The name of the conversation; empty where there is none."""
         given = self.conversation
         name = given.get("id") if isinstance(given, dict) else given
-        if given and not isinstance(name, str):
+        if not given:
+            return named_by(self.metadata)
+        if not isinstance(name, str):
             refuse("conversation", "it is a name, or an object with an 'id'")
-        return str(name or "") or named_by(self.metadata)
+        return checked_name(name, "conversation")
 
     @property
     def is_named(self) -> bool:
@@ -145,10 +156,11 @@ def _messages(given: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
                 content = _content(item.get("content"), f"{where}.content")
                 messages.append((index, {"role": item.get("role"), "content": content}))
             case "function_call":
-                call = {
-                    "id": item.get("call_id"),
-                    "function": {"name": item.get("name"), "arguments": item.get("arguments")},
-                }
+                identity, name, arguments = (
+                    _text(item.get(field), f"{where}.{field}")
+                    for field in ("call_id", "name", "arguments")
+                )
+                call = {"id": identity, "function": {"name": name, "arguments": arguments}}
                 if not messages or messages[-1][1]["role"] != "assistant":
                     messages.append((index, {"role": "assistant", "content": None}))
                 messages[-1][1].setdefault("tool_calls", []).append(call)
@@ -174,16 +186,23 @@ def _content(given: object, where: str) -> str | list[dict[str, Any]]:
         kind = str(found.get("type"))
         if kind in _PARTS:
             name = _PARTS[kind]
-            parts.append({"type": name, name: found.get(name)})
+            text = _text(found.get(name), f"{where}.{index}.{name}")
+            parts.append({"type": name, name: text})
         elif kind == "input_image":
-            parts.append({"type": "image_url", "image_url": {"url": found.get("image_url")}})
+            url = _text(found.get("image_url"), f"{where}.{index}.image_url", "a data: URL")
+            parts.append({"type": "image_url", "image_url": {"url": url}})
         elif kind == "input_file":
+            _text(found.get("file_data"), f"{where}.{index}.file_data", "a data: URL, or base64")
             parts.append({"type": "file", "file": found})
         elif kind == "input_audio":
             parts.append({"type": "input_audio", "input_audio": found.get("input_audio")})
         else:
             refuse(f"{where}.{index}", f"parts of the type {kind!r} are not supported here")
     return parts
+
+
+def _text(given: object, where: str, kind: str = "a text") -> str:
+    return given if isinstance(given, str) else refuse(where, f"{kind} is expected here")
 
 
 def _tools(given: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
@@ -202,8 +221,10 @@ def _choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
 
 def _form(text: dict[str, Any] | None) -> dict[str, Any] | None:
     form = (text or {}).get("format")
-    if not isinstance(form, dict):
+    if form is None:
         return None
+    if not isinstance(form, dict):
+        refuse("text.format", "it is an object with a 'type'")
     found = cast("dict[str, Any]", form)
     kind: Literal["json_schema"] = "json_schema"
     return {"type": kind, kind: found} if found.get("type") == kind else found

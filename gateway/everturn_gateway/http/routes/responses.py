@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from everturn_actors.errors import CannotBranchError, UnknownSessionError
 from everturn_actors.events import CallsAnswered, Received
-from everturn_actors.model import CallOptions, ConversationKey
+from everturn_actors.model import CallOptions, ConversationKey, Inbound
 from everturn_actors.service import Copied, Submission
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.auth import SESSION
@@ -45,7 +45,7 @@ from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.routes.openai import IGNORED_HEADER, header_of
-from everturn_gateway.http.routes.turns import IdempotencyKey, replay_headers
+from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
 from everturn_gateway.http.sse import EventStream
 from everturn_gateway.http.turns import turn_problem
 from everturn_gateway.http.waiting import OpenWaits, leave, wait_for_turn
@@ -228,8 +228,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
             return decided
         name = "" if body.is_named or body.store is False else self.given.name
         if name:
-            inbound = await asking.in_conversation(self.given)
-            return Handed(await asking.gateway.service.submit(inbound))
+            return await self._submitted(await asking.in_conversation(self.given))
         asked = await asking.read()
         history = asked.history
         if body.store is False or history.turns:
@@ -250,7 +249,18 @@ class _Creating(Struct, frozen=True, kw_only=True):
                 key=self._conversation(),
                 principal=asking.caller.owns_as,
             )
-        return Handed(await asking.gateway.service.submit(inbound))
+        return await self._submitted(inbound)
+
+    async def _submitted(self, inbound: Inbound) -> Handed:
+        """Hand a message in.
+
+        Raises:
+            ProblemError: Its idempotency key came with another content before (422).
+        """
+        service = self.asking.gateway.service
+        submission = await service.submit(inbound)
+        await refuse_other_content(service, submission, inbound.text)
+        return Handed(submission)
 
     async def _once(self) -> Handed:
         """Answer from the input alone.
