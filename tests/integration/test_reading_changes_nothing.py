@@ -200,7 +200,9 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
     ):
         workspace = tmp_path / "workspace"
         media = next((workspace / "sessions" / made["idle"] / "media").iterdir()).name
-        await client.get("/api/v1/sessions?order=activity")  # the index, a cache, is made where there is none
+        await client.get(
+            "/api/v1/sessions?order=activity"
+        )  # the index, a cache, is made where there is none
         before = await anyio.to_thread.run_sync(tree_marks, workspace)
         statuses: dict[str, int] = {}
         for path in await gets(gateway, made, media):
