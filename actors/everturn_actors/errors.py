@@ -252,6 +252,10 @@ class FencedError(JournalError):
     """Another writer appended to this session; this one has to drop its state and load again."""
 
 
+class StaleReadError(JournalError):
+    """The store does not show yet what is known to be durable; read again."""
+
+
 class ConflictError(JournalError):
     """Another writer was faster: what is stored is not what this one started from."""
 

@@ -306,11 +306,13 @@ class SlowToBind(MemoryStore):
         self._slow = slow
         self.go = anyio.Event()
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
+    async def bind(
+        self, key: ConversationKey, session_id: str, *, instead_of: str | None = None
+    ) -> str:
         """Wait, where it is that conversation; then bind."""
         if key == self._slow:
             await self.go.wait()
-        await super().bind(key, session_id)
+        return await super().bind(key, session_id, instead_of=instead_of)
 
 
 async def test_a_conversation_that_begins_slowly_keeps_no_other_waiting() -> None:

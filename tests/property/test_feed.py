@@ -78,7 +78,7 @@ class Reader:
             await checkpoint()  # as a follower that writes to somebody
 
 
-async def _nothing(_after: int, _limit: int) -> tuple[Event, ...]:
+async def _nothing(_after: int, _limit: int, _at_least: int) -> tuple[Event, ...]:
     return ()
 
 

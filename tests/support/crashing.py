@@ -87,13 +87,12 @@ class CrashingStore:
     async def _write(
         self,
         name: str,
-        work: Callable[[], Awaitable[None]],
+        work: Callable[[], Awaitable[T]],
         half: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
+    ) -> T:
         self.writes.append(name)
         if self.at is None or len(self.writes) != self.at[0]:
-            await self._do(work)
-            return
+            return await self._do(work)
         moment = self.at[1]
         if moment == "after":
             await self._do(work)
@@ -137,9 +136,13 @@ class CrashingStore:
         """See `SessionStore.save_media`."""
         await self._write("media", lambda: self._inner.save_media(session_id, name, data))
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
+    async def bind(
+        self, key: ConversationKey, session_id: str, *, instead_of: str | None = None
+    ) -> str:
         """See `SessionStore.bind`."""
-        await self._write("bind", lambda: self._inner.bind(key, session_id))
+        return await self._write(
+            "bind", lambda: self._inner.bind(key, session_id, instead_of=instead_of)
+        )
 
     async def mark_active(self, session_id: str) -> None:
         """See `SessionStore.mark_active`."""
@@ -153,9 +156,13 @@ class CrashingStore:
         """See `SessionStore.delete`."""
         await self._write("delete", lambda: self._inner.delete(session_id))
 
-    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+    async def read(
+        self, session_id: str, *, after: int, limit: int, at_least: int = 0
+    ) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
-        return await self._do(lambda: self._inner.read(session_id, after=after, limit=limit))
+        return await self._do(
+            lambda: self._inner.read(session_id, after=after, limit=limit, at_least=at_least)
+        )
 
     async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
         """See `SessionStore.explain_gap`."""

@@ -25,12 +25,20 @@ def save_files(
     """Save a snapshot, and let go of the events that it makes needless."""
     if not files.log.exists():
         raise UnknownSessionError(files.session_id)
+    return save_snapshot(files, state, compaction=compaction, tail=known or tail_of(files))
+
+
+def tail_of(files: SessionFiles) -> Tail:
+    """Return where a log ends.
+
+    Raises:
+        FencedError: It ends in a line that is not whole.
+    """
     try:
-        tail = known or find_tail(files)
+        return find_tail(files)
     except (BadLineError, BadSnapshotError) as error:
         message = f"{error}; load the session again"
         raise FencedError(message, path=files.log) from error
-    return save_snapshot(files, state, compaction=compaction, tail=tail)
 
 
 def explain_files(files: SessionFiles, first: int, last: int) -> tuple[Gap, ...]:

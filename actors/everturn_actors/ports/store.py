@@ -164,12 +164,24 @@ class SessionLogs(Protocol):
         """
         ...
 
-    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+    async def read(
+        self, session_id: str, *, after: int, limit: int, at_least: int = 0
+    ) -> tuple[Event, ...]:
         """Return up to `limit` events with a seq above `after`, oldest first, archive included.
 
         Events that were discarded are missing: the first one returned may then be later than
         `after + 1`. Unknown session: empty. Changes nothing: a torn last line is passed over.
         The same is true of events that were lost; `explain_gap` tells which they are.
+
+        Args:
+            session_id: Whose.
+            after: The event before the first one wanted.
+            limit: How many at most.
+            at_least: The last event that the caller knows to be durable; 0 = it knows of none. What
+                is not returned up to it is gone, and does not merely lag behind.
+
+        Raises:
+            StaleReadError: The log ends before `at_least`.
         """
         ...
 
@@ -230,8 +242,19 @@ class SessionIndex(Protocol):
         """
         ...
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
-        """Make `session_id` the current session of `key`, durably. It need not exist yet."""
+    async def bind(
+        self, key: ConversationKey, session_id: str, *, instead_of: str | None = None
+    ) -> str:
+        """Make `session_id` the current session of `key`; return the current one when durable.
+
+        Of callers that start from the same `instead_of` one wins, and all are told its session.
+
+        Args:
+            key: The conversation.
+            session_id: Of a session, which need not exist yet.
+            instead_of: What has to be current for it, as `bound` told it ("" = none); with another
+                one nothing is changed. None = whatever is.
+        """
         ...
 
     async def bound(self, key: ConversationKey) -> str:

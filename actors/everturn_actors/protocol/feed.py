@@ -46,8 +46,8 @@ TakeDelta: TypeAlias = Callable[[TextDelta], bool]
 """Takes a piece in the moment it comes. False = it cannot without waiting: the piece is yielded to
 its follower instead."""
 
-ReadLog: TypeAlias = Callable[[int, int], Awaitable[tuple[Event, ...]]]
-"Reads events above a number from the log, so many at most."
+ReadLog: TypeAlias = Callable[[int, int, int], Awaitable[tuple[Event, ...]]]
+"Reads events above a number from the log, so many at most; it has to reach to the last number."
 
 Pieces: TypeAlias = Literal["none", "live", "all", "final"]
 """Which pieces of replies a follower reads: none; those of replies that run while it follows; those
@@ -200,7 +200,9 @@ class Feed:
             while True:
                 events = self._since(place.after)
                 if events is None or (not self._recent and place.after < last_seq):
-                    events = await read_log(place.after, READ_EVENTS) or tuple(self._recent)
+                    durable = self._recent[-1].seq if self._recent else last_seq
+                    events = await read_log(place.after, READ_EVENTS, durable)
+                    events = events or tuple(self._recent)
                     if not events:  # it was discarded; what comes is all there is
                         place.after = last_seq
                         continue

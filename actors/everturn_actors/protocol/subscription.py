@@ -10,7 +10,7 @@ from everturn_actors.protocol.feed import ReadLog
 def log_of(store: SessionStore, session_id: str) -> ReadLog:
     """Return what reads the log of a session for its followers; see `Feed.follow`."""
 
-    async def read_log(after: int, limit: int) -> tuple[Event, ...]:
-        return await store.read(session_id, after=after, limit=limit)
+    async def read_log(after: int, limit: int, at_least: int) -> tuple[Event, ...]:
+        return await store.read(session_id, after=after, limit=limit, at_least=at_least)
 
     return read_log

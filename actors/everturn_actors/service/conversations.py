@@ -103,14 +103,14 @@ class Conversations:
         """
         key = self._bindings.known_as(key)
         async with self._bindings.deciding(key):
-            session_id = self._bindings.session_of(key) or await self._store.bound(key)
+            before = session_id = self._bindings.session_of(key) or await self._store.bound(key)
             if session_id:
                 with suppress(UnknownSessionError):  # it is bound, and its first event is to come
                     if not self._is_over(await self._reader.view(session_id)):
                         return session_id, False
                     session_id = ""
             self._runtime.agents.get(key.agent)
-            session_id = session_id or await self._bind_new(key)
+            session_id = session_id or await self._bind_new(key, instead_of=before)
             await self._begin(session_id, key, principal)  # before anybody else finds it
             return session_id, True
 
@@ -176,15 +176,15 @@ class Conversations:
         async with self._bindings.deciding(key):
             known = self._bindings.session_of(key) or await self._store.bound(key)
             if not known or known == not_this:
-                return await self._bind_new(key)
+                return await self._bind_new(key, instead_of=known)
             self._bindings.bind(key, known)
             return known
 
-    async def _bind_new(self, key: ConversationKey) -> str:
-        session_id = new_id(self._runtime)
-        await self._store.bind(key, session_id)
-        self._bindings.bind(key, session_id)
-        return session_id
+    async def _bind_new(self, key: ConversationKey, *, instead_of: str | None = None) -> str:
+        """Return the current session of a conversation: a new one, or the one that was quicker."""
+        bound = await self._store.bind(key, new_id(self._runtime), instead_of=instead_of)
+        self._bindings.bind(key, bound)
+        return bound
 
     async def _begin(
         self, session_id: str, key: ConversationKey, principal: str, *, is_new: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import anyio
 import pytest
 from msgspec.structs import replace
 
@@ -239,6 +240,29 @@ class ListContract(OnAStore):
             await store.bind(KEY, OTHER_ID)
         async with self.open_store() as store:
             assert await store.bound(KEY) == OTHER_ID
+
+    @in_loop
+    async def test_of_those_who_bind_a_conversation_at_once_one_wins(self) -> None:
+        """Two messages that begin a conversation at the same time meet in one session."""
+        ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 9)]
+        told: list[str] = []
+
+        async def begin(session_id: str, before: str) -> None:
+            told.append(await store.bind(KEY, session_id, instead_of=before))
+
+        async with self.open_store() as store:
+            for before in ("", None):
+                current = "" if before == "" else await store.bind(KEY, OTHER_ID)
+                told.clear()
+                async with anyio.create_task_group() as tasks:
+                    for session_id in ids:
+                        tasks.start_soon(begin, session_id, current)
+                assert len(told) == len(ids)
+                assert set(told) == {await store.bound(KEY)}
+                assert told[0] in ids
+            assert await store.bind(KEY, SESSION_ID, instead_of=OTHER_ID) == told[0]
+        async with self.open_store() as store:
+            assert await store.bound(KEY) == told[0]
 
     @pytest.mark.parametrize(
         "other",

@@ -26,6 +26,7 @@ from everturn.testing._running import in_loop
 from everturn_actors.errors import (
     CoreError,
     FencedError,
+    StaleReadError,
     UnknownSessionError,
     WorkspaceLockedError,
 )
@@ -229,6 +230,19 @@ class LogContract(OnAStore):
             await store.save_snapshot(replay(LOG[:6]), compaction="discard")
 
             assert await store.read(SESSION_ID, after=2, limit=3) == LOG[6:9]
+
+    @in_loop
+    async def test_a_reader_is_never_told_less_than_it_knows_to_be_durable(self) -> None:
+        """Whoever follows takes what is missing as gone: it must not be what is yet to come."""
+        async with self.open_store() as store:
+            await store.append(SESSION_ID, LOG, expected_seq=0)
+            assert await store.read(SESSION_ID, after=3, limit=4, at_least=16) == LOG[3:7]
+            assert await store.read(SESSION_ID, after=16, limit=4, at_least=16) == ()
+            for session_id in (SESSION_ID, OTHER_ID):
+                with pytest.raises(StaleReadError):
+                    await store.read(session_id, after=14, limit=9, at_least=17)
+            await store.save_snapshot(replay(LOG), compaction="discard")
+            assert await store.read(SESSION_ID, after=3, limit=4, at_least=16) == ()
 
     @in_loop
     async def test_inspecting_shows_nothing_that_is_not_durable_yet(self) -> None:

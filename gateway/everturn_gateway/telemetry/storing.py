@@ -74,9 +74,11 @@ class _Logs(_Measured):
             await self._store.save_snapshot(state, compaction=compaction)
         self._to.snapshot_seconds.add(time.perf_counter() - began_s)
 
-    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+    async def read(
+        self, session_id: str, *, after: int, limit: int, at_least: int = 0
+    ) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
-        return await self._store.read(session_id, after=after, limit=limit)
+        return await self._store.read(session_id, after=after, limit=limit, at_least=at_least)
 
     async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
         """See `SessionStore.explain_gap`."""
@@ -114,10 +116,12 @@ class _Index(_Measured):
         """See `SessionStore.idle`."""
         return self._store.idle(agent, before=before)
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
+    async def bind(
+        self, key: ConversationKey, session_id: str, *, instead_of: str | None = None
+    ) -> str:
         """See `SessionStore.bind`."""
         with self._counting("bind"):  # where a new session is refused
-            await self._store.bind(key, session_id)
+            return await self._store.bind(key, session_id, instead_of=instead_of)
 
     async def bound(self, key: ConversationKey) -> str:
         """See `SessionStore.bound`."""

@@ -62,12 +62,14 @@ class FileIndex(OnFiles):
         """Forget the index of sessions, so that it is made anew from their files."""
         await self._in_thread(self._listing.rebuild, self._layout.index)
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
+    async def bind(
+        self, key: ConversationKey, session_id: str, *, instead_of: str | None = None
+    ) -> str:
         """See `SessionStore.bind`."""
         if not is_session_id(session_id):
             raise UnknownSessionError(session_id)
-        work = partial(index.bind, self._layout, key, session_id)
-        await self._in_thread(work, self._layout.pointer(key))
+        work = partial(index.bind, self._layout, key, session_id, instead_of)
+        return await self._in_thread(work, self._layout.pointer(key))
 
     async def bound(self, key: ConversationKey) -> str:
         """See `SessionStore.bound`."""

@@ -12,8 +12,14 @@ from everturn_actors.journal.commit import Append
 from everturn_actors.journal.files.base import OnFiles
 from everturn_actors.journal.handles import SessionHandle
 from everturn_actors.journal.loading import inspect_session, load_session
-from everturn_actors.journal.log.codec import check_numbers, encode
-from everturn_actors.journal.operations import delete_files, explain_files, read_files, save_files
+from everturn_actors.journal.log.codec import check_end, check_numbers, encode
+from everturn_actors.journal.operations import (
+    delete_files,
+    explain_files,
+    read_files,
+    save_files,
+    tail_of,
+)
 from everturn_actors.model import Compaction
 from everturn_actors.ports import Loaded
 from everturn_actors.state.session_state import SessionState
@@ -73,15 +79,23 @@ class FileLogs(OnFiles):
             work = partial(save_files, handle.files, state, compaction, known)
             handle.tail = await self._in_thread(work, handle.files.state)
 
-    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+    async def read(
+        self, session_id: str, *, after: int, limit: int, at_least: int = 0
+    ) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
         if not is_session_id(session_id):
+            check_end(0, at_least)
             return ()
         files = self._layout.session(session_id)
         # What is being appended is not shown before it is durable.
         tail = self._handles.tail(session_id)
         end = tail.size_bytes if tail else None
-        return await self._in_thread(partial(read_files, files, after, limit, end), files.log)
+        events = await self._in_thread(partial(read_files, files, after, limit, end), files.log)
+        if (events[-1].seq if events else after) < at_least and len(events) < limit:
+            if tail is None:
+                tail = await self._in_thread(partial(tail_of, files), files.log)
+            check_end(tail.last_seq, at_least)
+        return events
 
     async def explain_gap(self, session_id: str, first: int, last: int) -> tuple[Gap, ...]:
         """See `SessionStore.explain_gap`."""

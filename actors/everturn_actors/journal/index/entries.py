@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Container
 from datetime import UTC, datetime
 
@@ -24,6 +25,10 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 
 logger = logging.getLogger(__name__)
+
+_BINDING = tuple(threading.Lock() for _ in range(64))
+"""Keep threads apart that compare and set one pointer; the lock of the workspace keeps processes
+apart. So many, that conversations which begin at once seldom wait for each other's syncs."""
 
 
 def session_ids(layout: Layout) -> list[str]:
@@ -96,18 +101,24 @@ def summarise(files: SessionFiles) -> SessionSummary | None:
     )
 
 
-def bind(layout: Layout, key: ConversationKey, session_id: str) -> None:
-    """Point a conversation to its current session, durably.
+def bind(
+    layout: Layout, key: ConversationKey, session_id: str, instead_of: str | None = None
+) -> str:
+    """Point a conversation to its current session, durably; see `SessionStore.bind`.
 
     Raises:
         JournalWriteError: The old pointer still stands.
     """
     path = layout.pointer(key)
     record = {"v": 1, "key": structs.asdict(key), "session": session_id}
-    try:
-        replace_file(path, dump_json(record) + b"\n")
-    except OSError as error:
-        raise write_error(error, path) from error
+    with _BINDING[hash(key) % len(_BINDING)]:
+        if instead_of is not None and (current := bound(layout, key)) != instead_of:
+            return current
+        try:
+            replace_file(path, dump_json(record) + b"\n")
+        except OSError as error:
+            raise write_error(error, path) from error
+    return session_id
 
 
 def bound(layout: Layout, key: ConversationKey) -> str:

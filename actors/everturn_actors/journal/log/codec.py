@@ -20,7 +20,7 @@ from typing import cast
 import orjson
 
 from everturn_actors.checksums import is_whole, sealed, unsealed, why_not_whole
-from everturn_actors.errors import UnknownFormatError
+from everturn_actors.errors import StaleReadError, UnknownFormatError
 from everturn_actors.events import Event
 from everturn_actors.state.serialization import FORMAT_VERSION, decode_event, encode_event
 
@@ -45,6 +45,17 @@ def check_numbers(events: Sequence[Event], expected_seq: int) -> None:
         if event.seq != number:
             msg = f"event {event.seq} cannot follow event {number - 1}"
             raise ValueError(msg)
+
+
+def check_end(last_seq: int, at_least: int) -> None:
+    """Refuse to read a log that ends before what its reader knows to be durable.
+
+    Raises:
+        StaleReadError: It does.
+    """
+    if last_seq < at_least:
+        msg = f"the log ends at event {last_seq}, and event {at_least} is known to be durable"
+        raise StaleReadError(msg)
 
 
 def seed(session_id: str) -> int:

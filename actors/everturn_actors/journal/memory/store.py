@@ -22,7 +22,7 @@ from everturn_actors.gaps import Gap
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.disk import write_error
 from everturn_actors.journal.keyed import MemoryKeyedStore
-from everturn_actors.journal.log.codec import check_numbers
+from everturn_actors.journal.log.codec import check_end, check_numbers
 from everturn_actors.journal.memory.disk import ALL, Failure, MemoryDisk, PowerLostError, Stored
 from everturn_actors.journal.results import (
     MEDIA_MAX_BYTES,
@@ -131,9 +131,12 @@ class _Logs(_OnDisk):
             stored.archive += behind
         del stored.log[: len(behind)]
 
-    async def read(self, session_id: str, *, after: int, limit: int) -> tuple[Event, ...]:
+    async def read(
+        self, session_id: str, *, after: int, limit: int, at_least: int = 0
+    ) -> tuple[Event, ...]:
         """See `SessionStore.read`."""
         stored = (await self._powered()).sessions.get(session_id)
+        check_end(stored.last_seq if stored else 0, at_least)
         if stored is None:
             return ()
         events = (event for event in chain(stored.archive, stored.log) if event.seq > after)
@@ -194,9 +197,15 @@ class _Index(_OnDisk):
             if row.key.agent == agent and row.status != "ended" and row.updated_at < before:
                 yield row
 
-    async def bind(self, key: ConversationKey, session_id: str) -> None:
+    async def bind(
+        self, key: ConversationKey, session_id: str, *, instead_of: str | None = None
+    ) -> str:
         """See `SessionStore.bind`."""
-        (await self._powered()).pointers[key] = _check(session_id)
+        _check(session_id)
+        pointers = (await self._powered()).pointers
+        if instead_of is None or pointers.get(key, "") == instead_of:
+            pointers[key] = session_id
+        return pointers.get(key, "")
 
     async def bound(self, key: ConversationKey) -> str:
         """See `SessionStore.bound`."""
