@@ -54,7 +54,7 @@ async def test_the_history_shows_what_was_answered_not_what_was_written_first() 
         await test.provider.until_called()
         await say(test, "old", most=1)
         await say(test, "who wint?", key="k", most=1)
-        assert await test.service.edit(test.key(), "k", "who went?")
+        assert await test.service.conversations.edit(test.key(), "k", "who went?")
         assert await told(test) == [("runs", "t1"), ("old", None), ("who went?", None)]
 
         test.provider.release()

@@ -187,7 +187,7 @@ async def test_a_command_lets_what_is_held_begin() -> None:
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "one")
-        await test.service.flush(test.key())
+        await test.service.conversations.flush(test.key())
         assert await answered(test) == [["one"]]
 
         await say(test, "two")
@@ -200,7 +200,7 @@ async def test_a_command_lets_what_is_held_begin() -> None:
 async def test_a_flush_of_nothing_begins_nothing() -> None:
     """A command may be the first thing that anybody says."""
     async with open_test_service() as test:
-        await test.service.flush(test.key())
+        await test.service.conversations.flush(test.key())
 
         assert await test.service.reader.sessions() == ()
 
@@ -251,7 +251,7 @@ async def test_a_shorter_wait_is_not_kept_waiting_by_a_longer_one() -> None:
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "one", Queueing(hold_s=1000))
-        await test.service.flush(test.key())
+        await test.service.conversations.flush(test.key())
         await soon()
         await say(test, "two", sender="bob")
         await clock.until_sleeping(6)
@@ -318,7 +318,7 @@ async def test_a_message_for_whom_a_running_turn_is_too_busy_is_refused() -> Non
         test.provider.hold()
         await say(test, "one", rules)
         await say(test, "two", rules, sender="bob")
-        await test.service.flush(test.key())
+        await test.service.conversations.flush(test.key())
         await test.provider.until_called()
         await say(test, "the rest of two", rules, sender="bob")
         with pytest.raises(BusyError):
@@ -610,7 +610,7 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
         await (await say(test, "hi", Queueing())).result()
         for sender in senders:
             await say(test, "go", Queueing(hold_s=1), sender=sender)
-        await test.service.flush(test.key())
+        await test.service.conversations.flush(test.key())
         question = await until_asked(test, await test.service.conversations.current(test.key()))
 
         assert question.approvers == approvers
@@ -756,7 +756,7 @@ async def test_an_edit_before_the_turn_began_replaces_the_text() -> None:
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         await say(test, "who wint?", key="k")
-        assert await test.service.edit(test.key(), "k", "who went?")
+        assert await test.service.conversations.edit(test.key(), "k", "who went?")
         clock.advance(1.5)
 
         assert await answered(test) == [["who went?"]]
@@ -768,7 +768,7 @@ async def test_an_edit_after_the_turn_began_is_ignored() -> None:
         test.provider.hold()
         await say(test, "one", Queueing(), key="k")
         await test.provider.until_called()
-        assert not await test.service.edit(test.key(), "k", "two")
+        assert not await test.service.conversations.edit(test.key(), "k", "two")
         test.provider.release()
 
         assert await answered(test) == [["one"]]
@@ -777,14 +777,14 @@ async def test_an_edit_after_the_turn_began_is_ignored() -> None:
 async def test_an_edit_of_what_is_not_known_changes_nothing() -> None:
     """An old message, one of another chat, one that was only heard."""
     async with open_test_service() as test:
-        assert not await test.service.edit(test.key(), "k", "x")
+        assert not await test.service.conversations.edit(test.key(), "k", "x")
         await aside(test, "lunch?", idempotency_key="b")
         await say(test, "one", key="a")
 
         for key in ("k", "b", ""):
-            assert not await test.service.edit(test.key(), key, "x")
+            assert not await test.service.conversations.edit(test.key(), key, "x")
         with pytest.raises(InvalidInputError, match="empty"):
-            await test.service.edit(test.key(), "a", " ")
+            await test.service.conversations.edit(test.key(), "a", " ")
 
 
 async def test_an_edit_survives_a_restart() -> None:
@@ -792,7 +792,7 @@ async def test_an_edit_survives_a_restart() -> None:
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
         await say(test, "who wint?", key="k")
-        assert await test.service.edit(test.key(), "k", "who went?")
+        assert await test.service.conversations.edit(test.key(), "k", "who went?")
     async with open_test_service(disk=disk) as test:
         await test.provider.until_called()
 
@@ -902,7 +902,7 @@ async def test_the_whole_of_it_is_read_back_from_disk(tmp_path: Path) -> None:
         await (await say(test, "one", Queueing(), key="k1")).result()
         await aside(test, "at one")
         await say(test, "chatter", ambient=True, key="k2")
-        await test.service.edit(test.key(), "k2", "chatter!")
+        await test.service.conversations.edit(test.key(), "k2", "chatter!")
 
     async def look(test: TestService) -> None:
         del test

@@ -344,7 +344,7 @@ async def test_a_branch_of_a_shared_session_is_its_own(tmp_path: Path) -> None:
             await client.responses.create(model="test", input="b", previous_response_id=one.id)
         (session,) = await gateway.service.reader.sessions(after="", limit=2)
         for name in ("ben", "cem"):
-            await gateway.service.share(session.session_id, name)
+            await gateway.service.conversations.share(session.session_id, name)
         async with client_of(gateway, key=ben) as client:
             branch = await client.responses.create(
                 model="test", input="other b", previous_response_id=one.id

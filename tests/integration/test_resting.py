@@ -120,7 +120,7 @@ async def _held(test: TestService) -> None:
 async def _flushed(test: TestService) -> None:
     waits = Queueing(hold_s=30)
     held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
-    await test.service.flush(test.key())
+    await test.service.conversations.flush(test.key())
     await held.result()
     assert isinstance(test.clock, ManualClock)
     test.clock.advance(30)

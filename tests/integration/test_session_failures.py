@@ -94,8 +94,8 @@ COMMANDS: dict[str, Command] = {
     "keep_aside": lambda test, _: test.service.store_ambient(
         AmbientMessage(text="by the way", key=test.key())
     ),
-    "edit": lambda test, _: test.service.edit(test.key(), "key", "better"),
-    "flush": lambda test, _: test.service.flush(test.key()),
+    "edit": lambda test, _: test.service.conversations.edit(test.key(), "key", "better"),
+    "flush": lambda test, _: test.service.conversations.flush(test.key()),
     "view": lambda test, at: test.service.view(at),
     "watch": _first_update,
     "resume": lambda test, at: test.service.resume(at),

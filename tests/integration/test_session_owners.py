@@ -9,7 +9,7 @@ from everturn_actors.events import SessionEnded, SessionShared, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.ports import SessionFilter
-from everturn_actors.service import turn_service as service_module
+from everturn_actors.service import conversations as service_module
 from everturn_actors.testing import TestService, open_test_service
 
 
@@ -50,15 +50,17 @@ async def test_a_session_is_shared_and_taken_back_once() -> None:
     """The same wish again writes nothing; lists follow at once."""
     async with open_test_service() as test:
         session_id = await begin(test, "alice")
-        assert await test.service.share(session_id, "bob", by="alice") == ("bob",)
+        assert await test.service.conversations.share(session_id, "bob", by="alice") == ("bob",)
         before = (await test.service.view(session_id)).last_seq
-        assert await test.service.share(session_id, "bob", by="alice") == ("bob",)
+        assert await test.service.conversations.share(session_id, "bob", by="alice") == ("bob",)
         assert (await test.service.view(session_id)).last_seq == before
         bobs = SessionFilter(seen_by="bob")
         assert [row.session_id for row in await test.service.reader.sessions(wanted=bobs)] == [
             session_id
         ]
-        left = await test.service.share(session_id, "bob", by="root", is_withdrawn=True)
+        left = await test.service.conversations.share(
+            session_id, "bob", by="root", is_withdrawn=True
+        )
         assert left == ()
         assert await test.service.reader.sessions(wanted=bobs) == ()
         events = await test.service.history(session_id, after=before - 1, limit=10)
@@ -73,12 +75,12 @@ async def test_sharing_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service_module, "SHARES_MAX", 1)
     async with open_test_service() as test:
         session_id = await begin(test, "alice")
-        await test.service.share(session_id, "bob")
+        await test.service.conversations.share(session_id, "bob")
         with pytest.raises(InvalidInputError, match="as many as may be"):
-            await test.service.share(session_id, "carol")
+            await test.service.conversations.share(session_id, "carol")
         await test.service.reset(session_id)
         with pytest.raises(SessionEndedError):
-            await test.service.share(session_id, "bob", is_withdrawn=True)
+            await test.service.conversations.share(session_id, "bob", is_withdrawn=True)
 
 
 @pytest.mark.parametrize("ends", [False, True])

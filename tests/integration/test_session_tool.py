@@ -536,7 +536,7 @@ async def test_an_agent_carries_nothing_from_one_principal_to_another() -> None:
             await as_bob(read(ours)),
             await as_bob({"action": "send", "session_id": of_alice, "text": "hi"}),
         ]
-        await test.service.share(of_alice, "bob", by="alice")
+        await test.service.conversations.share(of_alice, "bob", by="alice")
         shared = [await as_bob(LIST), await as_bob(read(of_alice))]
         owner = await ask(test, read(of_alice))
 

@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, Command]] = {
     "keep_aside": lambda test, _: test.service.store_ambient(
         AmbientMessage(text="so", key=test.key())
     ),
-    "flush": lambda test, _: test.service.flush(test.key()),
+    "flush": lambda test, _: test.service.conversations.flush(test.key()),
     "view": lambda test, at: test.service.view(at),
     "resume": lambda test, at: test.service.resume(at),
     "cancel": lambda test, at: test.service.cancel(at),

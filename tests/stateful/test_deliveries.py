@@ -169,7 +169,7 @@ class Deliveries(Turns):
                 self.accepted[inbound.idempotency_key] = said.seq
                 self.session_id = said.session_id
             key = inbound.idempotency_key
-            self.do(partial(self.test.service.edit, self.test.key(), key, "look"))
+            self.do(partial(self.test.service.conversations.edit, self.test.key(), key, "look"))
         if not self.session_id:
             found = self.do(lambda: self.test.store.bound(self.test.key()))
             self.session_id = found if isinstance(found, str) else ""

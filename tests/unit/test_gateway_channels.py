@@ -41,7 +41,12 @@ from everturn_gateway.channels import (
     route_notes,
 )
 from everturn_gateway.channels.adapters import chat_type_of
-from everturn_gateway.channels.answering import make_channel_context, model_text, routes_of
+from everturn_gateway.channels.answering import (
+    AgentAnswers,
+    make_channel_context,
+    model_text,
+    routes_of,
+)
 from everturn_gateway.channels.bots import BotChannel
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
@@ -282,11 +287,9 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
         context = make_channel_context(
             lambda: config,
             opened.service,
-            library,
-            tool_factory,
+            AgentAnswers(library=library, tool_factory=tool_factory, ledger=ledger),
             Pairing(MemoryKeyedStore(), clock),
             clock,
-            ledger,
         )
         there = (context.routes(), context.rules("butler"), context.describe_agent("butler"))
         path = await context.save_file("butler", "0a-a.pdf", b"%PDF")

@@ -1,4 +1,4 @@
-"""Which session a conversation goes on in."""
+"""Which session a conversation goes on in, what it is called, and who shares it."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from everturn_actors.errors import SessionEndedError, UnknownAgentError, UnknownSessionError
+from everturn_actors.errors import (
+    InvalidInputError,
+    SessionEndedError,
+    UnknownAgentError,
+    UnknownSessionError,
+)
 from everturn_actors.events import SessionStarted
 from everturn_actors.ids import new_session_id
-from everturn_actors.model import ConversationKey, Labels
+from everturn_actors.model import ConversationKey, Inbound, Labels
 from everturn_actors.ports import SessionStore
-from everturn_actors.protocol.commands import GetState, Label
+from everturn_actors.protocol.commands import Edit, GetState, Label, Share, Tick
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import is_expired
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.state.validation import check_title
+from everturn_actors.state.validation import check, check_title
 
 T = TypeVar("T")
 
+SHARES_MAX = 100  # principals that a session is shared with
 SEEN_BEFORE = 200  # idempotency keys that a session knows from the one before it
 
 
@@ -72,6 +78,33 @@ class Conversations:
         # Answered behind the snapshot that follows: from then on lists go by it.
         await self._registry.ask(session_id, GetState())
         return labels
+
+    async def share(
+        self, session_id: str, principal: str, *, by: str = "", is_withdrawn: bool = False
+    ) -> tuple[str, ...]:
+        """Give a principal a session, or take it back; return who has it when that is durable.
+
+        Args:
+            session_id: The session.
+            principal: Who is given it.
+            by: Who gives it.
+            is_withdrawn: Whether it is taken back.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            InvalidInputError: So many have it that nobody is added.
+        """
+        if not is_withdrawn:
+            state = await self._reader.view(session_id)
+            if len(state.shared_with) >= SHARES_MAX:
+                msg = f"the session is shared with {SHARES_MAX}, which is as many as may be"
+                raise InvalidInputError(msg)
+        command = Share(principal=principal, by=by, is_withdrawn=is_withdrawn)
+        shared_with = await self._registry.ask(session_id, command)
+        # Answered behind the snapshot that follows: from then on lists go by it.
+        await self._registry.ask(session_id, GetState())
+        return shared_with
 
     async def create(self, key: ConversationKey, *, principal: str = "") -> str:
         """Start a new session of a conversation and return its id when it is durable.
@@ -128,6 +161,36 @@ class Conversations:
         except UnknownSessionError:
             return ""
         return "" if self._is_over(state) else session_id
+
+    async def edit(self, key: ConversationKey, idempotency_key: str, text: str) -> bool:
+        """Replace the text of a message that waits; return whether it still did.
+
+        One whose turn has begun stays as it is, and so does one that is not known.
+
+        Raises:
+            InvalidInputError: Empty, too long, or not text.
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        check(Inbound(text=text, key=key))
+        command = Edit(idempotency_key, text)
+        session_id = await self.current(key)
+        try:
+            return bool(session_id) and await self._registry.ask(session_id, command)
+        except UnknownSessionError:  # it was deleted in this moment
+            return False
+
+    async def flush(self, key: ConversationKey) -> None:
+        """Let a turn begin that is held for more messages of its senders.
+
+        Raises:
+            ActorStoppedError: The service is stopping.
+            ActorFailedError, JournalError: The session cannot be read or written.
+        """
+        session_id = await self.current(key)
+        if session_id:
+            with suppress(UnknownSessionError):  # it was deleted in this moment
+                await self._registry.ask(session_id, Tick(release=True))
 
     async def in_current(
         self,

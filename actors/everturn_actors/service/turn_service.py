@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
@@ -18,14 +17,12 @@ from everturn_actors.errors import (
     InvalidInputError,
     JournalError,
     UnknownApprovalError,
-    UnknownSessionError,
 )
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     CallAnswer,
-    ConversationKey,
     Decision,
     Inbound,
 )
@@ -34,14 +31,10 @@ from everturn_actors.protocol.commands import (
     Cancel,
     Compact,
     Compacted,
-    Edit,
     End,
-    GetState,
     ResolveApproval,
     Resume,
-    Share,
     StoreAmbient,
-    Tick,
 )
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.service.activity import Activity
@@ -73,8 +66,6 @@ from everturn_actors.state.validation import (
 )
 
 logger = logging.getLogger(__name__)
-
-SHARES_MAX = 100  # principals that a session is shared with
 
 
 class TurnService:
@@ -222,37 +213,6 @@ class TurnService:
 
         return await self.conversations.in_current(message.key, keep)
 
-    async def edit(self, key: ConversationKey, idempotency_key: str, text: str) -> bool:
-        """Replace the text of a message that waits; return whether it still did.
-
-        One whose turn has begun stays as it is, and so does one that is not known.
-
-        Raises:
-            InvalidInputError: Empty, too long, or not text.
-            ActorStoppedError: The service is stopping.
-            ActorFailedError, JournalError: The session cannot be read or written.
-        """
-        check(Inbound(text=text, key=key))
-
-        command = Edit(idempotency_key, text)
-        session_id = await self.conversations.current(key)
-        try:
-            return bool(session_id) and await self._registry.ask(session_id, command)
-        except UnknownSessionError:  # it was deleted in this moment
-            return False
-
-    async def flush(self, key: ConversationKey) -> None:
-        """Let a turn begin that is held for more messages of its senders.
-
-        Raises:
-            ActorStoppedError: The service is stopping.
-            ActorFailedError, JournalError: The session cannot be read or written.
-        """
-        session_id = await self.conversations.current(key)
-        if session_id:
-            with suppress(UnknownSessionError):  # it was deleted in this moment
-                await self._registry.ask(session_id, Tick(release=True))
-
     async def _submit_to(
         self, inbound: Inbound, session_id: str, begin_with: SessionStarted | None
     ) -> Submission:
@@ -279,31 +239,6 @@ class TurnService:
     ) -> AsyncGenerator[Update]:
         """Yield the events of a session as they come; see `SessionReader.watch`."""
         return self.reader.watch(session_id, after=after, take=take)
-
-    async def share(
-        self, session_id: str, principal: str, *, by: str = "", is_withdrawn: bool = False
-    ) -> tuple[str, ...]:
-        """Give a principal a session, or take it back; return who has it when that is durable.
-
-        Args:
-            session_id: The session.
-            principal: Who is given it.
-            by: Who gives it.
-            is_withdrawn: Whether it is taken back.
-
-        Raises:
-            UnknownSessionError: There is no such session.
-            SessionEndedError: It has ended.
-            InvalidInputError: So many have it that nobody is added.
-        """
-        if not is_withdrawn and len((await self.view(session_id)).shared_with) >= SHARES_MAX:
-            msg = f"the session is shared with {SHARES_MAX}, which is as many as may be"
-            raise InvalidInputError(msg)
-        command = Share(principal=principal, by=by, is_withdrawn=is_withdrawn)
-        shared_with = await self._registry.ask(session_id, command)
-        # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, GetState())
-        return shared_with
 
     async def resume(self, session_id: str) -> bool:
         """Let a paused turn go on; return whether there was one, when that is durable.

@@ -22,7 +22,7 @@ from everturn_actors.errors import (
     PassivatedError,
     UnknownSessionError,
 )
-from everturn_actors.events import Event, SessionStarted
+from everturn_actors.events import Event
 from everturn_actors.faults import is_cancelled
 from everturn_actors.ports import Agent
 from everturn_actors.protocol.background import Background
@@ -36,7 +36,7 @@ from everturn_actors.protocol.mailbox import Envelope, Mailbox
 from everturn_actors.session.decide.decider import decide, decide_restart
 from everturn_actors.session.decide.decision import Context, Decision, Later, Memory
 from everturn_actors.session.effects import Effects, News
-from everturn_actors.session.runtime import Runtime
+from everturn_actors.session.runtime import Activation, Runtime
 from everturn_actors.session.snapshots import Snapshots
 from everturn_actors.session.turn_runner import TurnRunner
 from everturn_actors.state.session_state import SessionState
@@ -58,34 +58,29 @@ class SessionActor:
         self,
         *,
         session_id: str,
-        begin_with: SessionStarted | None,
+        activation: Activation,
         mailbox: Mailbox,
         feed: Feed,
         runtime: Runtime,
-        passivate_at_once: bool = False,
-        resumes: bool = True,
-        is_new: bool = False,
     ) -> None:
         """Prepare the actor of a session; `run` brings it to life.
 
         Args:
             session_id: Which one.
-            begin_with: How it begins, where the store knows nothing of it; None = it has to exist.
+            activation: What it was started for.
             mailbox: Where its commands come from.
             feed: Where its followers read.
             runtime: What all actors share.
-            passivate_at_once: Passivate as soon as there is nothing to do.
-            resumes: Let what is open go on at once, before a command asks for more than a look.
-            is_new: Its id was made for this, so nothing is stored of it and nobody has to look.
         """
         self.session_id = session_id
         self.known: SessionState | None = None
         "The present state; None until it is loaded, or before the session has begun."
         self.finished_before = 0
         "Turns that had come to their end when it was loaded."
-        self._resumes, self._begin_with, self._is_new = resumes, begin_with, is_new
+        self._resumes, self._begin_with = activation.resumes, activation.begin_with
+        self._is_new = activation.is_new
         self._mailbox, self._feed, self._runtime = mailbox, feed, runtime
-        self._passivate_after_s = 0.0 if passivate_at_once else runtime.passivate_after_s
+        self._passivate_after_s = 0.0 if activation.passivate_at_once else runtime.passivate_after_s
         self._passivates_soon = False
         self._was_fenced = False  # since the last append
         self._memory = Memory()

@@ -45,7 +45,7 @@ from everturn_actors.protocol.mailbox import Mailbox
 from everturn_actors.session.actor import SessionActor, finished_turns
 from everturn_actors.session.quarantine import Quarantine
 from everturn_actors.session.revivals import Revivals
-from everturn_actors.session.runtime import Runtime
+from everturn_actors.session.runtime import Activation, Runtime
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -286,13 +286,15 @@ class Registry:
         is_quarantined = self._quarantine.why_not(session_id) is not None
         actor = SessionActor(
             session_id=session_id,
-            begin_with=begin_with,
+            activation=Activation(
+                begin_with=begin_with,
+                passivate_at_once=passivate_at_once,
+                resumes=not is_quarantined and not isinstance(command, _ENDING),
+                is_new=is_new,
+            ),
             mailbox=mailbox,
             feed=feed,
             runtime=self._runtime,
-            passivate_at_once=passivate_at_once,
-            resumes=not is_quarantined and not isinstance(command, _ENDING),
-            is_new=is_new,
         )
         active = self._active[session_id] = _Active(actor=actor, mailbox=mailbox, feed=feed)
         self._tasks.start_soon(self._live, session_id, active)

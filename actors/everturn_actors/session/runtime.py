@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
+from everturn_actors.events import SessionStarted
 from everturn_actors.ports import (
     Agent,
     Agents,
@@ -101,3 +102,16 @@ class RuntimeStats(Struct, frozen=True, kw_only=True):
             quarantined=self.quarantined + other.quarantined,
             max_active=self.max_active + other.max_active,
         )
+
+
+class Activation(Struct, frozen=True, kw_only=True):
+    """What a session's actor was started for."""
+
+    begin_with: SessionStarted | None
+    "How the session begins, where the store knows nothing of it; None = it has to exist."
+    passivate_at_once: bool = False
+    "Passivate as soon as there is nothing to do."
+    resumes: bool = True
+    "Let what is open go on at once, before a command asks for more than a look."
+    is_new: bool = False
+    "Its id was made for this, so nothing is stored of it and nobody has to look."

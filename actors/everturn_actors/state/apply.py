@@ -79,22 +79,12 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     """
     body = event.body
     if state is None:
-        if not isinstance(body, SessionStarted) or event.seq != 1:
-            raise impossible(event, "a log begins with session_started, number 1")
-        return _begun(event, body)
+        return _begun(event)
     if event.seq != state.last_seq + 1:
         raise impossible(event, f"event {state.last_seq + 1} is missing")
     if state.status == "ended" and not isinstance(body, Labelled):
         raise impossible(event, "the session has ended")
     match body:
-        case SessionStarted():
-            raise impossible(event, "the session has begun already")
-        case Branched():
-            return _branched(state, event, body)
-        case SessionShared():
-            return _shared(state, event, body)
-        case Labelled():
-            return _labelled(state, event, body)
         case Received():
             return apply_received(state, event, body)
         case SilentMessage():
@@ -139,6 +129,35 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return apply_summarised(state, event, body)
         case TurnFinished():
             return apply_turn_finished(state, event, body)
+        # What every turn brings is looked for first: nobody waits for these.
+        case (
+            SessionStarted()
+            | Branched()
+            | SessionShared()
+            | Labelled()
+            | StatusChanged()
+            | SessionEnded()
+        ):
+            return _apply_to_whole(state, event, body)
+        case _:
+            assert_never(body)
+
+
+def _apply_to_whole(
+    state: SessionState,
+    event: Event,
+    body: SessionStarted | Branched | SessionShared | Labelled | StatusChanged | SessionEnded,
+) -> SessionState:
+    """Apply what happens to the session as a whole, beside its messages and turns."""
+    match body:
+        case SessionStarted():
+            raise impossible(event, "the session has begun already")
+        case Branched():
+            return _branched(state, event, body)
+        case SessionShared():
+            return _shared(state, event, body)
+        case Labelled():
+            return _labelled(state, event, body)
         case StatusChanged():
             return _status_changed(state, event, body)
         case SessionEnded():
@@ -147,7 +166,10 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             assert_never(body)
 
 
-def _begun(event: Event, body: SessionStarted) -> SessionState:
+def _begun(event: Event) -> SessionState:
+    body = event.body
+    if not isinstance(body, SessionStarted) or event.seq != 1:
+        raise impossible(event, "a log begins with session_started, number 1")
     return SessionState(
         session_id=body.session_id,
         key=body.key,

@@ -26,9 +26,9 @@ from everturn_actors.ports import Agent
 from everturn_actors.scopes import loop_time
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn, first_step
+from everturn_actors.turn.calls.tool_calls import run_calls
 from everturn_actors.turn.model_call import Pace, TurnHost, call_model, standing_still
 from everturn_actors.turn.model_retry import wait_s
-from everturn_actors.turn.tool_calls import run_calls
 
 logger = logging.getLogger(__name__)
 

@@ -235,7 +235,7 @@ class CommandHandler:
     async def _flush(self, command: Command, key: ConversationKey) -> None:
         """Let what was written before the command begin; it stands first."""
         try:
-            await self._context.service.flush(key)
+            await self._context.service.conversations.flush(key)
         except (ActorFailedError, SessionQuarantinedError) as error:
             # The command may be the way out of that.
             logger.info("nothing can begin before a command", extra={"error": str(error)})

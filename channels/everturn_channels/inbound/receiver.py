@@ -345,7 +345,7 @@ class Receiver:
             )
         fields = {**self._fields, "chat": edit.chat.id, "message_id": edit.id}
         try:
-            is_changed = await self._context.service.edit(admission.key, key, text)
+            is_changed = await self._context.service.conversations.edit(admission.key, key, text)
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(admission.key, error)
         except (InvalidInputError, UnknownAgentError, UnknownSessionError) as error:

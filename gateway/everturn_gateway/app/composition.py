@@ -33,6 +33,7 @@ from everturn_gateway.app.gateway import (
 )
 from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
+from everturn_gateway.channels.answering import AgentAnswers
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.gc_tuning import look_through_when_idle
@@ -345,9 +346,8 @@ async def _run(
         supervisor.start(upkeep, "plug-ins", _name_left_out, policy=TRANSIENT)
         supervisor.start(upkeep, "local models", base.providers.warm, policy=TRANSIENT)
         supervisor.start(upkeep, "schedules", work.schedules.serve)
-        talk = partial(
-            agents.channels.run, service, library, base.tool_factory, base.usage, supervisor
-        )
+        answers = AgentAnswers(library=library, tool_factory=base.tool_factory, ledger=base.usage)
+        talk = partial(agents.channels.run, service, answers, supervisor)
         supervisor.start(connections, "channels", talk)
         return
     try:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
+from msgspec import Struct
+
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import InvalidInputError, UnknownAgentError
 from everturn_actors.ports import Clock
@@ -135,79 +137,96 @@ def route_notes(config: Config, agents: Sequence[str]) -> Iterator[str]:
         yield f"the owner {owner} has the agents {named}, which are not there; agents are: {known}"
 
 
-def make_channel_context(
-    config: Callable[[], Config],
-    service: TurnService,
-    library: Library,
-    tool_factory: ToolFactory,
-    pairing: Pairing,
-    clock: Clock,
-    ledger: UsageLedger,
-) -> ChannelContext:
-    """Return what stands behind every channel.
+class AgentAnswers(Struct, frozen=True, kw_only=True):
+    """What people are told of agents, and what is kept for them, as their folders say now."""
 
-    Args:
-        config: Returns the configuration as it stands; its routes may change.
-        service: The entry point to the conversations.
-        library: Who answers; agents come and go.
-        tool_factory: Knows where the agents' tools work.
-        pairing: Who was let in.
-        clock: The time.
-        ledger: What agents used of models.
-    """
+    library: Library
+    "Who answers; agents come and go."
+    tool_factory: ToolFactory
+    "Knows where the agents' tools work."
+    ledger: UsageLedger
+    "What agents used of models."
 
-    async def save_file(agent: str, name: str, data: bytes) -> str | None:
+    async def save_file(self, agent: str, name: str, data: bytes) -> str | None:
+        """Put a file into an agent's inbox; see `ChannelContext.save_file`."""
         try:
-            file = library.file(agent)
+            file = self.library.file(agent)
         except UnknownAgentError:
             return None
-        environment = tool_factory.environment(agent=agent, home=file.folder, files=file.files)
+        environment = self.tool_factory.environment(agent=agent, home=file.folder, files=file.files)
         return await keep_in_inbox(environment, file.tool_config, name, data)
 
-    async def undo(agent: str, session_id: str) -> str:
+    async def undo(self, agent: str, session_id: str) -> str:
+        """Take back what the last turn with changes did to files; return what to tell people."""
         try:
-            checkpoints = agent_checkpoints(tool_factory, library, agent)
+            checkpoints = agent_checkpoints(self.tool_factory, self.library, agent)
             return undone_text(await checkpoints.undo(session_id=session_id))
         except (UnknownCheckpointError, UnknownAgentError) as error:
             return sentence(str(error))
         except OSError as error:
             return f"The files cannot be taken back now: {error.strerror or error}."
 
-    async def prompts(agent: str) -> Sequence[OfferedPrompt]:
-        return tuple(map(_offered, await library.prompts(agent)))
+    async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
+        """Return what MCP servers of an agent have for people to send."""
+        return tuple(map(_offered, await self.library.prompts(agent)))
 
-    async def fill_prompt(agent: str, name: str, arguments: Mapping[str, str]) -> str:
+    async def fill_prompt(self, agent: str, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of an agent's prompt; see `ChannelContext.fill_prompt`."""
         try:
-            return printable(await library.prompt_text(agent, name, arguments))
+            return printable(await self.library.prompt_text(agent, name, arguments))
         except McpError as error:
             said = ": ".join(filter(None, (str(error), error.words)))
             raise InvalidInputError(printable(said)) from error
 
-    def describe_agent(agent: str) -> str:
+    def describe_agent(self, agent: str) -> str:
+        """Return who an agent is; empty where it is not there."""
         try:
-            return library.file(agent).spec.description
+            return self.library.file(agent).spec.description
         except UnknownAgentError:
             return ""
 
-    def describe_model(agent: str) -> str:
+    def describe_model(self, agent: str) -> str:
+        """Return which model an agent uses, as Markdown."""
         try:
-            return model_text(library.file(agent).spec.model)
+            return model_text(self.library.file(agent).spec.model)
         except UnknownAgentError as error:
             return str(error)
 
+    def describe_usage(self, is_asked: Callable[[str], bool]) -> str:
+        """Return what agents used today, as Markdown."""
+        return usage_text(self.library, self.ledger, is_asked)
+
+
+def make_channel_context(
+    config: Callable[[], Config],
+    service: TurnService,
+    answers: AgentAnswers,
+    pairing: Pairing,
+    clock: Clock,
+) -> ChannelContext:
+    """Return what stands behind every channel.
+
+    Args:
+        config: Returns the configuration as it stands; its routes may change.
+        service: The entry point to the conversations.
+        answers: What people are told of agents.
+        pairing: Who was let in.
+        clock: The time.
+    """
+    library = answers.library
     return ChannelContext(
         service=service,
         clock=clock,
         routes=lambda: routes_of(config(), library.names()),
         rules=library.access,
-        describe_agent=describe_agent,
-        describe_model=describe_model,
+        describe_agent=answers.describe_agent,
+        describe_model=answers.describe_model,
         owners=lambda: config().owners,
-        describe_usage=lambda is_asked: usage_text(library, ledger, is_asked),
-        save_file=save_file,
-        undo=undo,
-        prompts=prompts,
-        fill_prompt=fill_prompt,
+        describe_usage=answers.describe_usage,
+        save_file=answers.save_file,
+        undo=answers.undo,
+        prompts=answers.prompts,
+        fill_prompt=answers.fill_prompt,
         pairing=pairing,
     )
 

@@ -26,14 +26,12 @@ from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, mask_token
 from everturn_gateway.channels.adapters import check_installed
-from everturn_gateway.channels.answering import Library, make_channel_context
+from everturn_gateway.channels.answering import AgentAnswers, make_channel_context
 from everturn_gateway.channels.checking import PROBLEM, CheckedChannel, check_channel
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
-from everturn_gateway.tools.factory import ToolFactory
-from everturn_gateway.usage import UsageLedger
 
 START_GRACE_S: Final = 60.0
 """How long a channel may take to prove itself after the start: an idle bot is heard from for the
@@ -197,28 +195,18 @@ class Channels(Struct, kw_only=True):
     async def run(
         self,
         service: TurnService,
-        library: Library,
-        tool_factory: ToolFactory,
-        ledger: UsageLedger,
+        answers: AgentAnswers,
         supervisor: Supervisor,
     ) -> NoReturn:
         """Receive and answer on all channels, until cancelled.
 
         Args:
             service: The entry point to the conversations.
-            library: Who answers.
-            tool_factory: Knows where the agents' tools work.
-            ledger: What agents used of models.
+            answers: What people are told of agents.
             supervisor: Runs each of them.
         """
         context = make_channel_context(
-            lambda: self.config,
-            service,
-            library,
-            tool_factory,
-            self.pairing,
-            self.clock,
-            ledger,
+            lambda: self.config, service, answers, self.pairing, self.clock
         )
         loading = anyio.Lock()
         async with anyio.create_task_group() as runners:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from everturn_gateway.specs.library import AgentDefaults, AgentLibrary, ReloadReport, open_library
+from everturn_gateway.specs.agent_reader import AgentDefaults
+from everturn_gateway.specs.library import AgentLibrary, ReloadReport, open_library
 from everturn_gateway.specs.loading import AgentFile, load_agent
 from everturn_gateway.specs.models import check_models
 from everturn_gateway.specs.schema import agent_schema, schema_text

@@ -3,56 +3,42 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
 import anyio
 import anyio.to_thread
 from anyio.abc import TaskStatus
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 from watchfiles import Change, DefaultFilter
 
 from everturn_actors.errors import UnknownAgentError
-from everturn_actors.ports import Agent, ModelProvider, Summariser
-from everturn_actors.spec import ModelSpec
+from everturn_actors.ports import Agent
 from everturn_channels.settings import AccessRules
-from everturn_gateway.config.settings import SessionsConfig
-from everturn_gateway.errors import ConfigError, Fault, printable
+from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.specs.agent_files import AgentFolder
+from everturn_gateway.specs.agent_reader import (
+    AgentDefaults,
+    AgentReader,
+    LoadedAgent,
+    LoadedAgents,
+)
 from everturn_gateway.specs.declared import DeclaredAgent
-from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
+from everturn_gateway.specs.loading import AgentFile
 from everturn_gateway.specs.models import (
     MakeProvider,
     Metering,
-    check_limit,
-    models,
-    provider_for,
 )
-from everturn_gateway.specs.tool_sets import equipped
 from everturn_gateway.tools.factory import ToolFactory
-from everturn_gateway.tools.mcp import Prompt, SamplingModel, UnknownPromptError
-from everturn_gateway.tools.recall.selection import tools_for
+from everturn_gateway.tools.mcp import Prompt, UnknownPromptError
 from everturn_gateway.tools.toolbox import Toolbox
-from everturn_gateway.yaml_files import Document
 from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
 
 logger = logging.getLogger(__name__)
 
-_Version: TypeAlias = tuple[tuple[int, int], ...]
-
 _WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
-
-
-class AgentDefaults(Struct, frozen=True, kw_only=True):
-    """What holds for agents that do not say otherwise."""
-
-    sessions: SessionsConfig = field(default_factory=SessionsConfig)
-    timezone: str = ""
-    "For scheduled jobs that name none; empty = each has to."
 
 
 class ReloadReport(Struct, frozen=True, kw_only=True):
@@ -66,59 +52,16 @@ class ReloadReport(Struct, frozen=True, kw_only=True):
     "All that is wrong now, whether it is new or not."
 
 
-class _Made(Struct, frozen=True, kw_only=True):
-    """What talks to one model."""
-
-    provider: ModelProvider
-    script: _Version
-    "Which version of the file of a scripted model was read."
-
-
-class _Entry(Struct, frozen=True, kw_only=True):
-    file: AgentFile
-    agent: Agent
-    made: Mapping[ModelSpec, _Made]
-    "For each model of the agent."
-
-
-class _Shelf(Struct, frozen=True, kw_only=True):
-    """Everything that is loaded at one moment; replaced as a whole."""
-
-    entries: Mapping[Path, _Entry] = field(default_factory=dict[Path, _Entry])
-    "By folder. One whose file has become bad keeps its last good version."
-    faults: Mapping[Path, tuple[Fault, ...]] = field(default_factory=dict[Path, tuple[Fault, ...]])
-    "By folder; the agents folder itself for what belongs to none."
-
-    @property
-    def by_name(self) -> dict[str, _Entry]:
-        return {entry.file.spec.name: entry for entry in self.entries.values()}
-
-    @property
-    def all_faults(self) -> tuple[Fault, ...]:
-        return tuple(fault for folder in sorted(self.faults) for fault in self.faults[folder])
-
-
 class AgentLibrary:
     """The agents in one folder; implements `Agents`. Made by `open_library`."""
 
     def __init__(
         self,
-        agents_dir: Path,
-        environ: Mapping[str, str],
-        make_provider: MakeProvider,
-        defaults: AgentDefaults,
-        meter: Metering | None,
-        tool_factory: ToolFactory | None,
-        state: Path | None,
-        declared: Sequence[DeclaredAgent],
+        reader: AgentReader,
     ) -> None:
-        self._agents_dir, self._environ = agents_dir, environ
-        self._make_provider, self._defaults = make_provider, defaults
-        self._meter, self._tool_factory = meter, tool_factory
-        self._state = tool_factory.state if tool_factory is not None else state
-        self._declared = {each.folder: each for each in declared}
-        self._shelf = _Shelf()
-        self._by_name: Mapping[str, _Entry] = {}
+        self._reader = reader
+        self._loaded = LoadedAgents()
+        self._by_name: Mapping[str, LoadedAgent] = {}
         self._version = 0
         self._reloading = anyio.Lock()
         self._next = anyio.Event()
@@ -153,11 +96,11 @@ class AgentLibrary:
         """
         entry = self._by_name.get(name)
         file = entry.file if entry is not None else None
-        folder = file.folder if file is not None else self._agents_dir / name
-        if folder in self._declared or (file is None and folder not in self._shelf.faults):
+        folder = file.folder if file is not None else self._reader.agents_dir / name
+        if folder in self._reader.declared or (file is None and folder not in self._loaded.faults):
             self._entry(name)
             raise UnknownAgentError(name, self.names(), why="it stands in no file")
-        return AgentFolder(folder, self._load_file, workspace=file.files if file else None)
+        return AgentFolder(folder, self._reader.load_file, workspace=file.files if file else None)
 
     def tool_names(self, name: str) -> tuple[str, ...]:
         """Return the tools that an agent has now, by the names that its model calls.
@@ -214,7 +157,7 @@ class AgentLibrary:
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong in the agents folder."""
-        return self._shelf.all_faults
+        return self._loaded.all_faults
 
     async def reload(self) -> ReloadReport:
         """Read the agents folder again.
@@ -223,24 +166,24 @@ class AgentLibrary:
         stays as it was.
         """
         async with self._reloading:
-            shelf = await anyio.to_thread.run_sync(self._read, self._shelf)
-            report = self._report(shelf)
+            loaded = await anyio.to_thread.run_sync(self._reader.read, self._loaded)
+            report = self._report(loaded)
             changed = bool(report.added or report.changed or report.removed)
-            if changed or shelf.all_faults != self._shelf.all_faults:
-                _log(report, set(self._shelf.all_faults))
-                self._shelf, self._by_name = shelf, shelf.by_name
+            if changed or loaded.all_faults != self._loaded.all_faults:
+                _log(report, set(self._loaded.all_faults))
+                self._loaded, self._by_name = loaded, loaded.by_name
                 self._version += 1
-                if self._tool_factory is not None:
+                if self._reader.tool_factory is not None:
                     for name in report.removed:
-                        self._tool_factory.retire(name)
+                        self._reader.tool_factory.retire(name)
                 self._next.set()
                 self._next = anyio.Event()
             return report
 
     async def reconfigure(self, defaults: AgentDefaults) -> None:
         """Read the agents again with other defaults."""
-        if defaults != self._defaults:
-            self._defaults = defaults
+        if defaults != self._reader.defaults:
+            self._reader.defaults = defaults
             await self.reload()
 
     async def wait_beyond(self, version: int) -> None:
@@ -262,114 +205,27 @@ class AgentLibrary:
                 it, where the system cannot tell of changes.
         """
         await watch_folder(
-            self._agents_dir,
+            self._reader.agents_dir,
             self.reload,
             wanted=AgentFiles,
             poll_ms=poll_ms,
             task_status=task_status,
         )
 
-    def _entry(self, name: str) -> _Entry:
+    def _entry(self, name: str) -> LoadedAgent:
         if entry := self._by_name.get(name):
             return entry
-        wrong = self._shelf.faults.get(self._agents_dir / name, ())
+        wrong = self._loaded.faults.get(self._reader.agents_dir / name, ())
         why = f"its folder has faults: {wrong[0]}" if wrong else ""
         raise UnknownAgentError(name, self.names(), why=why)
 
-    def _read(self, before: _Shelf) -> _Shelf:
-        """Read all agents; in a thread."""
-        try:
-            folders = [*self._declared, *self._folders()]
-        except OSError as error:
-            message = f"the agents folder cannot be read: {error.strerror or error}"
-            fault = Fault(file=self._agents_dir, message=message)
-            return replace(before, faults={**before.faults, self._agents_dir: (fault,)})
-        entries: dict[Path, _Entry] = {}
-        faults: dict[Path, tuple[Fault, ...]] = {}
-        for folder in folders:
-            known = before.entries.get(folder)
-            try:
-                entry = entries[folder] = self._load(folder, known)
-            except ConfigError as error:
-                faults[folder] = error.faults
-                if known:
-                    entries[folder] = known
-            except Exception as error:  # the boundary around one agent
-                logger.exception(
-                    "an agent cannot be read", extra={"folder": printable(str(folder))}
-                )
-                message = f"cannot be read, by a fault of Everturn ({type(error).__name__})"
-                faults[folder] = (Fault(file=folder, message=f"{message}; its log says more"),)
-                if known:
-                    entries[folder] = known
-            else:
-                if entry.file.warnings:
-                    faults[folder] = entry.file.warnings
-        for twin, first in _twins(entries, before):
-            message = f"is also the name of the agent in {first.file.folder}"
-            faults[twin] = (entries.pop(twin).file.fault("metadata.name", message),)
-        return _Shelf(entries=entries, faults=faults)
-
-    def _folders(self) -> list[Path]:
-        """Return the folders of agents, sorted; none where all agents are declared."""
-        if self._declared and not self._agents_dir.exists():
-            return []
-        return sorted(
-            path
-            for path in self._agents_dir.iterdir()
-            if not path.name.startswith(".") and _is_agent(path)
-        )
-
-    def _load_file(self, folder: Path, document: Document | None = None) -> AgentFile:
-        return load_agent(
-            folder,
-            environ=self._environ,
-            sessions=self._defaults.sessions,
-            state=self._state,
-            timezone=self._defaults.timezone,
-            document=document,
-        )
-
-    def _load(self, folder: Path, known: _Entry | None) -> _Entry:
-        declared = self._declared.get(folder)
-        file = self._load_file(folder, declared.as_document() if declared else None)
-        if declared is not None:
-            file = declared.equip(file)
-        made = self._make(file, known.made if known else {})
-        is_same = known is not None and known.file == file
-        if known and is_same and all(made[model] is known.made.get(model) for model in made):
-            return known
-        if self._meter is not None:
-            check_limit(file, self._meter)
-        agent = _agent(file, made, self._meter)
-        if self._tool_factory is not None:
-            sampling = _sampling(file, made, self._meter)
-            agent = equipped(agent, file, self._tool_factory, sampling)
-        return _Entry(file=file, agent=agent, made=made)
-
-    def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
-        """Return what talks to the agent's models, what is known already as it is.
-
-        Raises:
-            ConfigError: A model cannot be used as it is configured.
-        """
-        made: dict[ModelSpec, _Made] = {}
-        for field_name, model in models(file).items():
-            script = _script_version(model, file.folder)
-            if model in known and known[model].script == script:
-                made[model] = known[model]
-            else:
-                provider = provider_for(file, field_name, model, self._make_provider)
-                made[model] = _Made(provider=provider, script=script)
-        return made
-
-    def _report(self, shelf: _Shelf) -> ReloadReport:
-        old, new = self._by_name, shelf.by_name
+    def _report(self, loaded: LoadedAgents) -> ReloadReport:
+        old, new = self._by_name, loaded.by_name
         return ReloadReport(
             added=tuple(sorted(new.keys() - old.keys())),
             changed=tuple(sorted(n for n in new.keys() & old.keys() if new[n] is not old[n])),
             removed=tuple(sorted(old.keys() - new.keys())),
-            faults=shelf.all_faults,
+            faults=loaded.all_faults,
         )
 
 
@@ -427,93 +283,16 @@ async def open_library(
         state: The gateway's workspace, where there is no factory that knows it.
         declared: Agents that stand in no file; they come first where two have one name.
     """
-    library = AgentLibrary(
-        agents_dir,
-        environ,
-        make_provider,
-        defaults or AgentDefaults(),
-        meter,
-        tool_factory,
-        state,
-        declared,
+    reader = AgentReader(
+        agents_dir=agents_dir,
+        environ=environ,
+        make_provider=make_provider,
+        defaults=defaults or AgentDefaults(),
+        meter=meter,
+        tool_factory=tool_factory,
+        state=tool_factory.state if tool_factory is not None else state,
+        declared={each.folder: each for each in declared},
     )
+    library = AgentLibrary(reader)
     await library.reload()
     return library
-
-
-def _used(
-    file: AgentFile, model: ModelSpec, made: Mapping[ModelSpec, _Made], meter: Metering | None
-) -> ModelProvider:
-    provider, agent = made[model].provider, file.spec.name
-    if meter is None:
-        return provider
-    return meter.metered(provider, agent=agent, model=model, limit=file.limit)
-
-
-def _sampling(
-    file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | None
-) -> Mapping[str, SamplingModel]:
-    """Return the models that MCP servers of the agent may use, by the server's name."""
-    found: dict[str, SamplingModel] = {}
-    for server in file.tool_config.mcp:
-        if server.sampling is not None:
-            model = server.sampling.model or file.spec.model
-            provider = _used(file, model, made, meter)
-            found[server.name] = SamplingModel(provider=provider, model=model)
-    return found
-
-
-def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | None) -> Agent:
-    writer, summariser = file.summarizer, None
-    if writer is not None:
-        summariser = Summariser(provider=_used(file, writer, made, meter), model=writer)
-    provider = _used(file, file.spec.model, made, meter)
-    tools = tools_for(file.spec)
-    return Agent(spec=file.spec, provider=provider, tools=tools, summariser=summariser)
-
-
-def _script_version(model: ModelSpec, folder: Path) -> _Version:
-    """Return what changes when the replies of a scripted model or fallback are written anew."""
-    return tuple(_file_version(each, folder) for each in (model, *model.fallbacks))
-
-
-def _file_version(model: ModelSpec, folder: Path) -> tuple[int, int]:
-    if model.provider != "scripted":
-        return (0, 0)
-    try:
-        found = (folder / model.name).stat()
-    except (OSError, ValueError):
-        return (0, 0)  # making the provider says what is wrong
-    return (found.st_mtime_ns, found.st_size)
-
-
-def _is_agent(folder: Path) -> bool:
-    try:
-        os.lstat(folder / AGENT_FILE)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True  # loading it says what is wrong
-    return True
-
-
-def _twins(entries: Mapping[Path, _Entry], before: _Shelf) -> tuple[tuple[Path, _Entry], ...]:
-    """Return the folders whose agent has the name of another one, with that other one.
-
-    The one that had the name before keeps it, else the one whose folder is called so, else the
-    first one.
-    """
-    holders: dict[str, Path] = {}
-
-    def claim(folder: Path) -> tuple[bool, bool]:
-        name = entries[folder].file.spec.name
-        known = before.entries.get(folder)
-        return not (known and known.file.spec.name == name), folder.name != name
-
-    for folder in sorted(entries, key=lambda folder: (*claim(folder), folder)):
-        holders.setdefault(entries[folder].file.spec.name, folder)
-    return tuple(
-        (folder, entries[holders[entry.file.spec.name]])
-        for folder, entry in entries.items()
-        if holders[entry.file.spec.name] != folder
-    )

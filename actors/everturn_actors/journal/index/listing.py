@@ -11,19 +11,28 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import TypeAlias
 
 import anyio
-from msgspec import Struct, structs
+from msgspec import structs
 
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, Labelled, SessionEnded, SessionShared, SessionStarted
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.index import entries as index
-from everturn_actors.journal.index.activity import ActivityTable, Row, TableError
+from everturn_actors.journal.index.activity import ActivityTable, TableError
+from everturn_actors.journal.index.rows import (
+    EPOCH,
+    News,
+    microseconds,
+    row_of,
+    row_of_news,
+    rows_read,
+    with_viewer,
+)
 from everturn_actors.journal.log.codec import BadLineError
 from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.snapshot.reader import BadSnapshotError
@@ -42,25 +51,9 @@ PATIENCE = 50  # any other one at most for this part of the time
 _SETTLED_NS = 50_000_000  # file systems count time in ticks; a change within one cannot be seen
 
 BEGINNING: Place = (0, "")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Place: TypeAlias = tuple[int, str]
 "Where a page of idle sessions ended: the last activity in the index, and the id."
-
-
-class _News(Struct, frozen=True):
-    """What an append says about its session."""
-
-    agent: str | None
-    updated_at: datetime | None
-    "None = nothing happened but that somebody sorted it."
-    is_ended: bool | None
-    "None = as it was."
-    channel: str
-    viewers: tuple[str, ...]
-    "Principals that began it or were given it, since the index was written."
-    labels: Labels | None = None
-    "None = as they were."
 
 
 class Listing:
@@ -70,7 +63,7 @@ class Listing:
         """Begin without having looked at anything."""
         self._layout = layout
         self._table = ActivityTable(layout.index)
-        self._news: dict[str, _News | None] = {}
+        self._news: dict[str, News | None] = {}
         "What is not in the index yet, by session; None = it was deleted."
         self._has_news = anyio.Event()
         self._seen_ns = -1
@@ -100,7 +93,7 @@ class Listing:
             if isinstance(body, SessionEnded):
                 is_ended = True
             elif isinstance(body, SessionStarted | SessionShared):
-                viewers = _with_viewer(viewers, body)
+                viewers = with_viewer(viewers, body)
             elif isinstance(body, Labelled):
                 labels = body.labels
         if labels is not None and all(isinstance(each.body, Labelled) for each in events):
@@ -114,7 +107,7 @@ class Listing:
                 labels = labels or before.labels
                 if updated_at is None:
                     updated_at, is_ended = before.updated_at, before.is_ended
-            self._news[session_id] = _News(agent, updated_at, is_ended, channel, viewers, labels)
+            self._news[session_id] = News(agent, updated_at, is_ended, channel, viewers, labels)
         self._has_news.set()
 
     def forget(self, session_id: str) -> None:
@@ -187,7 +180,7 @@ class Listing:
         """Return up to `limit` sessions by their last activity; see `SessionStore.recent`."""
         try:
             self._complete()
-            place = None if before is None else (_microseconds(before[0]), before[1])
+            place = None if before is None else (microseconds(before[0]), before[1])
             return tuple(_recent(self._table, self.summary, place, limit, wanted))
         except TableError as error:
             self._give_up(error)
@@ -209,7 +202,7 @@ class Listing:
 
         See `SessionStore.idle`.
         """
-        before_us = _microseconds(before)
+        before_us = microseconds(before)
         try:
             if place == BEGINNING:
                 self._complete()
@@ -221,7 +214,7 @@ class Listing:
                     continue
                 # Where an idle one stands is left as it is, or the next page would have it again.
                 (rows if _is_idle(row, agent, before) else moved).append(row)
-            self._table.put(map(_row, moved))
+            self._table.put(map(row_of, moved))
             return tuple(rows), found[-1] if found else None
         except TableError as error:
             self._give_up(error)
@@ -286,7 +279,7 @@ class Listing:
             return
         try:
             self._table.put(
-                (_new_row(session_id, each) for session_id, each in news.items() if each),
+                (row_of_news(session_id, each) for session_id, each in news.items() if each),
                 gone=[session_id for session_id, each in news.items() if each is None],
             )
         except TableError:
@@ -302,7 +295,7 @@ class Listing:
         """
         ids = self._table.unread(READ_AT_ONCE)
         found = {session_id: self.summary(session_id) for session_id in ids}
-        self._table.put(_read_rows(found))
+        self._table.put(rows_read(found))
         return bool(ids)
 
     def _give_up(self, error: TableError) -> None:
@@ -329,7 +322,7 @@ def _recent(
             row = summary(session_id)
             if row is not None and wanted.admits(row):
                 left -= 1
-                updated_at = _EPOCH + timedelta(microseconds=updated_us)
+                updated_at = EPOCH + timedelta(microseconds=updated_us)
                 yield structs.replace(row, updated_at=updated_at)
 
 
@@ -356,54 +349,6 @@ def _names(layout: Layout) -> Iterator[str]:
                 yield entry.name
     except FileNotFoundError:
         return
-
-
-def _read_rows(found: Mapping[str, SessionSummary | None]) -> Iterator[Row]:
-    """Yield a row for each session; one that cannot be read has no agent, and is never idle."""
-    for session_id, row in found.items():
-        yield Row(session_id, "", 0, is_ended=True) if row is None else _row(row)
-
-
-def _row(summary: SessionSummary) -> Row:
-    is_ended = summary.status == "ended"
-    updated_us = _microseconds(summary.updated_at)
-    viewers = tuple(filter(None, (summary.principal, *summary.shared_with)))
-    return Row(
-        summary.session_id,
-        summary.key.agent,
-        updated_us,
-        is_ended=is_ended,
-        channel=summary.key.channel,
-        pinned=summary.labels.pinned,
-        archived=summary.labels.archived,
-        viewers=viewers,
-    )
-
-
-def _new_row(session_id: str, news: _News) -> Row:
-    labels = news.labels
-    return Row(
-        session_id,
-        news.agent,
-        None if news.updated_at is None else _microseconds(news.updated_at),
-        is_ended=news.is_ended,
-        channel=news.channel,
-        pinned=None if labels is None else labels.pinned,
-        archived=None if labels is None else labels.archived,
-        viewers=news.viewers,
-    )
-
-
-def _with_viewer(viewers: tuple[str, ...], body: SessionStarted | SessionShared) -> tuple[str, ...]:
-    """Return who may see a session from this event on; one from whom it was taken stays.
-
-    A row too many costs a look at the session's files, which say that it is not theirs.
-    """
-    return (*viewers, body.principal) if body.principal else viewers
-
-
-def _microseconds(instant: datetime) -> int:
-    return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
 def _is_idle(row: SessionSummary, agent: str, before: datetime) -> bool:

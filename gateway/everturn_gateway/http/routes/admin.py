@@ -91,6 +91,11 @@ def admin_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         waits.check_follower()
         return EventStream(partial(_findings, gateway), waits)
 
+    _add_log(router, gateway)
+    return router
+
+
+def _add_log(router: APIRouter, gateway: Gateway) -> None:
     @router.get("/log", response_model=RecentRecords)
     async def read_recent_log(
         level: Annotated[LevelName, Query(description="Only records from this level on.")] = "info",
@@ -111,8 +116,6 @@ def admin_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
                 boot=gateway.changes.boot,
             )
         )
-
-    return router
 
 
 async def _findings(gateway: Gateway, write_now: WriteNow) -> AsyncGenerator[bytes]:

@@ -64,15 +64,11 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
     router = APIRouter(prefix=_PATH, tags=["administration"])
     library = gateway.library
 
-    def check_open() -> None:
-        if not gateway.config.console.edit_agents:
-            raise ProblemError(_CLOSED)
-
     @router.post("/validate", response_model=FaultList, responses=problems(403, 404, 422))
     async def validate(name: str, body: DraftFiles) -> Response:
         """Tell what is wrong with an agent, or would be with other texts in its files."""
         if body.files:
-            check_open()
+            _check_open(gateway)
         folder = library.folder(name)
         faults = await _in_thread(lambda: folder.faults(body.files))
         return answer(FaultList(faults=_bodies(faults)))
@@ -80,13 +76,13 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
     @router.get("/files", response_model=FileList, responses=problems(403, 404))
     async def list_files(name: str) -> Response:
         """List the files of an agent; its memory and its workspace are left out."""
-        check_open()
+        _check_open(gateway)
         return answer(FileList(files=await _in_thread(library.folder(name).paths)))
 
     @router.get("/files/{path:path}", response_model=FileBody, responses=problems(403, 404, 422))
     async def read_file(name: str, path: FilePath) -> Response:
         """Return a text of an agent; its `ETag` says which version that is."""
-        check_open()
+        _check_open(gateway)
         folder = library.folder(name)
         found = await _in_thread(lambda: folder.read(path))
         if found is None:
@@ -95,6 +91,11 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
         body = FileBody(path=found.path, version=found.version, text=found.text)
         return answer(body, headers={"ETag": f'"{found.version}"'})
 
+    _add_write(router, gateway)
+    return router
+
+
+def _add_write(router: APIRouter, gateway: Gateway) -> None:
     @router.put(
         "/files/{path:path}",
         response_model=WrittenFile,
@@ -111,7 +112,7 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
 
         One that is not valid then goes on as it was before.
         """
-        check_open()
+        _check_open(gateway)
         if not if_match and if_none_match != "*":
             raise ProblemError(
                 problem(
@@ -119,17 +120,25 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
                     "send the ETag of the file as If-Match, or If-None-Match: * for a new one",
                 )
             )
-        folder, version = library.folder(name), if_match.strip('"')
+        folder, version = gateway.library.folder(name), if_match.strip('"')
         standing = await _in_thread(lambda: folder.read(path))
         if standing is not None:
             _refuse_secrets(gateway, standing)
         written = await _in_thread(lambda: folder.write(path, body.text, version=version))
-        await library.reload()
+        await gateway.library.reload()
         faults = await _in_thread(lambda: folder.faults({}))
         body_now = WrittenFile(path=path, version=written, faults=_bodies(faults))
         return answer(body_now, headers={"ETag": f'"{written}"'})
 
-    return router
+
+def _check_open(gateway: Gateway) -> None:
+    """Refuse, where nobody has switched it on.
+
+    Raises:
+        ProblemError: It is closed (403).
+    """
+    if not gateway.config.console.edit_agents:
+        raise ProblemError(_CLOSED)
 
 
 def _bodies(faults: tuple[Fault, ...]) -> tuple[FaultBody, ...]:

@@ -88,6 +88,11 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
         content = await run_sync(_explained, explanations, part, since)
         return Response(content, media_type="application/json")
 
+    _add_compact(router, service, waits)
+    return router
+
+
+def _add_compact(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
     @router.post(
         "/compact",
         response_model=CompactedBody,
@@ -119,8 +124,6 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             scope.deadline = request.scope.get(DEADLINE, scope.deadline)
             return answer(CompactedBody.of(await service.compact(session_id, body.focus)))
         raise ProblemError(_unfinished(session_id, stopping=waits.stopping))
-
-    return router
 
 
 def _explained(

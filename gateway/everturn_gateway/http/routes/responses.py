@@ -92,33 +92,16 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         gateway.library.file(body.model)  # whether it is there goes before what is wrong else
         with _in_words_of(body):
             asking = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
-            handed = await _Creating(asking=asking, body=body, given=given).handed()
+            creating = _Creating(asking=asking, body=body, given=given)
+            handed = await creating.handed()
         without_effect = tuple(map(body.place_of, asking.without_effect))
         without_effect += ("user",) if body.user else ()
-        options = asking.options
         submission = handed.submission
         request.scope[SESSION] = submission.session_id
         headers = replay_headers(submission)
         if without_effect:
             headers[IGNORED_HEADER] = header_of(without_effect)
-        about = About(
-            created=await created_at(submission),
-            model=body.model,
-            options=options or CallOptions(),
-            previous=body.previous_response_id or "",
-            conversation=body.conversation_name,
-            is_stored=handed.is_kept,
-            in_background=bool(body.background),
-            metadata=body.metadata or {},
-            questions=Questions(
-                caller=caller if handed.is_kept else None,
-                ends_after_s=patience_s(
-                    gateway, is_page=given.is_page and not body.is_named, streams=body.stream
-                ),
-                after=handed.after,
-                steps=handed.steps,
-            ),
-        )
+        about = await creating.about(handed)
         writer = ResponseWriter(submission, about)
         if body.stream:
             return EventStream(
@@ -261,6 +244,27 @@ class _Creating(Struct, frozen=True, kw_only=True):
         submission = await service.submit(inbound)
         await refuse_other_content(service, submission, inbound.text)
         return Handed(submission)
+
+    async def about(self, handed: Handed) -> About:
+        """Return what a response to the request says of itself."""
+        asking, body = self.asking, self.body
+        is_page = self.given.is_page and not body.is_named
+        return About(
+            created=await created_at(handed.submission),
+            model=body.model,
+            options=asking.options or CallOptions(),
+            previous=body.previous_response_id or "",
+            conversation=body.conversation_name,
+            is_stored=handed.is_kept,
+            in_background=bool(body.background),
+            metadata=body.metadata or {},
+            questions=Questions(
+                caller=asking.caller if handed.is_kept else None,
+                ends_after_s=patience_s(asking.gateway, is_page=is_page, streams=body.stream),
+                after=handed.after,
+                steps=handed.steps,
+            ),
+        )
 
     async def _once(self) -> Handed:
         """Answer from the input alone.

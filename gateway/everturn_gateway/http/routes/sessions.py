@@ -58,7 +58,8 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         )
 
     _add_list(router, gateway)
-    _add_labels(router, gateway.service)
+    _add_labels(router, service)
+    _add_fork(router, service)
 
     @router.get("/{session_id}", response_model=SessionBody, responses=problems(404))
     async def get_session(session_id: SessionId) -> Response:
@@ -73,6 +74,27 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         gateway.changes.gone(session_id)
         return Response(status_code=204)
 
+    @router.post("/{session_id}/reset", status_code=204, responses=problems(404, 409))
+    async def reset_session(session_id: SessionId, caller: CallerOf) -> Response:
+        """End a session; its conversation starts a new one with the next message."""
+        await service.reset(session_id, by=caller.name)
+        return Response(status_code=204)
+
+    return router
+
+
+def _add_labels(router: APIRouter, service: TurnService) -> None:
+    @router.patch("/{session_id}", response_model=SessionBody, responses=problems(404, 507))
+    async def label_session(session_id: SessionId, body: LabelsBody, caller: CallerOf) -> Response:
+        """Give a session a title, pin it, archive it, or take that back; also after its end."""
+        await service.conversations.label(
+            session_id, title=body.title, pinned=body.pinned, archived=body.archived, by=caller.name
+        )
+        state = await service.view(session_id)
+        return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
+
+
+def _add_fork(router: APIRouter, service: TurnService) -> None:
     @router.post(
         "/{session_id}/fork",
         status_code=201,
@@ -97,25 +119,6 @@ def sessions_router(gateway: Gateway) -> APIRouter:
         )
         headers = {"Location": f"/api/v1/sessions/{made}"}
         return answer(SessionBody.of(await service.view(made)), 201, headers)
-
-    @router.post("/{session_id}/reset", status_code=204, responses=problems(404, 409))
-    async def reset_session(session_id: SessionId, caller: CallerOf) -> Response:
-        """End a session; its conversation starts a new one with the next message."""
-        await service.reset(session_id, by=caller.name)
-        return Response(status_code=204)
-
-    return router
-
-
-def _add_labels(router: APIRouter, service: TurnService) -> None:
-    @router.patch("/{session_id}", response_model=SessionBody, responses=problems(404, 507))
-    async def label_session(session_id: SessionId, body: LabelsBody, caller: CallerOf) -> Response:
-        """Give a session a title, pin it, archive it, or take that back; also after its end."""
-        await service.conversations.label(
-            session_id, title=body.title, pinned=body.pinned, archived=body.archived, by=caller.name
-        )
-        state = await service.view(session_id)
-        return answer(SessionBody.of(state, service.activity.waiting_for(session_id)))
 
 
 def _add_list(router: APIRouter, gateway: Gateway) -> None:

@@ -54,7 +54,7 @@ def shares_router(gateway: Gateway) -> APIRouter:
         state = await service.view(session_id)
         if not caller.may("operate") and state.principal != caller.name:
             raise ProblemError(_NOT_YOURS)
-        shared_with = await service.share(
+        shared_with = await service.conversations.share(
             session_id, principal, by=caller.name, is_withdrawn=is_withdrawn
         )
         return answer(ShareList(session_id=session_id, shared_with=shared_with))

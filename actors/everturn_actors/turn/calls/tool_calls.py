@@ -33,8 +33,8 @@ from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.validation import attachment_of, check_images, check_uploads
-from everturn_actors.turn.asking import Asking, asked_before, until_changed
-from everturn_actors.turn.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
+from everturn_actors.turn.calls.approvals import Asking, asked_before, until_changed
+from everturn_actors.turn.calls.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
 from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
 
 logger = logging.getLogger(__name__)

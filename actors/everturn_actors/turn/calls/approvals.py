@@ -15,7 +15,7 @@ from everturn_actors.ids import arguments_hash
 from everturn_actors.model import Approval, Resolution, ToolCall, UserMessage
 from everturn_actors.ports import Agent, Ask, Clock, InquiryToMake, Questions
 from everturn_actors.state.queue import steering
-from everturn_actors.turn.clearance import who_began
+from everturn_actors.turn.calls.clearance import who_began
 from everturn_actors.turn.model_call import TurnHost, standing_still
 
 _HEAD: Final = re.compile(r"\[[^\[\]\n]+\] ")
