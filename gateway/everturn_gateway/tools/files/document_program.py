@@ -7,8 +7,10 @@ It reads one line of JSON (see `Order`) and then the bytes; it writes one line o
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
+import tempfile
 from contextlib import suppress
 from typing import Any, BinaryIO, Final, TypedDict
 
@@ -69,11 +71,19 @@ def work(order: Order, data: bytes) -> tuple[Answer, str]:
     return Answer(pages=len(pages), is_cut=len(text) > limit, error=""), text[:limit]
 
 
-def main(source: BinaryIO, sink: BinaryIO) -> None:
-    """Do one piece of work and end. Fails with a traceback, which nobody reads."""
-    order: Order = json.loads(source.readline())
-    answer, text = work(order, source.read())
-    sink.write(json.dumps(answer).encode() + b"\n" + text.encode("utf-8", "replace"))
+def load_pdf_library() -> None:
+    """Load the native library that reads PDFs, while this process may still write files.
+
+    kreuzberg unpacks the library below the folder for temporary files, by a name that is the same
+    for all programs of all users, and loads what it finds there. So it gets a folder of its own,
+    which can go as soon as the library is loaded.
+    """
+    import kreuzberg  # noqa: PLC0415 - of an extra
+
+    with tempfile.TemporaryDirectory(prefix="everturn-pdf-") as folder:
+        os.environ["TMPDIR"] = folder
+        with suppress(kreuzberg.KreuzbergError):  # the beginning of a PDF is none
+            kreuzberg.extract_bytes_sync(b"%PDF-", "application/pdf")
 
 
 def limit_itself() -> None:
@@ -84,6 +94,15 @@ def limit_itself() -> None:
             resource.setrlimit(kind, (limit, limit))
 
 
-if __name__ == "__main__":
+def main(source: BinaryIO, sink: BinaryIO) -> None:
+    """Do one piece of work, within limits. Fails with a traceback, which nobody reads."""
+    order: Order = json.loads(source.readline())
+    if order["is_paged"]:
+        load_pdf_library()
     limit_itself()
+    answer, text = work(order, source.read())
+    sink.write(json.dumps(answer).encode() + b"\n" + text.encode("utf-8", "replace"))
+
+
+if __name__ == "__main__":
     main(sys.stdin.buffer, sys.stdout.buffer)
