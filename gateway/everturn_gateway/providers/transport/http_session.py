@@ -7,7 +7,6 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
-from io import BytesIO
 from math import inf
 from types import TracebackType
 from typing import Final, Self
@@ -15,6 +14,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError, RawResponseMessage
 from anyio.lowlevel import checkpoint
 from yarl import URL
 
@@ -31,6 +33,8 @@ JOIN_S = 0.001  # pieces that follow each other faster are handed on together
 _WHOLE_BYTES = 512 * 1024  # of a body; a larger one leaves in parts, and the loop goes on between
 _HEADER_BYTES = 64 * 1024  # of one field of an answer
 _PROXY_SCHEMES: Final = ("http", "https")
+_HEADERS: Final = {"user-agent": "everturn", "accept": "*/*", "accept-encoding": "identity"}
+_CONNECTING: Final = aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT_S)
 
 
 def prepared(address: str) -> Callable[[], HttpSession]:
@@ -74,22 +78,30 @@ def _proxy_for(address: str) -> str | None:
 
 
 class HttpSession:
-    """Connections to one address; an `HttpClient`."""
+    """Connections to one address; an `HttpClient`.
+
+    Connections, TLS, proxies and the parser of answers are aiohttp's. Requests are written here, in
+    one go: for each of them aiohttp's session merges headers, cookies, credentials, redirects and
+    timeouts, none of which there are, and starts a task that writes; that took as long as all else
+    of a request.
+    """
 
     def __init__(self, address: str, *, certificates: ssl.SSLContext, proxy: str | None) -> None:
-        self._address = address
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                ssl=certificates,
-                limit=0,  # calls wait in the queues of `limits`, where none is lost
-                keepalive_timeout=KEPT_CONNECTIONS_S,
-            ),
-            headers={"user-agent": "everturn", "accept-encoding": "identity"},
-            cookie_jar=aiohttp.DummyCookieJar(),
-            max_line_size=_HEADER_BYTES,
-            max_field_size=_HEADER_BYTES,
-            proxy=proxy,
+        self._connector = aiohttp.TCPConnector(
+            ssl=certificates,
+            limit=0,  # calls wait in the queues of `limits`, where none is lost
+            keepalive_timeout=KEPT_CONNECTIONS_S,
         )
+        # Says where to connect, and to whom; it is never sent itself.
+        self._target = aiohttp.ClientRequest(
+            "GET",
+            URL(address, encoded=True),
+            loop=asyncio.get_running_loop(),
+            proxy=URL(proxy) if proxy else None,
+        )
+        self._is_passed_on = proxy is not None and not self._target.is_ssl()
+        self._address = address
+        self._head = lru_cache(maxsize=64)(self._made_head)  # of few models, in each request
 
     def request(
         self,
@@ -101,57 +113,118 @@ class HttpSession:
         silence_s: float,
     ) -> _Exchange:
         """Send a request; see `HttpClient.request`."""
-        send = partial(
-            self._session.request,
-            method,
-            _url(self._address + path),
-            data=BytesIO(body) if len(body) > _WHOLE_BYTES else body or None,
-            headers=headers,
-            allow_redirects=False,
-            timeout=_timeout(silence_s),
+        return _Exchange(
+            partial(self._send, method, path, tuple(headers.items()), body, silence_s),
+            silence_s=silence_s,
         )
-        return _Exchange(send, silence_s=silence_s)
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        await self._connector.close()
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        headers: tuple[tuple[str, str], ...],
+        body: bytes,
+        silence_s: float,
+    ) -> tuple[Connection, RawResponseMessage, aiohttp.StreamReader]:
+        """Send a request; return the connection, the head of the answer, and its body."""
+        try:
+            connection = await self._connector.connect(self._target, traces=[], timeout=_CONNECTING)
+        except TimeoutError as error:
+            msg = f"no connection within {CONNECT_TIMEOUT_S:g} s"
+            raise UnreachableError(msg) from error
+        try:
+            protocol, transport = _ends_of(connection)
+            protocol.set_response_params(
+                read_timeout=silence_s,
+                read_until_eof=True,
+                max_line_size=_HEADER_BYTES,
+                max_field_size=_HEADER_BYTES,
+            )
+            head = self._head(method, path, headers)
+            if body or method == "POST":
+                head += b"content-length: %d\r\n" % len(body)
+            transport.write(b"%b\r\n%b" % (head, body[:_WHOLE_BYTES]))
+            for at in range(_WHOLE_BYTES, len(body), _WHOLE_BYTES):
+                await checkpoint()
+                transport.write(body[at : at + _WHOLE_BYTES])
+            protocol.start_timeout()
+            while True:
+                message, content = await protocol.read()
+                if message.code >= 200 or message.code == 101:  # else it announces the answer
+                    return connection, message, content
+        except BaseException:
+            connection.close()
+            raise
+
+    def _made_head(self, method: str, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+        """Return the head of a request, but for the length of its body and the empty line.
+
+        Raises:
+            ValueError: A header would end its line.
+        """
+        target = self._target
+        sent = {"host": target.headers["host"], **_HEADERS}
+        sent.update((name.lower(), value) for name, value in headers)
+        # The connector puts the credentials of a proxy there.
+        if self._is_passed_on and (credentials := target.headers.get("proxy-authorization")):
+            sent["proxy-authorization"] = credentials
+        lines = [f"{method} {self._address if self._is_passed_on else ''}{path} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in sent.items()]
+        if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+            msg = "a header of the request holds the end of a line"
+            raise ValueError(msg)
+        return "\r\n".join((*lines, "")).encode()
 
 
-@lru_cache(maxsize=64)  # of few models, in each request
-def _url(address: str) -> URL:
-    return URL(address, encoded=True)
+def _ends_of(connection: Connection) -> tuple[ResponseHandler, asyncio.Transport]:
+    """Return what reads a connection, and what writes to it.
 
-
-@lru_cache(maxsize=64)
-def _timeout(silence_s: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(connect=CONNECT_TIMEOUT_S, sock_read=silence_s)
+    Raises:
+        ServerDisconnectedError: It was closed.
+    """
+    protocol, transport = connection.protocol, connection.transport
+    if protocol is None or transport is None:
+        raise aiohttp.ServerDisconnectedError
+    return protocol, transport
 
 
 class _Exchange:
     """A request and its answer. A class: as a generator it takes three times as long."""
 
-    __slots__ = ("_response", "_send", "_silence_s")
+    __slots__ = ("_connection", "_send", "_silence_s")
 
     def __init__(
-        self, send: Callable[[], Awaitable[aiohttp.ClientResponse]], *, silence_s: float
+        self,
+        send: Callable[[], Awaitable[tuple[Connection, RawResponseMessage, aiohttp.StreamReader]]],
+        *,
+        silence_s: float,
     ) -> None:
         self._send, self._silence_s = send, silence_s
 
     async def __aenter__(self) -> _Answer:
         with _TRANSLATED:
-            self._response = await self._send()
-        return _Answer(self._response, silence_s=self._silence_s)
+            self._connection, message, content = await self._send()
+        return _Answer(self._connection, message, content, silence_s=self._silence_s)
 
     async def __aexit__(self, *_: object) -> None:
-        self._response.release()  # a connection whose answer was not read to its end is closed
+        self._connection.release()  # one whose answer was not read to its end is closed
 
 
 class _Answer:
-    def __init__(self, response: aiohttp.ClientResponse, *, silence_s: float) -> None:
-        self.status = response.status
-        self.headers = response.headers
-        self._response = response
-        self._content = response.content
+    def __init__(
+        self,
+        connection: Connection,
+        message: RawResponseMessage,
+        content: aiohttp.StreamReader,
+        *,
+        silence_s: float,
+    ) -> None:
+        self.status, self.headers = message.code, message.headers
+        self._connection, self._content = connection, content
         self._silence_s = silence_s
 
     async def read(self) -> bytes:
@@ -159,7 +232,7 @@ class _Answer:
             return await self._content.readany()
 
     async def hand_on(self, take: Callable[[bytes], float | None]) -> None:
-        content, connection = self._content, self._response.connection
+        content = self._content
         with _TRANSLATED, _Pieces(take, silence_s=self._silence_s) as pieces:
             while piece := content.read_nowait():  # what came with the head
                 pieces.take(piece)
@@ -167,10 +240,11 @@ class _Answer:
                     break  # the whole answer came in one go
                 await checkpoint()  # to read lets more of what is packed be unpacked
             if not content.is_eof():
-                if connection is None or connection.protocol is None:
+                protocol = self._connection.protocol
+                if protocol is None:
                     msg = "the connection was closed"
                     raise BrokenError(msg)
-                connection.protocol.read_timeout = None  # it would move a timer with each piece
+                protocol.read_timeout = None  # it would move a timer with each piece
                 _PushedReader.hand_on(content, pieces)
                 await pieces
             pieces.finish()
@@ -314,7 +388,7 @@ class _Translated:
             raise UnreachableError(str(error)) from error
         if isinstance(error, aiohttp.ServerTimeoutError):
             raise SilentError(str(error)) from error
-        if isinstance(error, (aiohttp.ClientError, ValueError)):
+        if isinstance(error, (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)):
             raise BrokenError(str(error) or type(error).__name__) from error
 
 
