@@ -28,7 +28,7 @@ from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S
 from everturn_gateway.tools.environment import ServiceLink
-from everturn_gateway.tools.processes import open_processes
+from everturn_gateway.tools.processes.table import open_processes
 
 WAIT_S = 60  # for what takes milliseconds
 FAIL_AT = (60, 131)  # one while people talk, one in the middle of a scheduled task

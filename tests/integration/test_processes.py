@@ -19,7 +19,10 @@ from support.processes import KEY, Desk, Gate, end_all, is_running, open_desk, u
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall
 from everturn_actors.protocol.commands import End
-from everturn_gateway.tools.processes import follower, process, supervisor_process
+from everturn_gateway.tools.processes import follower, process
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
+from everturn_gateway.tools.processes.supervisor import log as supervisor_log
+from everturn_gateway.tools.processes.supervisor import system
 
 
 @pytest.fixture
@@ -345,7 +348,7 @@ async def test_what_a_command_leaves_behind_ends_with_it(place: Path) -> None:
         assert not is_running(pid)
 
 
-async def test_a_killed_keeper_loses_its_process_and_that_is_told(place: Path) -> None:
+async def test_a_killed_supervisor_loses_its_process_and_that_is_told(place: Path) -> None:
     """Even the out-of-memory killer leaves no process behind, and no agent without a word."""
     async with open_desk(place) as desk:
         ready = Gate(desk.files, "ready")
@@ -353,9 +356,7 @@ async def test_a_killed_keeper_loses_its_process_and_that_is_told(place: Path) -
             "setsid sh -c 'echo $$ > ready; exec sleep 100' & wait", label="job"
         )
         pid = int(await ready.passed())
-        pids = (
-            (place / "state" / "processes" / handle / supervisor_process.PIDS).read_text().split()
-        )
+        pids = (place / "state" / "processes" / handle / supervisor_folder.PIDS).read_text().split()
         os.kill(int(pids[1]), signal.SIGKILL)
         text = await desk.next_told()
 
@@ -370,16 +371,14 @@ def test_a_signal_reaches_no_process_that_has_taken_over_an_id() -> None:
     """Ids are used again: who began at another time is somebody else."""
     program = [sys.executable, "-c", "input()"]
     with subprocess.Popen(program, stdin=subprocess.PIPE) as child:
-        began = supervisor_process.began_at(child.pid)
-        supervisor_process.send_to(child.pid, str(int(began) - 1), signal.SIGKILL)
+        began = system.began_at(child.pid)
+        system.send_to(child.pid, str(int(began) - 1), signal.SIGKILL)
         child.communicate(b"\n")
 
         assert child.returncode == 0
 
     with subprocess.Popen(program, stdin=subprocess.PIPE) as child:
-        supervisor_process.send_to(
-            child.pid, supervisor_process.began_at(child.pid), signal.SIGKILL
-        )
+        system.send_to(child.pid, system.began_at(child.pid), signal.SIGKILL)
 
         assert child.wait() == -signal.SIGKILL
 
@@ -396,9 +395,9 @@ async def test_a_flood_is_bounded_and_says_what_is_missing(place: Path) -> None:
         around = await desk.call("log", handle=handle, offset=100_000, limit=2)
         newest = await desk.call("log", handle=handle, limit=2)
         folder = place / "state" / "processes" / handle
-        size = sum(path.stat().st_size for path in folder.glob(f"{supervisor_process.OUTPUT}*"))
+        size = sum(path.stat().st_size for path in folder.glob(f"{supervisor_folder.OUTPUT}*"))
 
-        assert size <= supervisor_process.SEGMENT_BYTES * (supervisor_process.SEGMENTS_KEPT + 1)
+        assert size <= supervisor_log.SEGMENT_BYTES * (supervisor_log.SEGMENTS_KEPT + 1)
         assert len(output.text) < 35_000
         assert output.text.endswith("\n200000")
         assert first.text.splitlines()[1:] == ["1", "2", "3"]

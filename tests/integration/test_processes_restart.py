@@ -21,7 +21,9 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.tools.marks import read_mark
-from everturn_gateway.tools.processes import records, supervisor_process
+from everturn_gateway.tools.processes import records
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
+from everturn_gateway.tools.processes.supervisor import run
 
 TESTS = Path(__file__).parents[1]
 
@@ -37,11 +39,11 @@ def _folder(place: Path, handle: str) -> Path:
     return place / "state" / "processes" / handle
 
 
-async def _until_keeper_is_gone(folder: Path) -> None:
+async def _until_supervisor_is_gone(folder: Path) -> None:
     """Wait until the supervisor process of a process has ended, with no gateway there."""
 
     def read_to_the_end() -> None:
-        with (folder / supervisor_process.ALIVE).open("rb", buffering=0) as alive:
+        with (folder / supervisor_folder.ALIVE).open("rb", buffering=0) as alive:
             while alive.read(64):
                 pass
 
@@ -82,7 +84,7 @@ async def test_an_end_while_the_gateway_is_away_is_told_once(place: Path) -> Non
         gate, session_id = Gate(desk.files), desk.session_id
         handle = await desk.spawn("read x < gate; echo done")
     await gate.open()
-    await _until_keeper_is_gone(_folder(place, handle))
+    await _until_supervisor_is_gone(_folder(place, handle))
     async with open_desk(place, disk=disk, session_id=session_id) as desk:
         first = await desk.next_told()
         await _until_recorded(place, handle)
@@ -109,7 +111,7 @@ async def test_nothing_is_told_before_the_service_is_open(place: Path) -> None:
         gate, session_id = Gate(desk.files), desk.session_id
         handle = await desk.spawn("read x < gate")
     await gate.open()
-    await _until_keeper_is_gone(_folder(place, handle))
+    await _until_supervisor_is_gone(_folder(place, handle))
     async with open_desk(place, disk=disk, session_id=session_id, resume=False) as desk:
         await desk.until_ended(handle)
         await anyio.wait_all_tasks_blocked()
@@ -127,7 +129,7 @@ async def test_the_limit_holds_while_the_gateway_is_away(place: Path) -> None:
     async with open_desk(place, disk=disk) as desk:
         session_id = desk.session_id
         handle = await desk.spawn("sleep 100", timeout_seconds=1)
-    await _until_keeper_is_gone(_folder(place, handle))
+    await _until_supervisor_is_gone(_folder(place, handle))
     async with open_desk(place, disk=disk, session_id=session_id) as desk:
         assert "timed out, its limit was 1.0 s" in await desk.next_told()
 
@@ -189,7 +191,7 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
             since_ns=0,
             outside=(),
         )
-    start: supervisor_process.Start = {
+    start: supervisor_folder.Start = {
         "argv": ["/bin/sh", "-c", "touch began"],
         "cwd": str(files),
         "environ": {},
@@ -202,7 +204,7 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
     async with open_desk(place, disk=disk, session_id=session_id) as desk:
         text = await desk.next_told()
         late = await anyio.run_process(
-            [sys.executable, "-I", "-S", supervisor_process.__file__, str(folder)], check=False
+            [sys.executable, "-I", "-S", run.__file__, str(folder)], check=False
         )
 
         assert "lost, how it ended is not known (the gateway was stopped before it" in text
@@ -248,8 +250,8 @@ async def test_a_process_id_in_a_record_decides_nothing(place: Path) -> None:
 
     def as_after_a_power_failure() -> None:
         folder = _folder(place, handle)
-        (folder / supervisor_process.ENDING).unlink()
-        (folder / supervisor_process.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
+        (folder / supervisor_folder.ENDING).unlink()
+        (folder / supervisor_folder.PIDS).write_text(f"{os.getpid()} {os.getpid()}")
 
     await to_thread.run_sync(as_after_a_power_failure)
     await _forget_that_it_was_told(place, handle)

@@ -23,7 +23,7 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink
-from everturn_gateway.tools.processes import open_processes
+from everturn_gateway.tools.processes.table import open_processes
 from everturn_gateway.tools.scheduling.tool import ScheduleTool
 
 DEADLINE_S = 60

@@ -113,9 +113,9 @@ async def busy_gateway(folder: Path, api: ModelApi) -> AsyncGenerator[tuple[str,
         finally:
             process.kill()
             await process.wait()
-            for keeper in _keepers(folder):
+            for supervisor in _supervisors(folder):
                 with suppress(psutil.NoSuchProcess):  # it has ended with its command
-                    keeper.kill()
+                    supervisor.kill()
 
 
 async def _address(process: anyio.abc.Process) -> str:
@@ -128,7 +128,7 @@ async def _address(process: anyio.abc.Process) -> str:
     raise AssertionError(said)
 
 
-def _keepers(folder: Path) -> list[psutil.Process]:
+def _supervisors(folder: Path) -> list[psutil.Process]:
     """Return what runs on without the gateway."""
     here = str(folder)
     found = [each for each in psutil.process_iter() if here in " ".join(_argv(each))]
@@ -146,7 +146,7 @@ def titles_and_environments(pid: int, folder: Path) -> Iterator[str]:
     """Yield what other users see of the processes, and what the gateway's children were given."""
     gateway = psutil.Process(pid)
     yield " ".join(_argv(gateway))
-    for child in {*gateway.children(recursive=True), *_keepers(folder)}:
+    for child in {*gateway.children(recursive=True), *_supervisors(folder)}:
         yield " ".join(_argv(child))
         if "plugin.py" not in " ".join(_argv(child)):
             yield json.dumps(child.environ())

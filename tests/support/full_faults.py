@@ -29,7 +29,7 @@ from support.full_scenario import (
     open_gateway,
     prepare,
 )
-from support.full_world import IN_KEEPER, KEYS, World
+from support.full_world import IN_SUPERVISOR, KEYS, World
 
 from everturn_actors.errors import CoreError
 from everturn_gateway.errors import GatewayError
@@ -80,8 +80,8 @@ class FailingDisk:
 
     def before(self, operation: Operation) -> None:
         """Refuse an operation, or let it be done."""
-        if operation.kind not in self._trouble.kinds or IN_KEEPER.get():
-            return  # a keeper tries again for itself
+        if operation.kind not in self._trouble.kinds or IN_SUPERVISOR.get():
+            return  # a supervisor tries again for itself
         self.seen += 1
         due = self.seen >= self._number if self._trouble.lasts else self.seen == self._number
         if due and not self.is_mended:

@@ -220,8 +220,8 @@ class Proof:
 
     def _try(self, point: Point) -> Outcome:
         world = World.unpack(point.world)
-        if point.model.startswith("power"):  # keepers die with the machine
-            world.keepers = {h: s for h, s in world.keepers.items() if s == "ended"}
+        if point.model.startswith("power"):  # supervisors die with the machine
+            world.supervisors = {h: s for h, s in world.supervisors.items() if s == "ended"}
         try:
             with scratch(self._place) as folder:
                 lay_out(folder, point.picture)

@@ -32,10 +32,10 @@ from support.full_world import (
     LARGE,
     Asks,
     Doing,
-    Keepers,
     Mark,
     Model,
     Postbox,
+    Supervisors,
     World,
     Writer,
     adapter_to,
@@ -63,8 +63,8 @@ from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
-from everturn_gateway.tools.processes import open_processes
 from everturn_gateway.tools.processes.process import Process
+from everturn_gateway.tools.processes.table import open_processes
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.processes.tool import BackgroundProcess
 
@@ -175,7 +175,7 @@ class Gateway:
     clock: ManualClock
     mark: Mark
     threads: Threads
-    keepers: Keepers
+    supervisors: Supervisors
     service: TurnService
     patience: int = 2 * RESTS
     "How many waits for what is owed there are in a rest."
@@ -314,10 +314,10 @@ async def build(gateway: Gateway) -> None:
 
 async def end_process(gateway: Gateway) -> None:
     """Let it end."""
-    await to_thread.run_sync(gateway.keepers.end_all)
+    await to_thread.run_sync(gateway.supervisors.end_all)
     await gateway.rest()
     for _ in range(100):  # its end comes by a pipe, and is seen when the loop looks
-        if not gateway.world.keepers or "p1" not in gateway.world.accepted:
+        if not gateway.world.supervisors or "p1" not in gateway.world.accepted:
             break
         session_id = await gateway.service.conversations.current(BUILD)
         if (await gateway.service.view(session_id)).turns > 1:
@@ -361,12 +361,12 @@ def _tools(gateway: Callable[[], Gateway], world: World, mark: Mark) -> dict[str
 
 
 @contextmanager
-def _edges(keepers: Keepers) -> Generator[None]:
-    """Put doubles in the place of two edges: the keeper, and the watch on the job files."""
+def _edges(supervisors: Supervisors) -> Generator[None]:
+    """Put doubles in the place of two edges: the supervisor, and the watch on the job files."""
 
     async def start(process: Process, tmux: Tmux) -> None:
         del tmux
-        await to_thread.run_sync(keepers.begin, process.folder)
+        await to_thread.run_sync(supervisors.begin, process.folder)
 
     async def watch(book: JobStore, on_change: Callable[[], Awaitable[object]]) -> NoReturn:
         del book
@@ -392,7 +392,7 @@ async def open_gateway(
     def mark(what: str) -> None:
         record(what, world.pack(clock.now()))
 
-    keepers = Keepers(folder, world, mark)
+    supervisors = Supervisors(folder, world, mark)
     model = Model(clock, mark, threads.settle)
     link = ServiceLink()
     environment = ToolEnvironment(
@@ -403,9 +403,9 @@ async def open_gateway(
     here: list[Gateway] = []
     async with AsyncExitStack() as stack:
         stack.enter_context(threads.counted())
-        stack.enter_context(_edges(keepers))
-        await to_thread.run_sync(keepers.take_up)
-        stack.callback(keepers.let_go)
+        stack.enter_context(_edges(supervisors))
+        await to_thread.run_sync(supervisors.take_up)
+        stack.callback(supervisors.let_go)
         store = await stack.enter_async_context(open_file_store(folder))
         scratch = await stack.enter_async_context(open_memory_store(MemoryDisk()))
         table = await stack.enter_async_context(
@@ -453,7 +453,7 @@ async def open_gateway(
             )
         )  # fmt: skip
         link.connect(service, scheduler)
-        gateway = Gateway(folder, world, clock, mark, threads, keepers, service)
+        gateway = Gateway(folder, world, clock, mark, threads, supervisors, service)
         here.append(gateway)
         table.on_ended = scheduler.process_ended
         table.resume()

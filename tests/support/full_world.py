@@ -30,7 +30,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.testing import START, ManualClock, ScriptedProvider
-from everturn_gateway.tools.processes import supervisor_process
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
 
 CHAT = ConversationKey(channel="tg", chat="chat", agent="talker")
 CREW = ConversationKey(channel="dc", chat="crew", agent="worker")
@@ -68,7 +68,7 @@ class World:
     "Calls that the gate let pass without asking."
     posts: list[tuple[str, str]] = field(default_factory=list)
     "Idempotency key and text, of requests to the webhook."
-    keepers: dict[str, Literal["running", "ended"]] = field(default_factory=dict)
+    supervisors: dict[str, Literal["running", "ended"]] = field(default_factory=dict)
     "Background processes, by handle."
     faults: list[str] = field(default_factory=list)
     "What people were told when something failed."
@@ -241,20 +241,20 @@ def adapter_to(name: Literal["tg", "dc"], world: World, mark: Mark) -> ScriptedA
     return adapter
 
 
-IN_KEEPER: ContextVar[bool] = ContextVar("IN_KEEPER", default=False)
+IN_SUPERVISOR: ContextVar[bool] = ContextVar("IN_SUPERVISOR", default=False)
 "Whether what is done here is done by a supervisor process, another program than the gateway."
 
 
 @contextmanager
-def _as_keeper() -> Generator[None]:
-    token = IN_KEEPER.set(True)
+def _as_supervisor() -> Generator[None]:
+    token = IN_SUPERVISOR.set(True)
     try:
         yield
     finally:
-        IN_KEEPER.reset(token)
+        IN_SUPERVISOR.reset(token)
 
 
-class Keepers:
+class Supervisors:
     """Supervisors of background processes; they run beside the gateway, and outlive it."""
 
     def __init__(self, folder: Path, world: World, mark: Mark) -> None:
@@ -263,34 +263,34 @@ class Keepers:
 
     def take_up(self) -> None:
         """Hold the lines of those that run, as they did all the time. Blocking."""
-        for handle, state in self._world.keepers.items():
+        for handle, state in self._world.supervisors.items():
             if state == "running":
                 self._hold(handle)
 
     def _hold(self, handle: str) -> None:
-        path = self._folder / "processes" / handle / supervisor_process.ALIVE
+        path = self._folder / "processes" / handle / supervisor_folder.ALIVE
         self._lines[handle] = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def begin(self, folder: Path) -> None:
         """Do what a supervisor process does first. Blocking."""
-        self._world.keepers[folder.name] = "running"
+        self._world.supervisors[folder.name] = "running"
         self._mark("a supervisor process runs")
-        with _as_keeper():
-            (folder / supervisor_process.START).rename(folder / supervisor_process.CLAIMED)
-            (folder / supervisor_process.CLAIMED).unlink()
+        with _as_supervisor():
+            (folder / supervisor_folder.START).rename(folder / supervisor_folder.CLAIMED)
+            (folder / supervisor_folder.CLAIMED).unlink()
         self._hold(folder.name)
-        os.write(self._lines[folder.name], supervisor_process.STARTED)
+        os.write(self._lines[folder.name], supervisor_folder.STARTED)
 
     def end_all(self) -> None:
         """Let all processes end well. Blocking."""
-        ending: supervisor_process.Ending = {
+        ending: supervisor_folder.Ending = {
             "status": "completed", "exit_code": 0, "signal": "", "duration_s": 1.0, "note": "",
         }  # fmt: skip
         for handle in [*self._lines]:
-            path = self._folder / "processes" / handle / supervisor_process.ENDING
-            with _as_keeper():
-                supervisor_process.replace_file(path, json.dumps(ending).encode())
-            self._world.keepers[handle] = "ended"
+            path = self._folder / "processes" / handle / supervisor_folder.ENDING
+            with _as_supervisor():
+                supervisor_folder.replace_file(path, json.dumps(ending).encode())
+            self._world.supervisors[handle] = "ended"
             self._mark("the process has ended")
             os.close(self._lines.pop(handle))
 

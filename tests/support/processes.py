@@ -23,8 +23,8 @@ from everturn_actors.testing import ManualClock, TestService, open_test_service
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
-from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.leftovers import end_leftovers
+from everturn_gateway.tools.processes.table import ProcessTable, open_processes
 from everturn_gateway.tools.processes.telling import SENDER
 from everturn_gateway.tools.processes.tool import BackgroundProcess
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
@@ -208,7 +208,7 @@ class Gate:
 
 
 def end_all(folder: Path) -> None:
-    """Kill whatever a test left running below `folder`, keepers included."""
+    """Kill whatever a test left running below `folder`, supervisors included."""
     for path in folder.glob("**/processes/p*"):
         end_leftovers(path.name)
 

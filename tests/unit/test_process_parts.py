@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from support.tables import table
 
 from everturn_actors.model import ConversationKey
-from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.arguments import read_keys
 from everturn_gateway.tools.processes.output import (
     Line,
@@ -23,6 +22,7 @@ from everturn_gateway.tools.processes.output import (
     readable,
 )
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
+from everturn_gateway.tools.processes.supervisor import log as supervisor_log
 from everturn_gateway.tools.processes.texts import (
     lasting,
     message_of_end,
@@ -56,7 +56,7 @@ RECORD = ProcessRecord(
 
 def test_output_within_the_limit_is_kept_as_it_is(tmp_path: Path) -> None:
     """Most processes print little, and all of it can be read."""
-    log = supervisor_process.Log(tmp_path)
+    log = supervisor_log.Log(tmp_path)
     log.write(b"one\ntw")
     log.write(b"o\nthree")
     output = read_output(tmp_path)
@@ -72,7 +72,7 @@ def test_output_within_the_limit_is_kept_as_it_is(tmp_path: Path) -> None:
 
 def test_the_middle_of_a_flood_is_left_out_and_lines_keep_their_numbers(tmp_path: Path) -> None:
     """How it began and how it ended is what one needs to know; the disk is not for the rest."""
-    log = supervisor_process.Log(tmp_path)
+    log = supervisor_log.Log(tmp_path)
     lines = [b"line %d\n" % number for number in range(200_000)]
     for at in range(0, len(lines), 1000):
         log.write(b"".join(lines[at : at + 1000]))
@@ -86,7 +86,7 @@ def test_the_middle_of_a_flood_is_left_out_and_lines_keep_their_numbers(tmp_path
     assert len(whole) >= len(kept) - 2  # a line at each side of the gap may be cut
     assert kept[0].text == "line 0"
     assert kept[-1].text == "line 199999"
-    assert size <= supervisor_process.SEGMENT_BYTES * (1 + supervisor_process.SEGMENTS_KEPT)
+    assert size <= supervisor_log.SEGMENT_BYTES * (1 + supervisor_log.SEGMENTS_KEPT)
     assert output_size(tmp_path) == sum(map(len, lines))
 
 
@@ -94,11 +94,11 @@ def test_output_that_the_disk_refuses_is_counted_and_what_follows_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A full disk must neither stop the process nor pass for silence."""
-    monkeypatch.setattr(supervisor_process, "_DISK_RETRY_S", 0)
-    log = supervisor_process.Log(tmp_path / "gone")
+    monkeypatch.setattr(supervisor_log, "_DISK_RETRY_S", 0)
+    log = supervisor_log.Log(tmp_path / "gone")
     (tmp_path / "gone").mkdir()
     log.write(b"kept\n")
-    monkeypatch.setattr(supervisor_process, "SEGMENT_BYTES", 5)
+    monkeypatch.setattr(supervisor_log, "SEGMENT_BYTES", 5)
     log._room = 0
     shutil.rmtree(tmp_path / "gone")
     log.write(b"lost\n")
@@ -116,7 +116,7 @@ def test_a_full_disk_is_not_asked_again_at_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A flood onto a full disk must not become a flood of failing writes."""
-    log = supervisor_process.Log(tmp_path / "gone")
+    log = supervisor_log.Log(tmp_path / "gone")
     for _ in range(100):
         log.write(b"x" * 1000)
 
@@ -130,7 +130,7 @@ def test_whatever_is_printed_can_be_read(
 ) -> None:
     """No byte, however it is cut, breaks the reader, and no line is lost within the limit."""
     folder = tmp_path_factory.mktemp("output")
-    log = supervisor_process.Log(folder)
+    log = supervisor_log.Log(folder)
     for piece in pieces:
         log.write(piece)
     data = b"".join(pieces)
@@ -177,7 +177,7 @@ def test_a_page_holds_what_fits_and_one_line_at_least() -> None:
 
 def test_a_long_line_is_shortened_in_its_middle(tmp_path: Path) -> None:
     """A program that prints a megabyte without a line end does not fill the context."""
-    supervisor_process.Log(tmp_path).write(b"a" * 50_000 + b"z" * 50_000)
+    supervisor_log.Log(tmp_path).write(b"a" * 50_000 + b"z" * 50_000)
     (line,) = read_output(tmp_path).lines
 
     assert len(line.text) < 2_100

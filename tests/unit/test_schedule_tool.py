@@ -41,9 +41,9 @@ from everturn_gateway.specs import load_agent
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy import GuardedTool, Policy, PolicyGate
-from everturn_gateway.tools.processes import ProcessTable, open_processes
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
+from everturn_gateway.tools.processes.table import ProcessTable, open_processes
 from everturn_gateway.tools.scheduling.plugin import ScheduleSection
 from everturn_gateway.tools.scheduling.texts import listing
 from everturn_gateway.tools.scheduling.tool import ScheduleTool

@@ -40,7 +40,7 @@ from everturn_gateway.tools.policy import (
     open_notifier,
 )
 from everturn_gateway.tools.policy.guarding import Beside
-from everturn_gateway.tools.processes import ProcessTable, open_processes
+from everturn_gateway.tools.processes.table import ProcessTable, open_processes
 from everturn_gateway.tools.reloading import Reloading
 from everturn_gateway.tools.searching import ToolSearch
 from everturn_gateway.tools.shell import Confinement

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.tools.processes import supervisor_process
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
+from everturn_gateway.tools.processes.supervisor import system
 
 _PROC: Final = Path("/proc")
 _LOOKS: Final = 50  # at the list of processes
@@ -31,12 +32,12 @@ def end_leftovers(handle: str) -> int:
 
 def _end(pid: int, handle: str) -> bool:
     """Kill a process if it carries `handle`; return whether it did."""
-    began = supervisor_process.began_at(pid)
+    began = system.began_at(pid)
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
     except OSError:  # it has ended, or is somebody else's
         return False
-    if not began or f"{supervisor_process.COOKIE}={handle}".encode() not in environ:
+    if not began or f"{supervisor_folder.COOKIE}={handle}".encode() not in environ:
         return False
-    supervisor_process.send_to(pid, began, signal.SIGKILL)
+    system.send_to(pid, began, signal.SIGKILL)
     return True

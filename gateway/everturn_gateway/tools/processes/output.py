@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from everturn_gateway.tools.processes import supervisor_process
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
 
 PAGE_CHARACTERS: Final = 30_000
 _LINE_CHARACTERS: Final = 2_000  # what is longer is shortened: one line must not be the whole page
 
-_PIECE: Final = re.compile(re.escape(supervisor_process.OUTPUT) + r"(\d+)\.(\d+)")
+_PIECE: Final = re.compile(re.escape(supervisor_folder.OUTPUT) + r"(\d+)\.(\d+)")
 _ESCAPES: Final = re.compile(
     rb"\x1b(?:"
     rb"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.outside import together
 from everturn_gateway.tools.marks import Run
-from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.leftovers import end_leftovers
 from everturn_gateway.tools.processes.records import (
     Ending,
@@ -30,15 +29,15 @@ from everturn_gateway.tools.processes.records import (
     write_ending,
     write_record,
 )
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
+from everturn_gateway.tools.processes.supervisor import run
 from everturn_gateway.tools.processes.tmux import Tmux
 
 logger = logging.getLogger(__name__)
 
 _START_S: Final = 15.0  # how long a supervisor process may take to begin; it takes 50 ms
 _LOOK_AGAIN_S: Final = 0.02
-_END_S: Final = (
-    supervisor_process.GRACE_S + 5.0
-)  # how long a supervisor process may take to end all
+_END_S: Final = supervisor_folder.GRACE_S + 5.0  # how long a supervisor process may take to end all
 _SWEEP_S: Final = 5.0
 _WRITE_S: Final = 10.0  # how long a process may take to read what is written to it
 
@@ -74,12 +73,12 @@ class Process(Struct, kw_only=True):
         Raises:
             OSError: The folder is damaged.
         """
-        self._alive = os.open(self.folder / supervisor_process.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+        self._alive = os.open(self.folder / supervisor_folder.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
         try:
             # Open for both directions, what is written waits for a supervisor process that is not
             # there yet.
             self._control = os.open(
-                self.folder / supervisor_process.CONTROL, os.O_RDWR | os.O_NONBLOCK
+                self.folder / supervisor_folder.CONTROL, os.O_RDWR | os.O_NONBLOCK
             )
         except OSError:
             self.disconnect()
@@ -109,9 +108,9 @@ class Process(Struct, kw_only=True):
             ToolFailedError: No supervisor process began in time, or there is no terminal for it.
             OSError: The system refuses to start one.
         """
-        program = [sys.executable, "-I", "-S", supervisor_process.__file__, str(self.folder)]
+        program = [sys.executable, "-I", "-S", run.__file__, str(self.folder)]
         if self.record.interactive:
-            mark = f"{supervisor_process.COOKIE}={self.record.handle}"
+            mark = f"{supervisor_folder.COOKIE}={self.record.handle}"
             await tmux.open(self.record.handle, ["/usr/bin/env", mark, *program])
         else:
             await anyio.run_process(
@@ -119,7 +118,7 @@ class Process(Struct, kw_only=True):
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=DEVNULL,
-                env={supervisor_process.COOKIE: self.record.handle},
+                env={supervisor_folder.COOKIE: self.record.handle},
                 start_new_session=True,
                 check=False,
             )
@@ -138,7 +137,7 @@ class Process(Struct, kw_only=True):
         """Whether the supervisor process has said so, or is already done."""
         if await self._said():
             return True
-        return await to_thread.run_sync((self.folder / supervisor_process.ENDING).exists)
+        return await to_thread.run_sync((self.folder / supervisor_folder.ENDING).exists)
 
     async def until_gone(self) -> Ending:
         """Wait until its supervisor has gone; return how it ended. What it left is killed."""
@@ -225,7 +224,7 @@ class Process(Struct, kw_only=True):
         Raises:
             ToolFailedError: It does not end.
         """
-        self.command(supervisor_process.KILL)
+        self.command(supervisor_folder.KILL)
         with anyio.move_on_after(_END_S):
             await self.ended.wait()
         if self.ending is None:  # its supervisor process hangs
@@ -245,7 +244,7 @@ class Process(Struct, kw_only=True):
         """
         async with self._writing:
             try:
-                fd = await to_thread.run_sync(_open_input, self.folder / supervisor_process.INPUT)
+                fd = await to_thread.run_sync(_open_input, self.folder / supervisor_folder.INPUT)
             except OSError as error:
                 msg = f"the input of {self.record.handle} is closed"
                 raise ToolFailedError(msg) from error
@@ -268,7 +267,7 @@ class Process(Struct, kw_only=True):
 
     def close_input(self) -> None:
         """Let its standard input end after what was written."""
-        self.command(supervisor_process.CLOSE_INPUT)
+        self.command(supervisor_folder.CLOSE_INPUT)
 
 
 def _open_input(path: Path) -> int:

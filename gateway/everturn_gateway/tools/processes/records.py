@@ -1,7 +1,7 @@
 """What is kept of a process, and the folder it is kept in. Blocking: call it in a worker thread.
 
 `record.json` is the gateway's, and durable before the process begins; `exit.json` is the supervisor
-process's (see `supervisor_process`), or the gateway's where a supervisor process ended without a
+process's (see `supervisor`), or the gateway's where a supervisor process ended without a
 word.
 """
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 from everturn_actors.codec import Codec, CodecError, encode
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.tools.processes import supervisor_process
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
 
 RECORD: Final = "record.json"
 _FORMAT: Final = 1
@@ -96,20 +96,20 @@ class BadRecordError(GatewayError):
     """A record cannot be read; the message names the file and what is wrong."""
 
 
-def create(folder: Path, record: ProcessRecord, start: supervisor_process.Start) -> None:
+def create(folder: Path, record: ProcessRecord, start: supervisor_folder.Start) -> None:
     """Make the folder of a process that has not begun; return when its record is durable.
 
     Raises:
         OSError: It could not be written.
     """
     folder.mkdir(mode=0o700)
-    for name in (supervisor_process.ALIVE, supervisor_process.CONTROL, supervisor_process.INPUT):
+    for name in (supervisor_folder.ALIVE, supervisor_folder.CONTROL, supervisor_folder.INPUT):
         os.mkfifo(folder / name, 0o600)
-    fd = os.open(folder / supervisor_process.START, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    fd = os.open(folder / supervisor_folder.START, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as file:
         json.dump(start, file)
     write_record(folder, record)
-    supervisor_process.sync_folder(folder.parent)
+    supervisor_folder.sync_folder(folder.parent)
 
 
 def write_record(folder: Path, record: ProcessRecord) -> None:
@@ -118,7 +118,7 @@ def write_record(folder: Path, record: ProcessRecord) -> None:
     Raises:
         OSError: It could not be written; the old one stands.
     """
-    supervisor_process.replace_file(folder / RECORD, encode(record))
+    supervisor_folder.replace_file(folder / RECORD, encode(record))
 
 
 def read_record(folder: Path) -> ProcessRecord | None:
@@ -144,7 +144,7 @@ def read_record(folder: Path) -> ProcessRecord | None:
 def read_ending(folder: Path) -> Ending | None:
     """Return how the process ended, None where that is not recorded."""
     try:
-        return _ENDINGS.decode((folder / supervisor_process.ENDING).read_bytes())
+        return _ENDINGS.decode((folder / supervisor_folder.ENDING).read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, CodecError):
@@ -157,7 +157,7 @@ def write_ending(folder: Path, ending: Ending) -> None:
     Raises:
         OSError: It could not be written.
     """
-    supervisor_process.replace_file(folder / supervisor_process.ENDING, encode(ending))
+    supervisor_folder.replace_file(folder / supervisor_folder.ENDING, encode(ending))
 
 
 def give_up(folder: Path) -> bool:
@@ -165,9 +165,9 @@ def give_up(folder: Path) -> bool:
 
     A supervisor process takes `start.json` by renaming it as well: one of the two has it.
     """
-    taken = folder / supervisor_process.CLAIMED
+    taken = folder / supervisor_folder.CLAIMED
     try:
-        (folder / supervisor_process.START).rename(taken)
+        (folder / supervisor_folder.START).rename(taken)
     except FileNotFoundError:
         return False
     taken.unlink(missing_ok=True)
@@ -177,16 +177,14 @@ def give_up(folder: Path) -> bool:
 def read_pid(folder: Path) -> int | None:
     """Return the process id of the command, for people to look at; None where it is not known."""
     with suppress(OSError, ValueError, IndexError):
-        return int((folder / supervisor_process.PIDS).read_text().split()[0])
+        return int((folder / supervisor_folder.PIDS).read_text().split()[0])
     return None
 
 
 def last_words(folder: Path) -> str:
     """Return the last line that a supervisor process left about its own failure, if any."""
     try:
-        lines = (
-            (folder / supervisor_process.ERRORS).read_text(errors="replace").strip().splitlines()
-        )
+        lines = (folder / supervisor_folder.ERRORS).read_text(errors="replace").strip().splitlines()
     except OSError:
         return ""
     return lines[-1][:_ERROR_BYTES] if lines else ""

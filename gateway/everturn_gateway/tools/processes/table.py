@@ -1,7 +1,7 @@
 """All background processes of a gateway: started, followed to their end, told of, kept for a while.
 
 A process belongs to the conversation that started it. It runs beside the gateway
-(`supervisor_process`), so when the gateway starts again it finds what still runs, and what has
+(`supervisor`), so when the gateway starts again it finds what still runs, and what has
 ended meanwhile.
 """
 
@@ -26,7 +26,6 @@ from everturn_actors.supervisor import Supervisor
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.marks import MarkedFiles, MarkedWorkspaces, now_ns
-from everturn_gateway.tools.processes import supervisor_process
 from everturn_gateway.tools.processes.files import ProcessFiles
 from everturn_gateway.tools.processes.follower import ProcessFollower, home_of
 from everturn_gateway.tools.processes.output import Output, read_output
@@ -40,6 +39,7 @@ from everturn_gateway.tools.processes.records import (
     read_ending,
     read_record,
 )
+from everturn_gateway.tools.processes.supervisor import folder as supervisor_folder
 from everturn_gateway.tools.processes.tmux import Tmux
 from everturn_gateway.tools.shell.confinement.environment import home_environ
 from everturn_gateway.tools.shell.confinement.run_as import give_folder
@@ -203,10 +203,10 @@ class ProcessTable:
 
     @staticmethod
     def _prepare(process: Process, order: Order) -> None:
-        environ = {**order.environ, supervisor_process.COOKIE: process.record.handle}
+        environ = {**order.environ, supervisor_folder.COOKIE: process.record.handle}
         if not order.has_home:
             environ |= home_environ(str(home_of(process)))
-        start: supervisor_process.Start = {
+        start: supervisor_folder.Start = {
             "argv": list(order.argv),
             "cwd": str(order.cwd),
             "environ": environ,
@@ -230,7 +230,7 @@ class ProcessTable:
                 await self.follower.remove(process)
                 return
         process.claims += 1  # nobody has to be told
-        process.command(supervisor_process.KILL)
+        process.command(supervisor_folder.KILL)
         self.follower.begin(process)
 
     async def wait(self, process: Process, limit_s: float) -> bool:
@@ -243,7 +243,7 @@ class ProcessTable:
             with anyio.move_on_after(limit_s):
                 await process.ended.wait()
         except BaseException:
-            process.command(supervisor_process.KILL)  # it stays claimed: nobody wants to be told
+            process.command(supervisor_folder.KILL)  # it stays claimed: nobody wants to be told
             raise
         if process.ending is None:
             process.claims -= 1
@@ -276,7 +276,7 @@ class ProcessTable:
                 await self.follower.remove(process)
             else:
                 process.claims += 1
-                process.command(supervisor_process.KILL)
+                process.command(supervisor_folder.KILL)
 
     async def output(self, process: Process) -> Output:
         """Return what is kept of what a process printed."""
@@ -365,7 +365,7 @@ def _load(folder: Path) -> dict[str, Process]:
     """Return what the folder holds, by handle; remove what was never begun to be."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     # With its name all that is kept in it would be lost; a crash may have kept it from this before.
-    supervisor_process.sync_folder(folder.parent)
+    supervisor_folder.sync_folder(folder.parent)
     found: dict[str, Process] = {}
     for path in sorted(folder.iterdir()):
         if not path.is_dir():

@@ -1,7 +1,7 @@
 """Keeps one background process: runs its command, without the gateway and beyond its end.
 
-Run by its path, `python -I -S supervisor_process.py FOLDER`: it needs the standard library alone
-and loads nothing of the gateway, so that it starts at once and lasts through updates of it. The
+Run as `python -I -S run.py FOLDER`: it needs the standard library and its own four modules, and
+loads them at its start, so that it begins at once and lasts through updates of the gateway. The
 folder holds `start.json`, which says what to run, and three FIFOs that the gateway made:
 
     alive     open here as long as this program runs: at its end the gateway reads end-of-file
@@ -27,201 +27,45 @@ import termios
 import time
 import tty
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import Final
 
-START: Final = "start.json"
-CLAIMED: Final = "claimed.json"
-ALIVE: Final = "alive"
-CONTROL: Final = "control"
-INPUT: Final = "input"
-PIDS: Final = "pids"
-ERRORS: Final = "supervisor.err"
-ENDING: Final = "exit.json"
-OUTPUT: Final = "output."
-COOKIE: Final = "EVERTURN_PROCESS"
-"In the environment of everything that a process starts: its handle."
+from everturn_gateway.tools.processes.supervisor.folder import (
+    ALIVE,
+    CLAIMED,
+    CLOSE_INPUT,
+    CONTROL,
+    ENDING,
+    ERRORS,
+    GRACE_S,
+    INPUT,
+    KILL,
+    PIDS,
+    START,
+    STARTED,
+    Ending,
+    Start,
+    open_fifo,
+    replace_file,
+)
+from everturn_gateway.tools.processes.supervisor.log import Copy, Log
+from everturn_gateway.tools.processes.supervisor.system import (
+    IS_LINUX,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_PDEATHSIG,
+    descendants,
+    name_of,
+    prctl,
+    send_to,
+    signal_name,
+)
 
-STARTED: Final = b"s"
-KILL: Final = b"k"
-CLOSE_INPUT: Final = b"e"
-
-SEGMENT_BYTES: Final = 128 * 1024  # of a piece of the output
-SEGMENTS_KEPT: Final = 4  # pieces kept beside the first one, the one being written included
-GRACE_S: Final = 3.0  # between asking to end, and ending
 _GIVE_UP_S: Final = 10.0  # after this, what survives SIGKILL is left: it hangs in the kernel
 _LOOK_AGAIN_S: Final = 0.1
-_DISK_RETRY_S: Final = 5.0  # between tries to write output to a disk that is full
 _ENDING_TRIES: Final = 60  # one a second, for the record of the end
-_PIECE_BYTES: Final = 64 * 1024
 _FLOW_BYTES: Final = 16 * 1024 * 1024  # of output a second; who prints more has to wait
 _DRAIN_BYTES: Final = 1024 * 1024  # of output that is still read when all has ended
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_DUMPABLE: Final = 4
-_PR_SET_CHILD_SUBREAPER: Final = 36
-_IS_LINUX: Final = sys.platform == "linux"
 _EXEC_FAILED: Final = 127
-
-
-class Start(TypedDict):
-    """What `start.json` says. It is removed before the command runs: it holds its environment."""
-
-    argv: list[str]
-    cwd: str
-    environ: dict[str, str]
-    timeout_s: float
-    interactive: bool
-    input: bool
-    "Whether there is an input; without it the command reads an empty one."
-
-
-class Ending(TypedDict):
-    """What `exit.json` says."""
-
-    status: str
-    "completed, failed, timed_out, killed or lost."
-    exit_code: int | None
-    "None where a signal ended it, or where it is not known."
-    signal: str
-    "The signal that ended it, by name; empty = none."
-    duration_s: float | None
-    note: str
-    "What there is to add, in words."
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` in the place of a file: durable, and either the old one or all of the new one."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-class Log:
-    """The output, bounded: its first piece and its newest ones."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.offset = 0
-        "Bytes so far, those that were not written included."
-        self._lines = 0
-        self._pieces: list[Path] = []
-        "After the first, oldest first."
-        self._fd = -1
-        self._room = 0
-        self._retry_at = 0.0
-        self.lost_bytes = 0
-
-    def write(self, data: bytes) -> None:
-        """Keep `data`; where the disk refuses it, count it and try again later with what comes."""
-        while data:
-            piece = data[: self._room or SEGMENT_BYTES]
-            if time.monotonic() < self._retry_at:
-                piece, written = data, 0
-            else:
-                written = self._try(piece)
-            if not written:
-                self.lost_bytes += len(piece)
-                self._room = 0
-                written = len(piece)
-            else:
-                self._room -= written
-            self.offset += written
-            self._lines += data.count(b"\n", 0, written)
-            data = data[written:]
-
-    def _try(self, piece: bytes) -> int:
-        """Return how many bytes were written; 0 where the disk takes none."""
-        try:
-            if self._room:
-                return os.write(self._fd, piece)
-            return self._begin(piece)
-        except OSError as error:
-            print(f"output is lost: {error}", file=sys.stderr, flush=True)
-            self._retry_at = time.monotonic() + _DISK_RETRY_S
-            return 0
-
-    def _begin(self, piece: bytes) -> int:
-        """Begin a new piece with `piece`; an old one leaves only when that has worked."""
-        path = self._folder / f"{OUTPUT}{self.offset:015d}.{self._lines}"
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        try:
-            written = os.write(fd, piece)
-        except OSError:
-            os.close(fd)
-            path.unlink()
-            raise
-        if self._fd >= 0:
-            os.close(self._fd)
-        self._fd, self._room = fd, SEGMENT_BYTES
-        if self.offset:
-            self._pieces.append(path)
-        if len(self._pieces) > SEGMENTS_KEPT:
-            self._pieces.pop(0).unlink()
-        return written
-
-
-class Copy:
-    """Carries bytes from one descriptor to another, holding one piece of them at most."""
-
-    def __init__(self, source: int, sink: int | None, log: Log | None = None) -> None:
-        self.source, self.sink, self._log = source, sink, log
-        self.held = b""
-        self.open = True
-        "Whether the source may have more."
-
-    def wishes(self, reads: list[int], writes: list[int]) -> None:
-        """Add what to wait for."""
-        if self.held and self.sink is not None:
-            writes.append(self.sink)
-        elif self.open:
-            reads.append(self.source)
-
-    def step(self, readable: list[int], writable: list[int]) -> None:
-        """Do what can be done without waiting."""
-        if self.held and self.sink is not None and self.sink in writable:
-            self._pass_on(self.sink)
-        elif not self.held and self.source in readable:
-            self.read()
-
-    def _pass_on(self, sink: int) -> None:
-        try:
-            self.held = self.held[os.write(sink, self.held) :]
-        except BlockingIOError:
-            return
-        except OSError:  # nobody reads it any more
-            self.held, self.sink = b"", None
-
-    def read(self) -> int:
-        """Read a piece; return its length, 0 where there is none now or ever again."""
-        try:
-            data = os.read(self.source, _PIECE_BYTES)
-        except BlockingIOError:
-            return 0
-        except OSError:  # of a pseudo-terminal: nobody has its other end open
-            data = b""
-        if not data:
-            self.open = False
-        if self._log is not None:
-            self._log.write(data)
-        if self.sink is not None:
-            self.held += data
-        return len(data)
 
 
 class SupervisorProcess:
@@ -243,7 +87,7 @@ class SupervisorProcess:
         "Since when output is counted, and where it was then."
         self._child = 0
         self._input: Copy | None = None
-        self._control = _open_fifo(folder, CONTROL)
+        self._control = open_fifo(folder, CONTROL)
         self._wake, wake_w = os.pipe()
         for fd in (self._wake, wake_w):
             os.set_blocking(fd, False)
@@ -260,7 +104,7 @@ class SupervisorProcess:
         if self._start["input"]:
             in_r, in_w = os.pipe()
             os.set_blocking(in_w, False)
-            self._input = Copy(_open_fifo(self._folder, INPUT), in_w)
+            self._input = Copy(open_fifo(self._folder, INPUT), in_w)
         else:
             in_r = os.open(os.devnull, os.O_RDONLY)
         os.set_blocking(out_r, False)
@@ -298,7 +142,7 @@ class SupervisorProcess:
 
     def _become_the_command(self, standard: tuple[int, int, int]) -> None:
         os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if self._start["interactive"]:
             fcntl.ioctl(standard[0], termios.TIOCSCTTY, 0)
         for fd, mine in enumerate(standard):
@@ -414,13 +258,13 @@ class SupervisorProcess:
 
     def _send(self, number: int) -> bool:
         """Send a signal to all that the command started (0: to nobody); return if any is left."""
-        if not _IS_LINUX:
+        if not IS_LINUX:
             return self._send_to_group(number)
         found = False
         for pid, began in descendants(os.getpid()):
             found = True
             # A sandbox would end at once what is inside, which is to have its time.
-            if number and not (number == signal.SIGTERM and _name(pid) == "bwrap"):
+            if number and not (number == signal.SIGTERM and name_of(pid) == "bwrap"):
                 send_to(pid, began, number)
                 if number == signal.SIGTERM and self._start["interactive"]:
                     send_to(pid, began, signal.SIGHUP)  # a shell in a terminal ignores SIGTERM
@@ -442,7 +286,7 @@ class SupervisorProcess:
         if self._log.lost_bytes:
             lost = f"the disk took no more: {self._log.lost_bytes} bytes of its output are missing"
             self._note = f"{self._note}; {lost}" if self._note else lost
-        ended_by = "" if code is None or code >= 0 else _signal_name(-code)
+        ended_by = "" if code is None or code >= 0 else signal_name(-code)
         return {
             "status": self._reason or ("completed" if code == 0 else "failed"),
             "exit_code": code if code is not None and code >= 0 else None,
@@ -456,86 +300,8 @@ class SupervisorProcess:
         return f"{self._child} {os.getpid()}"
 
 
-# --- processes ---
-
-
-def descendants(of: int) -> list[tuple[int, str]]:
-    """Return all processes below one that still run, each with the time it began (Linux)."""
-    parents: dict[int, tuple[int, str]] = {}
-    for name in os.listdir("/proc"):  # its entries are ids, not paths to use
-        if name.isdigit() and (fields := _stat(int(name))) and fields[0] != "Z":
-            parents[int(name)] = (int(fields[1]), fields[19])
-    found: list[tuple[int, str]] = []
-    for pid, (parent, began) in parents.items():
-        above = parent
-        while above in parents and above != of:
-            above = parents[above][0]
-        if above == of:
-            found.append((pid, began))
-    return found
-
-
-def send_to(pid: int, began: str, number: int) -> None:
-    """Send a signal to the process that began then, and to no later one of the same id (Linux)."""
-    try:
-        fd = os.pidfd_open(pid)
-    except OSError:  # it has ended
-        return
-    try:
-        if began_at(pid) == began:
-            signal.pidfd_send_signal(fd, number)
-    except OSError:
-        return
-    finally:
-        os.close(fd)
-
-
-def began_at(pid: int) -> str:
-    """Return when a process began, in the system's ticks; empty where it has ended (Linux)."""
-    fields = _stat(pid)
-    return fields[19] if fields else ""
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields after the name: 0 state, 1 parent, 19 start; none where it has ended.
-
-    Source: proc_pid_stat(5).
-    """
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].decode().split()
-    except OSError:
-        return []
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def _prctl(option: int, value: int) -> None:
-    """Set what only Linux has; elsewhere a group of processes has to do."""
-    if _IS_LINUX:
-        import ctypes  # noqa: PLC0415 - only on Linux
-
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
 def _noted(_number: int, _frame: object) -> None:
     """Leave a signal to the loop, which is woken by it."""
-
-
-def _open_fifo(folder: Path, name: str) -> int:
-    """Open a FIFO so that it neither waits for another end nor ever comes to an end."""
-    return os.open(folder / name, os.O_RDWR | os.O_NONBLOCK)
 
 
 def _record(folder: Path, ending: Ending) -> None:
@@ -553,10 +319,10 @@ def _record(folder: Path, ending: Ending) -> None:
 def main(folder: Path) -> int:
     """Keep the process of a folder; return 1 where there is nothing to keep."""
     # What it holds is for its command alone: no other process of this user looks into it.
-    _prctl(_PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_DUMPABLE, 0)
     errors = os.open(folder / ERRORS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(errors, 2, inheritable=False)
-    alive = _open_fifo(folder, ALIVE)
+    alive = open_fifo(folder, ALIVE)
     claimed = folder / CLAIMED
     try:
         (folder / START).rename(claimed)
@@ -567,7 +333,7 @@ def main(folder: Path) -> int:
     if not start["interactive"] and os.fork():
         # The one that was started ends, and nobody's child goes on: nobody has to wait for it.
         os._exit(0)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
     supervisor_process = SupervisorProcess(folder, start)
     try:
         fd = os.open(folder / PIDS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -578,7 +344,3 @@ def main(folder: Path) -> int:
     os.write(alive, STARTED)
     _record(folder, supervisor_process.run())
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
