@@ -27,6 +27,7 @@ from everturn_gateway.config.settings import (
     Config,
     LoggingConfig,
     OpenAIApiConfig,
+    PassedOnConfig,
     SchedulesConfig,
 )
 from everturn_gateway.logs import SecretRegistry
@@ -99,7 +100,9 @@ def test_every_live_setting_is_taken_over_and_no_other(tmp_path: Path) -> None:
         ),
         schedules=SchedulesConfig(timezone="Europe/Berlin", allow_private=("hooks.lan",)),
         logging=LoggingConfig(form="json"),
-        openai_api=OpenAIApiConfig(side_requests=False, approval_wait_s=5),
+        openai_api=OpenAIApiConfig(
+            side_requests=False, approval_wait_s=5, passed_on=PassedOnConfig(provider="openai")
+        ),
         prices={"openai/my": PRICE},
         routes=(Route(agent="helper"),),
         channels=tuple[ChannelConfig, ...](),

@@ -315,7 +315,7 @@ async def test_errors_have_the_shape_of_openai(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["embeddings", "audio/speech", "images/generations", "completions", "moderations"],
+    ["embeddings", "images/generations", "completions", "moderations"],
 )
 async def test_what_agents_do_not_do_is_not_found(tmp_path: Path, path: str) -> None:
     """A client that looks for another model is told so in its own shape."""

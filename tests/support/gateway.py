@@ -57,6 +57,7 @@ from everturn_gateway.principals import (
     new_token,
     open_tokens,
 )
+from everturn_gateway.providers.passing_on import PassingOn
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
@@ -96,6 +97,7 @@ class HttpGateway:
     starts: Starts = field(default_factory=Starts)
     logins: Logins = field(default_factory=Logins)
     recent_log: RecentLog = field(default_factory=RecentLog)
+    passing_on: PassingOn = field(default_factory=lambda: PassingOn({}, str))
     version: str = "1.2.3"
     tasks: TaskGroup | None = None
     "Where long tasks are started; it lives as long as the server listens."

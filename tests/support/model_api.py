@@ -47,6 +47,7 @@ __all__ = [
 
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized"}
 _ABOUT = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v0/models")
+_PASSED_ON = ("/embeddings", "/audio/speech", "/audio/transcriptions")
 _WAIT_S = 60.0  # how long a test waits for something that must happen
 
 
@@ -169,7 +170,9 @@ class ModelApi:
         self._news = anyio.Event()
         path = request.path.partition("?")[0]
         form = next((f for end, f in _FORMATS.items() if path.endswith(end)), None)
-        if form is None:
+        if path.endswith(_PASSED_ON):
+            form, answer = _OPENAI, self._scripted.popleft()
+        elif form is None:
             form, answer = _OPENAI, refused(404, f"no such path: {request.path}")
         elif problem := form.problem(request.json()):
             answer = problem

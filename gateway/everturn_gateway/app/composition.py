@@ -373,6 +373,7 @@ def _gateway(
         models=base.models,
         tokens=base.tokens,
         spending=agents.spending,
+        passing_on=base.providers.passing_on,
         tool_factory=base.tool_factory,
         store_fault=base.storage.fault,
         meter=agents.meter,

@@ -27,6 +27,7 @@ from everturn_gateway.logs import RecentLog, SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import installed
 from everturn_gateway.principals import Logins, TokenRegistry
+from everturn_gateway.providers.passing_on import PassingOn
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentFile, AgentLibrary
@@ -63,6 +64,7 @@ class Gateway(Struct, kw_only=True):
     models: StoredModelStatistics
     tokens: TokenRegistry
     spending: Spending
+    passing_on: PassingOn
     tool_factory: ToolFactory
     store_fault: Callable[[], Awaitable[str]]
     "Why no message can be kept now; empty where it can."

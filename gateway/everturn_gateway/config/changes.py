@@ -12,6 +12,7 @@ LIVE: Final = frozenset(
     (
         "logging.format",
         "openai_api.approval_wait_seconds",
+        "openai_api.passed_on",
         "openai_api.side_requests",
         "owners",
         "prices",

@@ -149,11 +149,19 @@ class TelemetrySection(Section):
     otlp_endpoint: Annotated[str, AfterValidator(_http_address)] = ""
 
 
+class PassedOnSection(Section):
+    """`openai_api.passed_on`: who answers requests for embeddings and audio."""
+
+    provider: Literal["openai", "openrouter", "gemini", "ollama"] = "openai"
+    base_url: Annotated[str, AfterValidator(_http_address)] = ""
+
+
 class OpenAIApiSection(Section):
     """`openai_api`: what clients of OpenAI's API get beside the agents."""
 
     side_requests: bool = True
     approval_wait_seconds: Annotated[float, Field(ge=0, le=3600)] = 20
+    passed_on: PassedOnSection | None = None
 
 
 class ConsoleSection(Section):

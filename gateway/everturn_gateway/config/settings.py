@@ -24,6 +24,7 @@ from everturn_gateway.config.sections import (
     PORTS,
     STOP_TIMEOUT_S,
     FileSection,
+    PassedOnSection,
     ProxyNetwork,
     ServerSection,
     SessionsSection,
@@ -123,6 +124,15 @@ class TelemetryConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOnConfig:
+    """Who answers requests for embeddings and audio, which are no agent's work."""
+
+    provider: str
+    base_url: str = ""
+    "In place of the provider's own address; empty = that one."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenAIApiConfig:
     """What clients of OpenAI's API get beside the agents."""
 
@@ -130,6 +140,8 @@ class OpenAIApiConfig:
     "Whether what chat pages ask for themselves, such as titles, is answered apart."
     approval_wait_s: float = 20
     "After how long an answer that is not streamed tells of a call that waits for a person."
+    passed_on: PassedOnConfig | None = None
+    "None = nobody answers those."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +260,7 @@ def load_config(
         openai_api=OpenAIApiConfig(
             side_requests=values.openai_api.side_requests,
             approval_wait_s=values.openai_api.approval_wait_seconds,
+            passed_on=_passed_on(values.openai_api.passed_on),
         ),
         console=ConsoleConfig(edit_agents=values.console.edit_agents),
         providers=values.providers.values(base),
@@ -300,6 +313,12 @@ def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Re
         notes=() if found is None else tuple(_notes(document, found, registry)),
         faults=tuple(sorted(faults, key=lambda fault: fault.line)),
     )
+
+
+def _passed_on(values: PassedOnSection | None) -> PassedOnConfig | None:
+    if values is None:
+        return None
+    return PassedOnConfig(provider=values.provider, base_url=values.base_url)
 
 
 def _sessions(values: SessionsSection) -> SessionsConfig:

@@ -33,6 +33,7 @@ from everturn_gateway.http.limits import BodyTooLargeError, too_large
 from everturn_gateway.http.live.exports import exports_router
 from everturn_gateway.http.live.routes import live_router
 from everturn_gateway.http.mcp.route import mcp_router
+from everturn_gateway.http.openai.passed_on import not_served, passed_on_router
 from everturn_gateway.http.openapi import describe
 from everturn_gateway.http.ports import Gateway, Library
 from everturn_gateway.http.problems import (
@@ -179,6 +180,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         *((console_router(gateway, access),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),
         responses_router(gateway, waits),
+        passed_on_router(gateway),
     )
 
 
@@ -285,8 +287,5 @@ def _answer(request: Request, problem: Problem) -> Response:
 def _nothing_at(path: str) -> str:
     """Return what is said of a path that is no route."""
     if path.startswith(NOT_SERVED):
-        return (
-            f"the gateway has agents, and none of OpenAI's other models: there is no {path} here;"
-            " have the client ask for that at another provider"
-        )
+        return not_served(path)
     return f"there is nothing at {path}; the routes are in /openapi.json"

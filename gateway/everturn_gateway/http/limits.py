@@ -27,7 +27,8 @@ DRAIN_S = 5.0
 HEALTH_PATHS = frozenset({"/livez", "/readyz", "/metrics"})  # answered however full it is
 # Their bodies may hold files.
 _UPLOADS = re.compile(
-    r"/api/v1/sessions/[^/]+/(?:messages|stream)|/v1/(?:chat/completions|responses)"
+    r"/api/v1/sessions/[^/]+/(?:messages|stream)"
+    r"|/v1/(?:chat/completions|responses|embeddings|audio/[a-z]+)"
 )
 
 

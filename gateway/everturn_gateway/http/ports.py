@@ -17,6 +17,7 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.logs import RecentLog
 from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import Logins, TokenRegistry
+from everturn_gateway.providers.passing_on import PassingOn
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs.agent_files import AgentFolder
@@ -322,6 +323,11 @@ class Gateway(Protocol):
     @property
     def models(self) -> Models:
         """What was learnt about its models."""
+        ...
+
+    @property
+    def passing_on(self) -> PassingOn:
+        """What sends requests that no agent answers to a provider."""
         ...
 
     @property

@@ -21,6 +21,7 @@ from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.fallbacks import Choice, CoolDowns, Fallbacks
 from everturn_gateway.providers.keys import Keys
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unnoted
+from everturn_gateway.providers.passing_on import PassingOn
 
 
 @runtime_checkable
@@ -138,6 +139,14 @@ class Providers:
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]
+
+    @property
+    def passing_on(self) -> PassingOn:
+        """What sends requests that no agent answers to a provider."""
+        found: PassingOn = self._share(
+            "passing on", lambda: PassingOn(self._keys, self._registry.mask)
+        )
+        return found
 
     def queues(self) -> tuple[QueueLoad, ...]:
         """Return how full each queue of calls is now."""

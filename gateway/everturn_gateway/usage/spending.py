@@ -70,6 +70,10 @@ class Spending:
         """Count one call that was answered; see `UsageLedger.add`."""
         self._ledger.add(f"{principal}{_MARK}{agent}", model, usage, priced=priced)
 
+    def is_limited(self, principal: str) -> bool:
+        """Return whether a principal may spend only so much in a day."""
+        return self._limit_usd_of(principal) is not None
+
     def reached(self, principal: str) -> Spent | None:
         """Return that a principal has spent what it may today; None where it has not."""
         limit_usd = self._limit_usd_of(principal) if principal else None

@@ -46,6 +46,7 @@ _SESSION: Final = f"{_SESSIONS}/{{session_id}}"
 _SCHEDULES: Final = "/api/v1/schedules"
 _SCHEDULE: Final = f"{_SCHEDULES}/{{schedule_id}}"
 _ADMIN: Final = "/api/v1/admin"
+_AUDIO: Final = ("speech", "transcriptions", "translations")
 
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
     # For whoever watches the process.
@@ -146,6 +147,11 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", "/v1/responses/{response_id}"): Rule(need="read"),
     ("GET", "/v1/responses/{response_id}/input_items"): Rule(need="read"),
     ("POST", "/v1/responses/{response_id}/cancel"): Rule(need="talk", is_act=True),
+    # What they ask for and no agent does; it costs money.
+    **{
+        ("POST", f"/v1/{route}"): Rule(need="talk", is_whole=True, spends=True)
+        for route in ("embeddings", *map("audio/{}".format, _AUDIO))
+    },
     # Clients of MCP: what they ask is asked of the routes above, with the rules of those.
     ("GET", "/mcp"): Rule(need="read"),
     ("POST", "/mcp"): Rule(need="read"),
