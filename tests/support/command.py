@@ -21,6 +21,7 @@ from pexpect.fdpexpect import fdspawn
 from support.warm_start import open_everturn
 
 DEADLINE_S = 60.0  # a machine that runs other things as well needs its time
+NOWHERE = "/nonexistent/everturn"  # what whoever runs the tests has set up is not found
 _HAND_S = 0.05  # before each key: who types at once may be faster than what is asked
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>()][0-9A-Z]?)")
 
@@ -38,6 +39,7 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a command: this one without what would change its behaviour."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("EVERTURN_", "OPENAI_"))}
     kept.pop("NO_COLOR", None)
+    kept["EVERTURN_HOME"] = NOWHERE
     return {**kept, "LANG": "C.UTF-8", "USER": "ann", "LOGNAME": "ann", **(extra or {})}
 
 

@@ -209,6 +209,12 @@ def doctor(
     return commands.doctor.doctor(options, repair=repair)
 
 
+@command(app, "pid")
+def show_pid(options: Options) -> int:
+    """Print the process id of the gateway that runs on the workspace; 1 where none does."""
+    return commands.pid.show_pid(options)
+
+
 @command(app, "compact")
 def compact_session(
     options: Options,

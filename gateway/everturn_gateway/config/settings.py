@@ -40,6 +40,7 @@ from everturn_gateway.usage import Price
 from everturn_gateway.yaml_files import Document, FieldPath, check, read_document
 
 DEFAULT_FILE = Path("everturn.yaml")
+_AGENTS, _WORKSPACE = "agents", ".everturn"  # beside it, where it does not say otherwise
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
 
 # --- values --------------------------------------------------------------------------------------
@@ -216,14 +217,15 @@ def load_config(
     workspace: Path | None = None,
     agents_dir: Path | None = None,
     with_channels: bool = True,
+    home: Path | None = None,
 ) -> Config:
     """Read the configuration; what is given here beside the file overrides it.
 
     Reads files: not for the event loop.
 
     Args:
-        path: The file. None = `everturn.yaml` in the current folder, or the defaults where there
-            is none.
+        path: The file. None = `everturn.yaml` in the current folder, or else that in `home`, or
+            the defaults where there is none.
         environ: The environment variables, for `${NAME}` in the file.
         host: Overrides `server.host`.
         port: Overrides `server.port`.
@@ -232,11 +234,12 @@ def load_config(
         agents_dir: Overrides `agents_dir`, in the same way.
         with_channels: Whether channels are to be opened. Where not, their tokens need not be in
             the environment, and what is wrong with them is left out.
+        home: Where the file is for a current folder in which nothing is set up. None = nowhere.
 
     Raises:
         ConfigError: With every fault.
     """
-    name = path or DEFAULT_FILE
+    name = path or _file_at(home) or DEFAULT_FILE
     is_there = path is not None or name.exists()
     read = _read(name, environ, with_channels=with_channels) if is_there else _Read()
     faults = (*read.faults, *_refuse_options(host, port))
@@ -271,6 +274,19 @@ def load_config(
         owners=tuple(owner.value() for owner in values.owners),
         notes=read.notes,
     )
+
+
+def is_set_up(folder: Path) -> bool:
+    """Return whether a folder holds a configuration, agents or a workspace."""
+    return any((folder / name).exists() for name in (DEFAULT_FILE, _AGENTS, _WORKSPACE))
+
+
+def _file_at(home: Path | None) -> Path | None:
+    """Return the configuration in `home`, where it is the one that is meant."""
+    if home is None or is_set_up(Path()):
+        return None
+    file = home / DEFAULT_FILE
+    return file if file.is_file() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +404,7 @@ def _server(values: ServerSection, host: str | None, port: int | None) -> Server
 def _agents_dir(base: Path, workspace: Path, given: str | None) -> Path:
     if given is not None:
         return base / given
-    beside, inside = base / "agents", workspace / "agents"
+    beside, inside = base / _AGENTS, workspace / _AGENTS
     try:
         # Duragent keeps them inside its workspace.
         return inside if inside.is_dir() and not beside.is_dir() else beside

@@ -41,6 +41,7 @@ from everturn_gateway.commands.shared.settings import (
     read_again,
     run_async,
 )
+from everturn_gateway.config.home import home_folder
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.gc_tuning import short_rounds, spare_the_collector
@@ -116,8 +117,9 @@ def _require_configuration(config: Config, options: Options) -> None:
     if is_named or config.path or config.agents_dir.is_dir() or config.workspace.is_dir():
         return
     msg = (
-        f"there is no everturn.yaml and no agents folder in {Path.cwd()}; `everturn init` sets one"
-        " up here, --config, --agents-dir or --workspace name another"
+        f"there is no everturn.yaml and no agents folder in {Path.cwd()}, nor in"
+        f" {home_folder(process_environ())}; `everturn init` sets one up here, --config,"
+        " --agents-dir or --workspace name another"
     )
     raise GatewayError(msg)
 

@@ -14,6 +14,7 @@ import anyio
 
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.config.home import home_folder
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.gc_tuning import end_loading
@@ -57,14 +58,17 @@ def read_again(
     Raises:
         ConfigError: With every fault of the file.
     """
+    environ = process_environ()
+    is_named = options.config or options.workspace or options.agents_dir
     return load_config(
         options.config,
-        environ=process_environ(),
+        environ=environ,
         host=host,
         port=port,
         workspace=options.workspace,
         agents_dir=options.agents_dir,
         with_channels=with_channels,
+        home=None if is_named else home_folder(environ),
     )
 
 

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from everturn_actors.errors import CannotBranchError, UnknownSessionError
 from everturn_actors.events import CallsAnswered, Received
+from everturn_actors.ids import is_session_id
 from everturn_actors.model import CallOptions, ConversationKey, Inbound
 from everturn_actors.service import Copied, Submission
 from everturn_actors.state.session_state import SessionState
@@ -226,6 +227,8 @@ class _Creating(Struct, frozen=True, kw_only=True):
         if body.previous_response_id:
             session_id = await self._followed(body.previous_response_id)
             inbound = replace(inbound, session_id=session_id)
+        elif is_session_id(body.conversation_name):
+            inbound = replace(await asking.inbound(body.conversation_name), options=options)
         else:
             inbound = replace(
                 inbound,
