@@ -22,6 +22,7 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import Clock, NullObserver
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
 from everturn_actors.supervisor import Supervisor
@@ -34,6 +35,7 @@ from everturn_gateway.app import (
     make_spending,
     payer_in,
 )
+from everturn_gateway.app.search import NotingObserver
 from everturn_gateway.channels import no_channels
 from everturn_gateway.channels.answering import agent_checkpoints
 from everturn_gateway.client import SessionClient, open_api, open_api_here
@@ -62,6 +64,7 @@ from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.search.index import open_message_index
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.starts import Starts
@@ -86,6 +89,7 @@ class HttpGateway:
     usage: UsageLedger
     channels: Channels
     schedules: SchedulerClient
+    messages: MessageIndex
     provider: ScriptedProvider
     started_at: datetime
     models: StoredModelStatistics
@@ -230,6 +234,7 @@ async def open_http_gateway(
     keyed = FileKeyedStore(config.workspace)
     async with (
         open_file_store(config.workspace, keeps_index=False) as store,
+        open_message_index(None, store, clock or SystemClock()) as messages,
         open_memory_store(MemoryDisk()) as scratch,
         open_ledger(keyed, USAGE_FOLDER, clock or SystemClock()) as usage,
         open_ledger(keyed, SPENDING_FOLDER, clock or SystemClock()) as spent,
@@ -245,7 +250,7 @@ async def open_http_gateway(
     ):
         spending = make_spending(spent, tokens, clock or SystemClock())
         telemetry = Telemetry()
-        changes = Changes(telemetry)
+        changes = Changes(NotingObserver(telemetry, messages))
         library = await open_library(
             config.agents_dir,
             {},
@@ -260,7 +265,7 @@ async def open_http_gateway(
                 agents=library,
                 clock=clock or SystemClock(),
                 settings=settings or ServiceSettings(leave_grace_s=0, drain_s=0),
-                ports=ServicePorts(observer=changes),
+                ports=ServicePorts(observer=changes, on_delete=messages.forget),
             ) as service,
             open_scheduler(
                 config.workspace / SCHEDULES_FOLDER,
@@ -277,7 +282,7 @@ async def open_http_gateway(
             ) as schedules,
         ):
             spending.payer_of = payer_in(service)
-            tool_factory.link.connect(service, schedules)
+            tool_factory.link.connect(service, schedules, messages)
             tool_factory.processes.resume()
             await schedules.load()
             channels = no_channels(config, keyed, clock or SystemClock())
@@ -289,6 +294,7 @@ async def open_http_gateway(
                 usage=usage,
                 channels=channels,
                 schedules=schedules,
+                messages=messages,
                 provider=provider,
                 models=models,
                 tokens=tokens,

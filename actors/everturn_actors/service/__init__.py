@@ -4,12 +4,13 @@ from everturn_actors.protocol.commands import Compacted
 from everturn_actors.protocol.feed import TakeDelta, TextDelta, Update
 from everturn_actors.service.branches import Copied
 from everturn_actors.service.opening import ServicePorts, ServiceSettings, open_service
-from everturn_actors.service.stateless import History
+from everturn_actors.service.stateless import ONCE, History
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.runtime import RuntimeStats
 from everturn_actors.session.submission import AnnouncementReceipt, Submission, TurnResult
 
 __all__ = [
+    "ONCE",
     "AnnouncementReceipt",
     "Compacted",
     "Copied",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -17,6 +18,9 @@ from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.submission import Submission, answer_calls, found, submit
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import check, check_answers, check_uploads, replay
+
+ONCE: Final = "once"
+"The channel of conversations of which nothing is kept."
 
 
 class History(Struct, frozen=True, kw_only=True):
@@ -95,7 +99,7 @@ class Stateless:
         """Write down what came before; return the id of the session."""
         self._runtime.agents.get(agent)
         session_id = new_id(self._runtime)
-        key = ConversationKey(channel="once", chat=session_id, agent=agent)
+        key = ConversationKey(channel=ONCE, chat=session_id, agent=agent)
         for upload in history.uploads:  # in all they are bounded by whoever took them in
             check_uploads([upload])
         begin = SessionStarted(

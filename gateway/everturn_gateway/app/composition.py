@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock, KeyedStore, SessionStore
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
@@ -31,6 +32,7 @@ from everturn_gateway.app.gateway import (
     payer_in,
     version,
 )
+from everturn_gateway.app.search import NotingObserver, open_search
 from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.channels.answering import AgentAnswers
@@ -46,6 +48,7 @@ from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
+from everturn_gateway.search.index import StoreMessageIndex
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.starts import Starts, open_starts
@@ -142,6 +145,7 @@ class _Base(Struct, frozen=True, kw_only=True):
     telemetry: Telemetry
     changes: Changes
     storage: OpenedStore
+    messages: MessageIndex
     starts: Starts
     scratch: SessionStore
     models: StoredModelStatistics
@@ -186,6 +190,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             is_serving=start.watch,
             supervisor=supervisor,
         ) as storage,
+        open_search(workspace, storage, clock) as messages,
         _open_starts(start, storage.keyed) as starts,
         open_memory_store(MemoryDisk()) as scratch,
         open_model_statistics(storage.keyed, clock, supervisor=supervisor) as models,
@@ -218,8 +223,9 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
     ):
         yield _Base(
             telemetry=telemetry,
-            changes=Changes(telemetry),
+            changes=Changes(NotingObserver(telemetry, messages)),
             storage=storage,
+            messages=messages,
             starts=starts,
             scratch=scratch,
             models=models,
@@ -281,7 +287,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
                 model_statistics=base.models,
                 delivery_ports=agents.channels.delivery_ports,
                 known_as=agents.channels.known_as,
-                on_delete=base.tool_factory.forget,
+                on_delete=partial(_forget, base),
                 observer=base.changes,
                 supervisor=start.supervisor,
             ),
@@ -308,7 +314,7 @@ def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
     """Tell parts of those that were opened after them."""
     processes = base.tool_factory.processes
     agents.spending.payer_of = payer_in(work.service)
-    base.tool_factory.link.connect(work.service, work.schedules)
+    base.tool_factory.link.connect(work.service, work.schedules, base.messages)
     processes.on_ended = work.schedules.process_ended
     if start.resume:
         processes.resume()
@@ -340,6 +346,8 @@ async def _run(
     supervisor, service, library = start.supervisor, work.service, agents.library
     if start.watch:
         supervisor.start(upkeep, "loop lag", base.telemetry.watch_loop)
+        if isinstance(base.messages, StoreMessageIndex):
+            supervisor.start(upkeep, "search index", base.messages.run)
         supervisor.start(upkeep, "heap", partial(_trim_heap, service, start.clock))
         supervisor.start(upkeep, "collector", partial(_collect, service, start.clock))
         supervisor.start(upkeep, "agents", library.watch)
@@ -368,6 +376,7 @@ def _gateway(
         schedules=work.schedules,
         telemetry=base.telemetry,
         changes=base.changes,
+        messages=base.messages,
         starts=base.starts,
         supervisor=start.supervisor,
         models=base.models,
@@ -383,6 +392,12 @@ def _gateway(
         version=start.version,
         connections=connections,
     )
+
+
+async def _forget(base: _Base, session_id: str) -> None:
+    """Let go of what is kept of a session beside it, before it is deleted."""
+    await base.tool_factory.forget(session_id)
+    await base.messages.forget(session_id)
 
 
 async def _trim_heap(service: TurnService, clock: Clock) -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.ports import Clock, KeyedStore
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.access.pairing import Pairing
@@ -59,6 +60,7 @@ class Gateway(Struct, kw_only=True):
     schedules: Scheduler
     telemetry: Telemetry
     changes: Changes
+    messages: MessageIndex
     starts: Starts
     supervisor: Supervisor
     models: StoredModelStatistics

@@ -48,7 +48,7 @@ async def open_storage(
     if additions.open_store is not None:
         async with _held(config.workspace), additions.open_store() as store:
             fault = WriteHealth(config.workspace).check
-            yield OpenedStore(store=store, keyed=store.keyed, fault=fault)
+            yield OpenedStore(store=store, keyed=store.keyed, fault=fault, is_passing=True)
         return
     plugin = await _plugin(config)
     setup = _setup(config, supervisor, on_batch=on_batch, is_serving=is_serving)

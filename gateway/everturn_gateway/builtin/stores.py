@@ -38,7 +38,7 @@ async def _open_keyed_files(setup: StoreSetup) -> AsyncGenerator[KeyedStore]:
 @asynccontextmanager
 async def _open_memory(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
     async with open_memory_store(MemoryDisk(), results_max_bytes=setup.results_max_bytes) as store:
-        yield OpenedStore(store=store, keyed=store.keyed)
+        yield OpenedStore(store=store, keyed=store.keyed, is_passing=True)
 
 
 FILE: Final = StorePlugin(

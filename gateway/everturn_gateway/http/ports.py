@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
 from everturn_actors.supervisor import ChildStatus
@@ -293,6 +294,11 @@ class Gateway(Protocol):
     @property
     def changes(self) -> Changes:
         """What lists say of its sessions."""
+        ...
+
+    @property
+    def messages(self) -> MessageIndex:
+        """Finds what was said in its sessions."""
         ...
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from everturn_actors.ports import CommitStats, KeyedStore, SessionStore
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.yaml_files import Section
@@ -36,6 +37,12 @@ class OpenedStore(Struct, frozen=True, kw_only=True):
     "How many appends wait to become durable."
     fault: Callable[[], Awaitable[str]] = _no_fault
     "Why nothing can be kept now; empty where it can. Asked for every few seconds."
+    messages: MessageIndex | None = None
+    "Finds what was said, where the store has an index of its own; None = the workspace keeps one."
+    is_shared: bool = False
+    "Whether other processes append to it while it is open."
+    is_passing: bool = False
+    "Whether all that it holds is gone when it is closed."
 
 
 class StoreSetup(Struct, frozen=True, kw_only=True):

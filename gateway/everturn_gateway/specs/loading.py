@@ -212,7 +212,7 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
     prompt = _told_of_tools(parts.prompt, planned.config) if can_call else parts.prompt
     spec = agent_spec(values, prompt, parts.policy, given.sessions)
     config = planned.config if can_call else ToolConfig()
-    config = replace(config, uses=(*recall_uses(spec), *config.uses))
+    config = replace(config, uses=(*recall_uses(spec, config.uses), *config.uses))
     try:
         tools = tuple(tool.definition for tool in tools_for(spec).values())
         check_feasible(make_budget(spec, system_prompt(spec.prompt), tools))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from everturn_gateway.specs.values import one_model
 from everturn_gateway.tools.cli import CliToolError, declared, discover
 from everturn_gateway.tools.config import CliConfig, Hooks, ToolConfig, ToolUse
 from everturn_gateway.tools.mcp import McpOAuthSettings, McpSamplingSettings, McpServerSettings
+from everturn_gateway.tools.places import OpensConversations
 from everturn_gateway.tools.policy import (
     AfterTool,
     DependsOn,
@@ -148,12 +149,22 @@ def read_policy(
         return Policy(), error.faults
 
 
-def recall_uses(spec: AgentSpec) -> tuple[ToolUse, ...]:
-    """Return the use of `recall_context`, where an agent is offered it."""
+def recall_uses(spec: AgentSpec, uses: Sequence[ToolUse] = ()) -> tuple[ToolUse, ...]:
+    """Return the use of `recall_context`, where an agent is offered it.
+
+    Args:
+        spec: Of the agent.
+        uses: Its other tools: what `session` may read, a search may find.
+    """
     plugin = installed().tools.get(RECALL_TOOL) if is_recall_offered(spec) else None
     if plugin is None:
         return ()
-    return (ToolUse(plugin=plugin, plan=plan_recall(recall_page_characters(spec))),)
+    sections = (use.plan.settings for use in uses)
+    read_from = next(
+        (each.read_from for each in sections if isinstance(each, OpensConversations)), ()
+    )
+    plan = plan_recall(recall_page_characters(spec), read_from)
+    return (ToolUse(plugin=plugin, plan=plan),)
 
 
 class _Reader:

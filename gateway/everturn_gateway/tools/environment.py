@@ -12,6 +12,7 @@ from msgspec import Struct
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolCapabilities
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.client import SchedulerClient
@@ -24,10 +25,17 @@ class ServiceLink:
     def __init__(self) -> None:
         self._service: TurnService | None = None
         self._schedules: SchedulerClient | None = None
+        self.messages: MessageIndex | None = None
+        "Finds what was said; None = there is no index here."
 
-    def connect(self, service: TurnService, schedules: SchedulerClient | None = None) -> None:
+    def connect(
+        self,
+        service: TurnService,
+        schedules: SchedulerClient | None = None,
+        messages: MessageIndex | None = None,
+    ) -> None:
         """Make these the ones that tools reach; without `schedules` nothing can be scheduled."""
-        self._service, self._schedules = service, schedules
+        self._service, self._schedules, self.messages = service, schedules, messages
 
     @property
     def service(self) -> TurnService:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from everturn_actors.errors import InvalidInputError
+from everturn_actors.ports.search import MessageQuery
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import session_filter, visible_session
 from everturn_gateway.http.live.log import newest_first, oldest_first
@@ -17,10 +19,9 @@ from everturn_gateway.http.live.search import (
     CURSOR_PATTERN,
     QUERY_CHARACTERS,
     QUERY_PATTERN,
-    Search,
     SearchPage,
-    Wanted,
-    words_of,
+    places_of,
+    search,
 )
 from everturn_gateway.http.live.states import waiting_approvals
 from everturn_gateway.http.live.stream import LiveStream, read_cursor, read_watches
@@ -102,8 +103,6 @@ def _add_approvals(router: APIRouter, gateway: Gateway) -> None:
 
 
 def _add_search(router: APIRouter, gateway: Gateway) -> None:
-    search = Search(gateway)
-
     @router.get("/search", response_model=SearchPage)
     async def search_sessions(
         caller: CallerOf,
@@ -113,8 +112,8 @@ def _add_search(router: APIRouter, gateway: Gateway) -> None:
                 min_length=1,
                 max_length=QUERY_CHARACTERS,
                 pattern=QUERY_PATTERN,
-                description="Words that all stand in one message, call or result; what stands in"
-                ' "quotes" is one. Case does not count.',
+                description="A question or words: any of them, in any form, the best match first;"
+                ' what stands in "quotes" has to stand there as it is.',
             ),
         ],
         agent: Annotated[
@@ -123,15 +122,31 @@ def _add_search(router: APIRouter, gateway: Gateway) -> None:
         channel: Annotated[
             str, Query(max_length=128, description="Only those of this channel.")
         ] = "",
+        session: Annotated[
+            str, Query(max_length=64, description="Only this session, by its id.")
+        ] = "",
+        sender: Annotated[
+            str, Query(max_length=128, description="Only messages of people who are called so.")
+        ] = "",
+        since: Annotated[date | None, Query(description="Only from this day on, UTC.")] = None,
+        until: Annotated[date | None, Query(description="Only to this day, UTC.")] = None,
         after: Annotated[
             str, Query(pattern=CURSOR_PATTERN, description="`next` of the page before.")
         ] = "",
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> Response:
-        """Search what was said in all sessions that the caller may see; a page takes 2 seconds."""
+        """Search what was said in all sessions that the caller may see."""
         sessions = ListQuery(agent=agent, channel=channel).within(session_filter(caller))
-        wanted = Wanted(words=words_of(q), sessions=sessions, limit=limit, after=after)
-        return answer(await search.page(wanted, caller))
+        query = MessageQuery(
+            text=q,
+            places=places_of(sessions, session),
+            sender=sender,
+            since=since,
+            until=until,
+            limit=limit,
+            offset=int(after or 0),
+        )
+        return answer(await search(gateway, query, sessions, caller))
 
 
 def _add_log(router: APIRouter, gateway: Gateway) -> None:

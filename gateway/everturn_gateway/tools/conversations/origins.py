@@ -13,9 +13,7 @@ from typing import Final
 from everturn_actors.model import PROGRAM_SENDERS, Conversation, ConversationKey, ToolCall
 from everturn_actors.outside import behind_calls
 from everturn_actors.ports import ToolContext
-
-DELEGATE: Final = "delegate"
-"The channel of conversations in which a delegate works. No person is there to be asked."
+from everturn_gateway.tools.places import DELEGATE
 
 _TOPIC = re.compile(r"([0-9]{1,4})( untrusted)?", re.ASCII)
 _LABEL = re.compile(r"session:([^:]+):([0-9]{1,4})", re.ASCII)
@@ -67,11 +65,6 @@ def name_of_call(call: ToolCall, context: ToolContext) -> str:
     number, step = (current.number, len(current.steps) + 1) if current else (0, 0)
     digest = hashlib.sha256(call.call_id.encode("utf-8", "surrogatepass")).hexdigest()
     return f"{context.session_id}.{number}.{step}.{digest[:_DIGEST_DIGITS]}"
-
-
-def is_delegate_of(key: ConversationKey, session_id: str) -> bool:
-    """Return whether a conversation is that of a delegate which this session began."""
-    return key.channel == DELEGATE and key.chat.startswith(f"{session_id}.")
 
 
 def label(session_id: str, hops: int) -> str:

@@ -23,14 +23,13 @@ from everturn_actors.ports import SessionSummary, ToolCapabilities, ToolContext,
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.conversations.origins import (
-    DELEGATE,
     hops_of,
-    is_delegate_of,
     label,
     name_of_call,
     sources_behind,
 )
 from everturn_gateway.tools.environment import ToolEnvironment
+from everturn_gateway.tools.places import DELEGATE, is_delegate_of, matches, place_of
 from everturn_gateway.tools.quoting import PAGE_TOKENS, quoted
 from everturn_gateway.tools.recall.messages import Said, one_line, said, transcript
 from everturn_gateway.tools.recall.pages import character_start
@@ -146,11 +145,11 @@ class SessionTool:
     async def _list(self, context: ToolContext) -> ToolOutput:
         rows = await self._rows(context)
         lines = [self._row(row, context) for row in rows]
-        held = {_place(row.key) for row in rows}
+        held = {place_of(row.key) for row in rows}
         lines += [
             f"- {one_line(each)}: nothing said there yet (send with to)"
             for each in self._send_to
-            if not each.endswith("*") and each not in held and each != _place(context.key)
+            if not each.endswith("*") and each not in held and each != place_of(context.key)
         ]
         if not lines:
             return ToolOutput(text="There is no other conversation that you may see.")
@@ -184,7 +183,7 @@ class SessionTool:
             if is_so
         ]
         topic = f"{_TOPIC_MARK}{row.key.topic}" if row.key.topic else ""
-        place = one_line(f"{_place(row.key)}{topic}")
+        place = one_line(f"{place_of(row.key)}{topic}")
         used = f"{row.updated_at:%Y-%m-%d %H:%M}"
         return f"- {row.session_id} {place}, {row.status}, {used} ({', '.join(may)})"
 
@@ -267,7 +266,7 @@ class SessionTool:
             untrusted=bool(sources_behind(context)),
         )
         await self._environment.link.service.submit(inbound)
-        return f"Sent to {one_line(_place(key))}. What is answered there is said there, not here."
+        return f"Sent to {one_line(place_of(key))}. What is answered there is said there, not here."
 
     async def _addressee(self, asked: SessionArguments, context: ToolContext) -> ConversationKey:
         """Return the conversation a message goes to."""
@@ -287,15 +286,15 @@ class SessionTool:
             raise ToolFailedError(msg)
         if not self._may_send(key, context):
             known = ", ".join(self._send_to)
-            msg = f"nothing may be sent to {_place(key)}; only to: {known}"
+            msg = f"nothing may be sent to {place_of(key)}; only to: {known}"
             raise ToolFailedError(msg)
         # A wildcard opens what is there; a chat that nobody named could be anybody's.
-        if _place(
+        if place_of(
             key
         ) not in self._send_to and not await self._environment.link.service.conversations.current(
             key
         ):
-            msg = f"there is no conversation {_place(key)} now; action list shows those there are"
+            msg = f"there is no conversation {place_of(key)} now; action list shows those there are"
             raise ToolFailedError(msg)
         return key
 
@@ -303,12 +302,12 @@ class SessionTool:
 
     def _may_read(self, key: ConversationKey, context: ToolContext) -> bool:
         own = structs.replace(key, agent="") == structs.replace(context.key, agent="")
-        return own or is_delegate_of(key, context.session_id) or _matches(key, self._read_from)
+        return own or is_delegate_of(key, context.session_id) or matches(key, self._read_from)
 
     def _may_send(self, key: ConversationKey, context: ToolContext) -> bool:
         if key == context.key or key.channel == DELEGATE:
             return False
-        return _matches(key, self._send_to)
+        return matches(key, self._send_to)
 
 
 def _is_open_to(principal: str, session: SessionSummary | SessionState) -> bool:
@@ -318,17 +317,6 @@ def _is_open_to(principal: str, session: SessionSummary | SessionState) -> bool:
     belong to nobody, the patterns of its owner alone decide.
     """
     return not principal or principal in {session.principal, *session.shared_with}
-
-
-def _place(key: ConversationKey) -> str:
-    return f"{key.channel}:{key.chat}"
-
-
-def _matches(key: ConversationKey, patterns: Sequence[str]) -> bool:
-    place = _place(key)
-    return any(
-        place.startswith(each[:-1]) if each.endswith("*") else place == each for each in patterns
-    )
 
 
 def _talk(messages: Sequence[Said]) -> list[Said]:

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _ORIGIN_CHUNKS: Final = 10  # of the log, looked through for the message that a file belongs to
 _FILES_CHUNKS: Final = 50  # for the names of files
 _OLD_FILE: Final = "an old file of this conversation"  # nobody looks for what it was
+_PART_CHARACTERS: Final = 80  # of the first words of a turn
 _NEAR_EVENTS: Final = 20  # a number that is no message is near one
 
 
@@ -51,13 +52,23 @@ class Lost(Struct, frozen=True, kw_only=True):
 class Answers:
     """Answers one call."""
 
-    def __init__(self, context: ToolContext, *, page: int, limit: int) -> None:
-        """Give page `page` of each answer, of at most `limit` characters and estimated tokens."""
-        self.log = LogReader(context)
+    def __init__(
+        self, context: ToolContext, *, page: int, limit: int, session_id: str = ""
+    ) -> None:
+        """Give page `page` of each answer, of at most `limit` characters and estimated tokens.
+
+        Where `session_id` is set, messages and ranges are those of that session; the caller has
+        made sure that it may be read.
+        """
+        self.log = LogReader(context, session_id)
         self.limit = limit
         self._context, self._page = context, page
         self.sources: tuple[str, ...] = ()
         "The text from outside in what was found, or behind it."
+
+    def log_of(self, session_id: str) -> LogReader:
+        """Return the log of another session, which may be read."""
+        return LogReader(self._context, session_id)
 
     def found(self, messages: Iterable[Said]) -> None:
         """Take note of what the answer is made of."""
@@ -147,6 +158,32 @@ class Answers:
         self.found([origin])
         label = f"what is left of file {name}, {_origin(origin)}"
         return await self.paged(label, whole(origin, origin.text), [text.note])
+
+    async def summary(self, seq: int) -> str:
+        """Return what a summary says, and the parts that it stands for.
+
+        Raises:
+            ToolFailedError: There is none of this number.
+        """
+        opened = await self.log.summary(seq)
+        if opened is None:
+            newest = await self.log.newest_summary()
+            there = f"the newest is {newest}" if newest else "nothing was summarised"
+            msg = f"summary: there is none numbered {seq}; {there}"
+            raise ToolFailedError(msg)
+        parts = [f"Turns 1 to {opened.body.last_turn}, {opened.body.messages} messages:"]
+        parts += ["", opened.body.text, "", "It is made of:"]
+        if opened.before:
+            parts.append(f"- turns 1 to {opened.first - 1}: {ask(summary=opened.before)}")
+        for turn in opened.turns:
+            first = await self.log.message(turn.first)
+            said = f": {one_line(first.text, _PART_CHARACTERS)}" if first is not None else ""
+            between = ask(**{"from": turn.first, "to": turn.last})
+            parts.append(f"- turn {turn.number}, {between}{said}")
+        if opened.body.path:
+            parts.append(f"- the whole of it: {ask(file=opened.body.path)}")
+        self.sources = together(self.sources, opened.body.outside)
+        return await self.paged(f"summary {seq}", "\n".join(parts))
 
     async def overview(self) -> str:
         """Return what there is to read back."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from datetime import date
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -13,7 +14,23 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.json_values import is_object
 
 QUERY_CHARACTERS: Final = 500
-_ARGUMENTS: Final = ("message", "call_id", "from", "to", "file", "search", "page")
+_ARGUMENTS: Final = (
+    "message",
+    "call_id",
+    "from",
+    "to",
+    "file",
+    "summary",
+    "search",
+    "scope",
+    "sender",
+    "since",
+    "until",
+    "session",
+    "page",
+)
+Scope: TypeAlias = Literal["session", "person", "agent"]
+"Where is searched: here; in all that this person said to the agent; in all that it may read."
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9_-](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?")
 _NUMBER_MAX: Final = 1 << 53
 
@@ -49,13 +66,24 @@ class AskSearch(Struct, frozen=True, kw_only=True):
 
     query: str
     "As it was given, without blanks around it."
+    scope: Scope = "session"
+    sender: str = ""
+    "Only what these said."
+    since: date | None = None
+    until: date | None = None
+
+
+class AskSummary(Struct, frozen=True, kw_only=True):
+    """What a summary stands for."""
+
+    seq: int
 
 
 class AskOverview(Struct, frozen=True, kw_only=True):
     """What there is."""
 
 
-Ask: TypeAlias = AskMessage | AskCall | AskRange | AskFile | AskSearch | AskOverview
+Ask: TypeAlias = AskMessage | AskCall | AskRange | AskFile | AskSearch | AskSummary | AskOverview
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -63,6 +91,8 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     ask: Ask
     page: int = 1
+    session_id: str = ""
+    "Another session, of a message or a range; empty = this one."
 
 
 def read_arguments(arguments: str) -> Asked:
@@ -83,11 +113,28 @@ def read_arguments(arguments: str) -> Asked:
     if (name := _text(given, "file")) is not None:
         found["file"] = AskFile(name=_file_name(name))
     if (query := _text(given, "search")) is not None:
-        found["search"] = AskSearch(query=_query(query))
+        found["search"] = AskSearch(
+            query=_query(query),
+            scope=_scope(_text(given, "scope") or "session"),
+            sender=_text(given, "sender") or "",
+            since=_day(given, "since"),
+            until=_day(given, "until"),
+        )
+    if (seq := _number(given, "summary")) is not None:
+        found["summary"] = AskSummary(seq=seq)
     if len(found) > 1:
         msg = f"give one of {_listed(found)}, not all of them"
         raise ToolFailedError(msg)
-    return Asked(ask=next(iter(found.values()), AskOverview()), page=page)
+    ask = next(iter(found.values()), AskOverview())
+    for name in ("scope", "sender", "since", "until"):
+        if name in given and not isinstance(ask, AskSearch):
+            msg = f"{name}: goes with search"
+            raise ToolFailedError(msg)
+    session_id = (_text(given, "session") or "").strip()
+    if session_id and not isinstance(ask, AskMessage | AskRange):
+        msg = "session: goes with message, or with from and to"
+        raise ToolFailedError(msg)
+    return Asked(ask=ask, page=page, session_id=session_id)
 
 
 def _given(arguments: str) -> Mapping[str, Any]:
@@ -153,6 +200,24 @@ def _file_name(name: str) -> str:
         msg = "file: is no name of a file; give it as a marker or the overview names it"
         raise ToolFailedError(msg)
     return short
+
+
+def _scope(scope: str) -> Scope:
+    if scope in {"session", "person", "agent"}:
+        return cast("Scope", scope)
+    msg = f"scope: must be one of session, person and agent, not {scope[:40]!r}"
+    raise ToolFailedError(msg)
+
+
+def _day(given: Mapping[str, Any], name: str) -> date | None:
+    text = _text(given, name)
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text.strip())
+    except ValueError as error:
+        msg = f"{name}: must be a day such as 2026-05-07"
+        raise ToolFailedError(msg) from error
 
 
 def _query(query: str) -> str:

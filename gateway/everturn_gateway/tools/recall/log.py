@@ -3,22 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
-from everturn_actors.events import CallFinished, Event, ModelReplied, TurnStarted
+from msgspec import Struct
+
+from everturn_actors.events import (
+    CallFinished,
+    Event,
+    ModelReplied,
+    Summarised,
+    TurnStarted,
+)
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ToolContext
 from everturn_gateway.tools.recall.messages import Said, said
 
+_LONG_AGO: Final = datetime(2020, 1, 1, tzinfo=UTC)
 CHUNK_EVENTS: Final = 200  # held at a time: a log of any length is read in the same memory
 _STEP_EVENTS = 50  # looked back at a time for the reply that made a call
+
+
+class OpenedTurn(Struct, frozen=True, kw_only=True):
+    """A turn that a summary stands for."""
+
+    number: int
+    first: int
+    "Its first message."
+    last: int
+    "The last event before the next turn's messages."
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """A summary, and what it is made of."""
+
+    seq: int
+    body: Summarised
+    before: int = 0
+    "The number of the summary that it carries on; 0 = it begins with the conversation."
+    first: int = 1
+    "The first turn that it tells of beside that."
+    turns: tuple[OpenedTurn, ...]
+    "Those turns, oldest first, as far as the log has them."
 
 
 class LogReader:
     """Reads what the store keeps of a session's log; numbers that were discarded are missing."""
 
-    def __init__(self, context: ToolContext) -> None:
-        self._store, self._session_id = context.store, context.session_id
+    def __init__(self, context: ToolContext, session_id: str = "") -> None:
+        """Read the log of the session of a call, or of another one."""
+        self._store, self._session_id = context.store, session_id or context.session_id
+
+    async def begun(self) -> datetime:
+        """Return when the oldest event that there is was written."""
+        found = await self._read(after=0, limit=1)
+        return found[0].at if found else _LONG_AGO
 
     async def first_seq(self) -> int:
         """Return the number of the oldest event there is; 1 where there is none."""
@@ -74,6 +113,42 @@ class LogReader:
             calls = await self._calls_before(wanted[0].seq) if _begins_inside(wanted) else ()
             yield tuple(said(wanted, calls))
             last = after
+
+    async def summary(self, seq: int) -> Opened | None:
+        """Return a summary and what it is made of; None where there is none of this number."""
+        found = await self._read(after=seq - 1, limit=1)
+        if not found or found[0].seq != seq or not isinstance(found[0].body, Summarised):
+            return None
+        own, turns = found[0].body, list[OpenedTurn]()
+        last, end = seq - 1, seq
+        while last > 0:
+            after = max(last - CHUNK_EVENTS, 0)
+            chunk = await self._read(after=after, limit=last - after)
+            for event in reversed([each for each in chunk if each.seq <= last]):
+                body = event.body
+                if isinstance(body, Summarised) and body.last_turn < own.last_turn:
+                    first = body.last_turn + 1
+                    rest = tuple(reversed([each for each in turns if each.number >= first]))
+                    return Opened(seq=seq, body=own, before=event.seq, first=first, turns=rest)
+                if isinstance(body, TurnStarted):
+                    if body.turn <= own.last_turn:
+                        begin = min((*body.received, event.seq))
+                        turns.append(OpenedTurn(number=body.turn, first=begin, last=end - 1))
+                    end = min((*body.received, event.seq))
+            last = after
+        return Opened(seq=seq, body=own, turns=tuple(reversed(turns)))
+
+    async def newest_summary(self) -> int:
+        """Return the number of the newest summary; 0 where there is none."""
+        last = await self.last_seq()
+        while last > 0:
+            after = max(last - CHUNK_EVENTS, 0)
+            chunk = await self._read(after=after, limit=last - after)
+            for event in reversed(chunk):
+                if isinstance(event.body, Summarised) and event.seq <= last:
+                    return event.seq
+            last = after
+        return 0
 
     async def _read(self, *, after: int, limit: int) -> tuple[Event, ...]:
         return await self._store.read(self._session_id, after=max(after, 0), limit=limit)

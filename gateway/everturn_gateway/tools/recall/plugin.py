@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import ToolPlan, ToolPlugin, ToolSetup
+from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.recall.tool import RecallContext
 
 
@@ -16,15 +17,29 @@ class RecallConfig(Struct, frozen=True, kw_only=True):
 
     page_characters: int
     "How much it answers at once."
+    read_from: tuple[str, ...] = ()
+    "Conversations that the owner opened to all of the agent's."
 
 
 def _make(setup: ToolSetup[RecallConfig]) -> tuple[Tool, ...]:
-    return (RecallContext(page_characters=setup.settings.page_characters),)
+    return (
+        RecallContext(
+            page_characters=setup.settings.page_characters,
+            link=setup.part(ToolEnvironment).link,
+            read_from=setup.settings.read_from,
+        ),
+    )
 
 
-def plan_recall(page_characters: int) -> ToolPlan:
-    """Return the plan for an agent whose policy keeps so much of a result whole."""
-    return ToolPlan(settings=RecallConfig(page_characters=page_characters), reaches_out=False)
+def plan_recall(page_characters: int, read_from: tuple[str, ...] = ()) -> ToolPlan:
+    """Return the plan for an agent.
+
+    Args:
+        page_characters: How much of a result its policy keeps whole.
+        read_from: Conversations that it may read, as its tool `session` is set.
+    """
+    config = RecallConfig(page_characters=page_characters, read_from=read_from)
+    return ToolPlan(settings=config, reaches_out=False)
 
 
 RECALL_CONTEXT: Final = ToolPlugin(

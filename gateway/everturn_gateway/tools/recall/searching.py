@@ -1,143 +1,173 @@
-"""A search through everything that was said, newest first."""
+"""A search through what was said, the best match first: here, or wherever it may be looked for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import aclosing
-from functools import partial
 from typing import Final
 
 from anyio import to_thread
-from msgspec import Struct, field
 
 from everturn_actors.outside import together
+from everturn_actors.ports.search import MessageIndex, MessageQuery
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.search.finding import Found, find, place
+from everturn_gateway.search.index import open_message_index
+from everturn_gateway.search.logs import StoreLogs
+from everturn_gateway.search.table import IndexedSession
+from everturn_gateway.search.texts import sender_of
+from everturn_gateway.search.words import spoken
 from everturn_gateway.tools.recall.answers import Answers, Lost
-from everturn_gateway.tools.recall.messages import Said, ask, heading, one_line, whole
+from everturn_gateway.tools.recall.asking import AskSearch
+from everturn_gateway.tools.recall.messages import NAME, ask, heading, one_line, whole
 from everturn_gateway.tools.recall.overview import discarded
 from everturn_gateway.tools.recall.pages import page_of
-from everturn_gateway.tools.recall.words import find, searched, snippet, words_of
+from everturn_gateway.tools.recall.scopes import Reach
+from everturn_gateway.tools.recall.words import snippet
 
-HITS_MAX: Final = 200  # newest ones that a search gives; older ones need better words
+HITS_MAX: Final = 100  # the best ones that a search gives; for others it takes other words
 _SUMMARISED_MAX: Final = 200  # files of what was summarised, each naming the one before
 _FILE_BEFORE: Final = re.compile(r"`([A-Za-z0-9._-]{1,100})`")
+_SCOPE_WORDS: Final = {
+    "session": "was said here",
+    "person": "was said in any conversation with this person",
+    "agent": "was said in any conversation that may be read",
+}
 
 
-class _Found(Struct):
-    """What a search found so far."""
+async def search(
+    answers: Answers, asked: AskSearch, reach: Reach, index: MessageIndex | None
+) -> str:
+    """Return the messages that fit a question or words, the best first.
 
-    lines: list[str] = field(default_factory=list[str])
-    "Newest first, one message a line."
-    lost: int = 0
-    "Files that are gone, or cannot be read."
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.lines) >= HITS_MAX
-
-
-async def search(answers: Answers, query: str) -> str:
-    """Return the messages that hold all words of `query`, newest first.
+    Args:
+        answers: Answers the call.
+        asked: What is looked for.
+        reach: Where it may be looked for.
+        index: Finds it; None = there is none here, and this session is looked through for once.
 
     Raises:
         ToolFailedError: There are fewer pages of them.
     """
-    words, found = words_of(query), _Found()
-    async with aclosing(answers.log.backward(await answers.log.last_seq())) as chunks:
-        async for chunk in chunks:
-            await _search_chunk(answers, chunk, words, found)
-            if found.is_full:
-                break
-    oldest = await answers.log.first_seq()
-    if oldest > 1 and not found.is_full:
-        await _search_summarised(answers, words, found)
+    if index is None:
+        context = reach.context
+        async with open_message_index(None, context.store, SystemClock()) as own:
+            session = IndexedSession(
+                session_id=context.session_id, key=context.key, created_at=await answers.log.begun()
+            )
+            await own.read_alone(session)
+            return await _search(answers, asked, reach, own, is_whole=True)
+    return await _search(answers, asked, reach, index)
+
+
+async def _search(
+    answers: Answers,
+    asked: AskSearch,
+    reach: Reach,
+    index: MessageIndex,
+    *,
+    is_whole: bool = False,
+) -> str:
+    context = reach.context
+
+    async def may_see(session_id: str) -> bool:
+        if session_id == context.session_id:
+            return True
+        row = await context.store.summary(session_id)
+        return row is not None and reach.admits(asked.scope, row)
+
+    query = MessageQuery(
+        text=asked.query,
+        places=reach.places(asked.scope),
+        sender=asked.sender,
+        since=asked.since,
+        until=asked.until,
+        limit=HITS_MAX,
+    )
+    page = await find(index, query, StoreLogs(context.store), may_see)
+    asked_now = (each for each in page.found if not _is_asked_now(reach, each))
+    shown = [await _line(answers, reach, found) for found in asked_now]
+    lines = [line for line in shown if line]
     notes: list[str] = []
-    if found.lost:
-        notes.append(f"{found.lost} files are gone; of their texts only what the log kept counts.")
+    oldest = await answers.log.first_seq()
     if oldest > 1:
+        lines += await _discarded_lines(answers, asked.query)
         notes.append(f"{discarded(oldest, answers.conversation)}.")
-    if not found.lines:
-        told = f"Nothing that was said here holds all of these words: {one_line(query, 200)}"
-        return "\n".join([f"{told}. Try fewer, shorter or other words.", *notes])
-    count = len(found.lines)
-    if found.is_full:
-        notes.append(f"Older ones than these {count} are left out; more words find fewer.")
-    label = f"search for {one_line(query)!r}, {count} found, newest first"
-    return await answers.paged(label, "\n".join(found.lines), notes)
+    if page.searched_to is not None and not is_whole:
+        notes.append(
+            "The index is being made anew from the logs: not everything was searched. Ask again in"
+            " a minute."
+        )
+    if not lines:
+        told = f"Nothing that {_SCOPE_WORDS[asked.scope]} holds any of these words"
+        hint = "Try others, also in the language in which it was said"
+        wider = "" if asked.scope == "agent" else ", or a wider scope"
+        return "\n".join([f"{told}: {one_line(asked.query, 200)}. {hint}{wider}.", *notes])
+    if page.next_offset is not None:
+        notes.append(f"More than these {len(lines)} fit less well; other words find others.")
+    label = f"search for {one_line(asked.query)!r}, {len(lines)} found, the best first"
+    return await answers.paged(label, "\n".join(lines), notes)
 
 
-async def _search_chunk(
-    answers: Answers, chunk: Sequence[Said], words: Sequence[str], found: _Found
-) -> None:
-    """Search one chunk of the log, which is oldest first."""
-    plain = [message for message in chunk if not _has_file(message)]
-    work = partial(_lines, plain, words, answers.limit)
-    lines = await to_thread.run_sync(work)
-    for message in reversed(chunk):
-        if found.is_full:
-            return
-        if _has_file(message):
-            kept = await answers.read_file(message.path)
-            found.lost += isinstance(kept, Lost)
-            text = message.text if isinstance(kept, Lost) else kept
-            line = await to_thread.run_sync(partial(_line, message, text, words, answers.limit))
-        else:
-            line = lines.get(message.seq)
-        if line is not None:
-            answers.found([message])
-            found.lines.append(line)
-
-
-async def _search_summarised(answers: Answers, words: Sequence[str], found: _Found) -> None:
-    """Search what was discarded with a log, as far as files keep it."""
+async def _discarded_lines(answers: Answers, query: str) -> list[str]:
+    """Return where it stands in what was discarded with a log, as far as files keep it."""
     summary = answers.conversation.reductions.summary
     name = summary.path if summary else ""
-    seen: set[str] = set()
-    while name and name not in seen and len(seen) < _SUMMARISED_MAX and not found.is_full:
+    seen, lines, words = set[str](), list[str](), spoken(query)
+    while name and name not in seen and len(seen) < _SUMMARISED_MAX:
         seen.add(name)
         text = await answers.read_file(name)
         if isinstance(text, Lost):
-            found.lost += 1
-            return
-        line = await to_thread.run_sync(partial(_file_line, name, text, words, answers.limit))
-        if line is not None:
-            found.lines.append(line)
+            break
+        position = await to_thread.run_sync(place, text, words)
+        if position >= 0:
+            page = page_of(text, position, answers.limit)
+            where = ask(file=name, page=page) if page > 1 else ask(file=name)
+            lines.append(f"[{where}] what was summarised: {snippet(text, position)}")
             answers.sources = together(answers.sources, summary.outside if summary else ())
         before = _FILE_BEFORE.search(text.partition("\n## ")[0])
         name = before[1] if before else ""
-
-
-def _file_line(name: str, text: str, words: Sequence[str], limit: int) -> str | None:
-    """Return where and how a file of what was summarised holds the words."""
-    position = find(text, words)
-    if position is None:
-        return None
-    page = page_of(text, position, limit)
-    where = ask(file=name, page=page) if page > 1 else ask(file=name)
-    return f"{where}: {snippet(text, position)}"
-
-
-def _has_file(message: Said) -> bool:
-    return message.kind == "result" and bool(message.path) and searched(message) is not None
-
-
-def _lines(messages: Sequence[Said], words: Sequence[str], limit: int) -> dict[int, str]:
-    """Return a line for each message that is found, by its number."""
-    lines: dict[int, str] = {}
-    for message in messages:
-        text = searched(message)
-        line = None if text is None else _line(message, text, words, limit)
-        if line is not None:
-            lines[message.seq] = line
     return lines
 
 
-def _line(message: Said, text: str, words: Sequence[str], limit: int) -> str | None:
-    """Return where and how `text`, all of a message, holds the words; None where it does not."""
-    position = find(text, words)
-    if position is None:
-        return None
-    body = whole(message, text) if message.kind == "result" else text
-    page = page_of(body, len(body) - len(text) + position, limit)
-    place = f"{message.seq}, page {page}" if page > 1 else f"{message.seq}"
-    return f"[{place}] {heading(message)}: {snippet(text, position)}"
+def _is_asked_now(reach: Reach, found: Found) -> bool:
+    """Return whether a message is a part of the turn that asks: it would find itself."""
+    current = reach.context.conversation.current
+    if current is None or found.session_id != reach.context.session_id:
+        return False
+    first = min((user.seq for user in current.heard), default=0)
+    return bool(first) and found.event.seq >= first
+
+
+async def _line(answers: Answers, reach: Reach, found: Found) -> str:
+    """Return where and how a message speaks of it, in one line; empty where it only repeats."""
+    seq, day = found.event.seq, f"{found.event.at:%Y-%m-%d}"
+    shown = snippet(found.text, found.position)
+    if found.session_id != reach.context.session_id:
+        row = await reach.context.store.summary(found.session_id)
+        if row is None or not reach.is_own(row.key):
+            source = f"the conversation {found.session_id}"
+            answers.sources = together(answers.sources, (source,))
+        else:
+            said = await answers.log_of(found.session_id).message(seq)
+            answers.found([said] if said is not None else [])
+        who = one_line(sender_of(found.event)) or found.role
+        where = ask(message=seq, session=found.session_id)
+        return f"[{day}, {where}] {who}: {shown}"
+    said = await answers.log.message(seq)
+    if said is None:
+        who = one_line(sender_of(found.event)) or found.role
+        return f"[{seq}, {day}] {who}: {shown}"
+    if said.kind == "result" and said.name == NAME:
+        return ""
+    answers.found([said])
+    if found.file:
+        text = whole(said, found.text) if said.kind == "result" else found.text
+        page = page_of(text, len(text) - len(found.text) + found.position, answers.limit)
+        paged = {"page": page} if page > 1 else {}
+        if said.kind == "summary":
+            return f"[{day}, {ask(file=found.file, **paged)}] what was summarised: {shown}"
+        where = f", page {page}" if page > 1 else ""
+        return f"[{seq}{where}, {day}] {heading(said)}: {shown}"
+    page = page_of(found.text, found.position, answers.limit)
+    where = f", page {page}" if page > 1 else ""
+    return f"[{seq}{where}, {day}] {heading(said)}: {shown}"

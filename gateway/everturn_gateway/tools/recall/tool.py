@@ -10,6 +10,7 @@ import anyio
 from everturn_actors.errors import JournalError, ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall.answers import Answers
 from everturn_gateway.tools.recall.asking import (
     AskCall,
@@ -19,10 +20,12 @@ from everturn_gateway.tools.recall.asking import (
     AskOverview,
     AskRange,
     AskSearch,
+    AskSummary,
     read_arguments,
 )
 from everturn_gateway.tools.recall.messages import NAME
 from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS
+from everturn_gateway.tools.recall.scopes import Reach
 from everturn_gateway.tools.recall.searching import search
 
 logger = logging.getLogger(__name__)
@@ -35,8 +38,8 @@ _CAPABILITIES: Final = ToolCapabilities(read_only=True, safe=True)
 _DEFINITION: Final = ToolDefinition(
     name=NAME,
     description=(
-        "Read back what is hidden or shortened in this conversation. Give one of message, call_id,"
-        " from/to, file, search; nothing for an overview."
+        "Read back what is hidden or shortened in this conversation, or was said in earlier ones."
+        " Give one of message, call_id, from/to, file, summary, search; nothing for an overview."
     ),
     parameters={
         "type": "object",
@@ -46,7 +49,16 @@ _DEFINITION: Final = ToolDefinition(
             "from": {"type": "integer", "description": "first number of a range"},
             "to": {"type": "integer"},
             "file": {"type": "string"},
-            "search": {"type": "string", "description": "plain words, all of them"},
+            "summary": {"type": "integer", "description": "its number; gives its parts"},
+            "search": {"type": "string", "description": "question or words"},
+            "scope": {
+                "enum": ["session", "person", "agent"],
+                "description": "of search: here, all talks with this person, all you may read",
+            },
+            "sender": {"type": "string", "description": "of search"},
+            "since": {"type": "string", "description": "day, 2026-05-07"},
+            "until": {"type": "string"},
+            "session": {"type": "string", "description": "of message or from/to"},
             "page": {"type": "integer"},
         },
     },
@@ -56,17 +68,29 @@ _DEFINITION: Final = ToolDefinition(
 class RecallContext:
     """Reads back what the model is not shown; implements `Tool`.
 
-    It sees the session in which it is called and no other, writes nothing, and holds one chunk of
-    the log at a time.
+    It sees the session in which it is called and, where a search is told to, others that the same
+    people may see. It writes nothing, and holds one chunk of a log at a time.
     """
 
     definition = _DEFINITION
     capabilities = _CAPABILITIES
-    "It reads this conversation alone."
+    "It reads what the people of this conversation may see."
 
-    def __init__(self, *, page_characters: int = PAGE_CHARACTERS) -> None:
-        """Answer with at most `page_characters`, and estimated tokens, beside a short heading."""
-        self._limit = page_characters
+    def __init__(
+        self,
+        *,
+        page_characters: int = PAGE_CHARACTERS,
+        link: ServiceLink | None = None,
+        read_from: tuple[str, ...] = (),
+    ) -> None:
+        """Answer with at most `page_characters`, and estimated tokens, beside a short heading.
+
+        Args:
+            page_characters: Of one answer.
+            link: Where the index of what was said is connected; None = each search makes its own.
+            read_from: Conversations that the owner opened to all of the agent's.
+        """
+        self._limit, self._link, self._read_from = page_characters, link, read_from
 
     async def run(self, call: ToolCall, context: ToolContext) -> str | ToolOutput:
         """Return one page of what is asked for, as a quote that says where it comes from.
@@ -93,14 +117,32 @@ class RecallContext:
             raise ToolFailedError(msg) from error
 
     async def _answer(self, asked: Asked, context: ToolContext) -> str | ToolOutput:
-        answers = Answers(context, page=asked.page, limit=self._limit)
-        text = await self._text(asked, answers)
+        reach = Reach(context=context, read_from=self._read_from)
+        if asked.session_id:
+            await self._check_session(asked.session_id, reach)
+        answers = Answers(context, page=asked.page, limit=self._limit, session_id=asked.session_id)
+        text = await self._text(asked, answers, reach)
+        if asked.session_id and not answers.sources:
+            row = await context.store.summary(asked.session_id)
+            if row is None or not reach.is_own(row.key):
+                answers.sources = (f"the conversation {asked.session_id}",)
         if not answers.sources:
             return text
         source = f"what was read back of {', '.join(answers.sources)}"
         return ToolOutput(text=text, untrusted=True, source=source)
 
-    async def _text(self, asked: Asked, answers: Answers) -> str:
+    async def _check_session(self, session_id: str, reach: Reach) -> None:
+        """Refuse a session that may not be read, like one that is not there.
+
+        Raises:
+            ToolFailedError: It may not be read.
+        """
+        row = await reach.context.store.summary(session_id)
+        if row is None or not reach.admits("agent", row):
+            msg = f"session: there is no {session_id[:64]!r} that may be read here"
+            raise ToolFailedError(msg)
+
+    async def _text(self, asked: Asked, answers: Answers, reach: Reach) -> str:
         match asked.ask:
             case AskMessage(seq=seq):
                 return await answers.message(seq)
@@ -110,8 +152,11 @@ class RecallContext:
                 return await answers.between(first, last)
             case AskFile(name=name):
                 return await answers.file(name)
-            case AskSearch(query=query):
-                return await search(answers, query)
+            case AskSearch() as wanted:
+                index = self._link.messages if self._link is not None else None
+                return await search(answers, wanted, reach, index)
+            case AskSummary(seq=seq):
+                return await answers.summary(seq)
             case AskOverview():
                 return await answers.overview()
             case _:

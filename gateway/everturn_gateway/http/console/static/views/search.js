@@ -68,7 +68,7 @@ export function searchView() {
     ${isLoading ? html`<p class="faint">${t("Reading what was said…")}</p>` : nothing}
     ${!isLoading && search.q && !error ? html`<p class="faint" role="status">${reached()}</p>` : nothing}
     ${next && !isLoading ? html`<button class="more" @click=${more}>${t("Search further")}</button>` : nothing}
-    ${!search.q ? html`<div class="empty"><h2>${t("Search all that was said")}</h2><p>${t("Messages, answers, calls of tools and what they gave, in all sessions and their archives. All words have to stand in one of them; what stands in \"quotes\" is one.")}</p></div>` : nothing}
+    ${!search.q ? html`<div class="empty"><h2>${t("Search all that was said")}</h2><p>${t("Messages, answers, calls of tools and what they gave, in all sessions and their archives. Any of the words, the best match first; what stands in \"quotes\" has to stand there so.")}</p></div>` : nothing}
   `;
 }
 

@@ -1,0 +1,58 @@
+"""Opens the index of what was said, and tells it what sessions append."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from everturn_actors.events import Event
+from everturn_actors.ports import Agent, Clock, Observer
+from everturn_actors.ports.search import MessageIndex
+from everturn_actors.service import ONCE
+from everturn_actors.state.session_state import SessionState
+from everturn_gateway.plugins import OpenedStore
+from everturn_gateway.search.index import open_message_index
+
+INDEX_FILE: Final = "search.sqlite"  # in the workspace: a cache, made anew where missing
+
+
+@asynccontextmanager
+async def open_search(
+    workspace: Path, storage: OpenedStore, clock: Clock
+) -> AsyncGenerator[MessageIndex]:
+    """Open the store's own index, or one beside it; nothing is read before it is used."""
+    if storage.messages is not None:
+        yield storage.messages
+        return
+    path = None if storage.is_passing else workspace / INDEX_FILE
+    opened = open_message_index(path, storage.store, clock, is_shared=storage.is_shared)
+    async with opened as index:
+        yield index
+
+
+class NotingObserver:
+    """Observes sessions for an observer of its own, and tells the index what they append."""
+
+    def __init__(self, observer: Observer, messages: MessageIndex) -> None:
+        """Begin with nothing told."""
+        self._observer, self._messages = observer, messages
+
+    def durable(
+        self, before: SessionState | None, after: SessionState, events: Sequence[Event]
+    ) -> None:
+        """See `Observer.durable`."""
+        self._observer.durable(before, after, events)
+        if after.key.channel != ONCE:
+            self._messages.note(after, events)
+
+    def active(self, session_id: str) -> AbstractContextManager[None]:
+        """See `Observer.active`."""
+        return self._observer.active(session_id)
+
+    def answering(
+        self, state: SessionState, turn: int, agent: Agent | None
+    ) -> AbstractContextManager[None]:
+        """See `Observer.answering`."""
+        return self._observer.answering(state, turn, agent)

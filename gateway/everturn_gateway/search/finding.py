@@ -1,0 +1,161 @@
+"""What the index names, read from the logs, and only what may be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everturn_actors.errors import JournalError, UnknownSessionError
+from everturn_actors.events import Event
+from everturn_actors.ports.search import MessageIndex, MessageMatch, MessageQuery, SearchRole
+from everturn_gateway.search.texts import file_of, texts_of
+from everturn_gateway.search.words import fold, spoken
+
+ROUNDS_MOST: Final = 8  # of matches of which none may be shown
+SNIPPET_CHARACTERS: Final = 200
+_STEM: Final = 4  # characters of a word that an ending does not change
+_ENDING: Final = 3
+_BEFORE: Final = 60  # characters of a snippet before what was found
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A message that was found, as its log has it."""
+
+    session_id: str
+    event: Event
+    role: SearchRole
+    text: str
+    "What was said, or the whole of the file in which it stands."
+    position: int
+    "Where in it the first of the words stands; 0 where that is not known."
+    file: str = ""
+    "The file in which it stands; empty = in the event."
+
+
+class FoundPage(Struct, frozen=True, kw_only=True):
+    """What was found, the best first."""
+
+    found: tuple[Found, ...]
+    next_offset: int | None = None
+    "Where the next page begins; None = there is none."
+    searched_to: datetime | None = None
+    "Only sessions in which something happened after that were searched; None = all were."
+
+
+class Logs(Protocol):
+    """Where the logs are."""
+
+    async def history(self, session_id: str, *, after: int, limit: int) -> Sequence[Event]:
+        """Return events above a number, oldest first."""
+        ...
+
+    async def result(self, session_id: str, name: str) -> str | None:
+        """Return a text that is kept as a file."""
+        ...
+
+
+MaySee = Callable[[str], Awaitable[bool]]
+"Says of a session, by its id, whether it may be shown. Asked once for each session of a page."
+
+
+async def find(index: MessageIndex, query: MessageQuery, logs: Logs, may_see: MaySee) -> FoundPage:
+    """Search; return what is there by the logs and may be shown.
+
+    Args:
+        index: Names messages.
+        query: What is looked for.
+        logs: Has them.
+        may_see: Says which sessions may be shown.
+
+    Raises:
+        JournalError: A session cannot be read of which `may_see` does not know.
+    """
+    words, found = spoken(query.text), list[Found]()
+    seen: dict[str, bool] = {}
+    offset = query.offset
+    searched_to: datetime | None = None
+    for _ in range(ROUNDS_MOST):
+        page = await index.search(replace(query, offset=offset))
+        for position, match in enumerate(page.matches):
+            if match.session_id not in seen:
+                seen[match.session_id] = await may_see(match.session_id)
+            each = await _read(match, words, logs) if seen[match.session_id] else None
+            if each is not None:
+                found.append(each)
+            if len(found) == query.limit:
+                offset += position + 1
+                has_more = page.has_more or position + 1 < len(page.matches)
+                return FoundPage(
+                    found=tuple(found),
+                    next_offset=offset if has_more else None,
+                    searched_to=page.searched_to,
+                )
+        offset, searched_to = offset + len(page.matches), page.searched_to
+        if not page.has_more:
+            return FoundPage(found=tuple(found), searched_to=page.searched_to)
+    return FoundPage(found=tuple(found), next_offset=offset, searched_to=searched_to)
+
+
+async def _read(match: MessageMatch, words: Sequence[str], logs: Logs) -> Found | None:
+    """Return a message by its log; None where that does not have it (any more)."""
+    try:
+        events = await logs.history(match.session_id, after=match.seq - 1, limit=1)
+    except (JournalError, UnknownSessionError):
+        return None
+    if not events or events[0].seq != match.seq:
+        return None
+    event = events[0]
+    said = [(role, text) for role, text in texts_of(event) if text.strip()]
+    if not said:
+        return None
+    held = next(((role, text) for role, text in said if place(text, words) >= 0), None)
+    role, text = held or said[0]
+    name = "" if held else file_of(event)
+    if name:
+        try:
+            whole = await logs.result(match.session_id, name)
+        except (JournalError, UnknownSessionError):
+            whole = None
+        if whole is not None:
+            position = max(place(whole, words), 0)
+            return Found(
+                session_id=match.session_id,
+                event=event,
+                role=role,
+                text=whole,
+                position=position,
+                file=name,
+            )
+    return Found(
+        session_id=match.session_id,
+        event=event,
+        role=role,
+        text=text,
+        position=max(place(text, words), 0),
+    )
+
+
+def snippet(found: Found, characters: int = SNIPPET_CHARACTERS) -> str:
+    """Return what stands around the place that was found, in one line."""
+    text = found.text
+    begin = max(0, found.position - _BEFORE) if len(text) > characters else 0
+    part = " ".join(text[begin : begin + characters].split())
+    end = "…" if begin + characters < len(text) else ""
+    return f"{'…' if begin else ''}{part}{end}"
+
+
+def place(text: str, words: Sequence[str]) -> int:
+    """Return where the longest of the words that are there stands, or its stem; -1 = none is."""
+    folded = fold(text)
+    for word in words:
+        at = folded.find(word)
+        if at < 0 and len(word) > _STEM:  # the index compares stems: `flights` finds `flight`
+            at = folded.find(word[: max(_STEM, len(word) - _ENDING)])
+        if at >= 0:
+            # Folding may make a text longer: some characters beside it.
+            return at if len(folded) == len(text) else at * len(text) // max(len(folded), 1)
+    return -1

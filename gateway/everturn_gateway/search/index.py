@@ -1,0 +1,358 @@
+"""Keeps the index of what was said up to the logs: behind the turns, and from the logs themselves.
+
+What sessions append is noted as it happens and written a second later, in a thread. What nobody
+noted - before a start, while the index was damaged, in another process - is read from the logs,
+the session that was used last first; until that is done answers say how far it is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+from anyio import to_thread
+from msgspec import Struct, field
+
+from everturn_actors.errors import JournalError
+from everturn_actors.events import Event, SessionStarted
+from everturn_actors.ports import Clock, Place, SessionStore, SessionSummary
+from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery
+from everturn_actors.state.session_state import SessionState
+from everturn_gateway.search.table import (
+    Batch,
+    IndexedMessage,
+    IndexedSession,
+    MessageTable,
+    MessageTableError,
+)
+from everturn_gateway.search.texts import file_of, sender_of, texts_of
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+WRITE_BEHIND_S: Final = 1.0
+START_DELAY_S: Final = 2.0  # the first moments of a process are for its turns
+CATCH_UP_S: Final = 10.0  # of a search where nothing keeps the index: a command beside the gateway
+NOTED_MOST: Final = 20_000  # events that wait to be written; what is beyond is read from the log
+PAGE_EVENTS: Final = 500  # read and written at a time, some 30 ms of a thread
+SESSIONS_AT_ONCE: Final = 32
+LOOK_EVERY_S: Final = 30.0  # where other processes write into the same store
+SEARCHES_MOST: Final = 2  # at the same time; others wait for them
+_MARGIN: Final = timedelta(minutes=1)  # between what is said to be indexed and what is believed
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COMPLETE: Final = "complete_to"
+"Everything that was appended up to this instant is in the index; microseconds since 1970."
+
+
+class _News(Struct):
+    """What was noted of one session, and not written yet."""
+
+    session: IndexedSession
+    events: list[Event] = field(default_factory=list[Event])
+    "Ascending, without holes; empty = more than is kept: the log has it."
+    last_seq: int = 0
+
+
+class StoreMessageIndex:
+    """`MessageIndex` over any store, on SQLite. Opened by `open_message_index`."""
+
+    def __init__(
+        self, table: MessageTable, store: SessionStore, clock: Clock, *, is_shared: bool
+    ) -> None:
+        """Begin with nothing looked at.
+
+        Args:
+            table: Where it is kept.
+            store: Whose logs it is made of.
+            clock: The time.
+            is_shared: Whether other processes append to the same store.
+        """
+        self._table, self._store, self._is_shared = table, store, is_shared
+        self._clock = clock
+        self._news: dict[str, _News] = {}
+        self._noted = 0
+        self._has_news = anyio.Event()
+        self._writing = anyio.Lock()
+        self._room = anyio.CapacityLimiter(SEARCHES_MOST)
+        self._is_kept = False
+        "Whether `run` runs."
+        self._is_complete = False
+        self._searched_to: datetime | None = None
+        "How far the walk through the sessions is; None = it has not begun."
+
+    # --- MessageIndex ---
+
+    def note(self, state: SessionState, events: Sequence[Event]) -> None:
+        """See `MessageIndex.note`."""
+        news = self._news.get(state.session_id)
+        if news is None:
+            news = self._news[state.session_id] = _News(_of_state(state))
+        elif news.session.shared_with != state.shared_with:
+            news.session = _of_state(state)
+        is_next = not news.last_seq or news.events
+        news.last_seq = state.last_seq
+        if is_next and self._noted < NOTED_MOST:
+            news.events += events
+            self._noted += len(events)
+        else:
+            self._noted -= len(news.events)
+            news.events.clear()
+        self._has_news.set()
+
+    async def search(self, query: MessageQuery) -> MessagePage:
+        """See `MessageIndex.search`."""
+        async with self._room:
+            try:
+                if not self._is_kept and not self._is_complete:
+                    with anyio.move_on_after(CATCH_UP_S):
+                        await self._walk()
+                await self._write_news()
+                found, has_more = await to_thread.run_sync(self._table.search, query)
+            except MessageTableError as error:
+                self._lost(error)
+                return MessagePage(matches=(), searched_to=self._clock.now())
+        searched_to = None if self._is_complete else self._searched_to or self._clock.now()
+        matches: tuple[MessageMatch, ...] = tuple(found)
+        return MessagePage(matches=matches, has_more=has_more, searched_to=searched_to)
+
+    async def forget(self, session_id: str) -> None:
+        """See `MessageIndex.forget`."""
+        async with self._writing:
+            news = self._news.pop(session_id, None)
+            self._noted -= len(news.events) if news else 0
+            try:
+                await to_thread.run_sync(self._table.forget, session_id)
+            except MessageTableError as error:
+                self._lost(error)
+
+    # --- upkeep ---
+
+    async def run(self) -> None:
+        """Write behind what is noted, and read what nobody noted; never returns."""
+        self._is_kept = True
+        try:
+            await anyio.sleep(START_DELAY_S)
+            while True:
+                await self._guarded(self._keep_up())
+                with anyio.move_on_after(LOOK_EVERY_S if self._is_shared else float("inf")):
+                    await self._has_news.wait()
+                if self._is_shared:
+                    self._is_complete = False
+                await anyio.sleep(WRITE_BEHIND_S)
+        finally:
+            self._is_kept = False
+
+    async def close(self) -> None:
+        """Write what is noted, where the index was used, and let go of the file."""
+        if self._table.is_open and self._is_complete:
+            await self._guarded(self._write_news())
+        await to_thread.run_sync(self._table.close)
+
+    async def read_session(self, session: IndexedSession) -> None:
+        """Bring the index up to the log of one session.
+
+        Raises:
+            MessageTableError: The index cannot be used.
+            JournalError: The log cannot be read.
+        """
+        after = await to_thread.run_sync(self._table.last_seq, session.session_id)
+        while True:
+            page = await self._store.read(session.session_id, after=after, limit=PAGE_EVENTS)
+            if not page:
+                return
+            if not after and isinstance(page[0].body, SessionStarted):
+                session = _with_key(session, page[0].body)
+            await self._put([(session, page)])
+            after = page[-1].seq
+
+    async def read_alone(self, session: IndexedSession) -> None:
+        """Be an index of this session and no other, up to the end of its log.
+
+        Raises:
+            MessageTableError: The index cannot be used.
+            JournalError: The log cannot be read.
+        """
+        await self.read_session(session)
+        self._is_complete = True
+
+    async def _keep_up(self) -> None:
+        if not self._is_complete:
+            await self._walk()
+        await self._write_news()
+
+    async def _guarded(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except MessageTableError as error:
+            self._lost(error)
+        except JournalError as error:
+            logger.warning("what was said cannot be indexed", extra={"error": str(error)})
+
+    async def _walk(self) -> None:
+        """Read from the logs whatever happened since the index was known to be complete."""
+        began, table = self._clock.now(), self._table
+        complete = _EPOCH + timedelta(microseconds=await to_thread.run_sync(table.mark, _COMPLETE))
+        place: Place | None = None
+        while rows := await self._store.recent(before=place, limit=SESSIONS_AT_ONCE):
+            for row in rows:
+                if row.updated_at < complete - _MARGIN:
+                    break
+                async with self._writing:
+                    await self._read_quietly(_of_row(row))
+                self._searched_to = row.updated_at
+            else:
+                place = rows[-1].updated_at, rows[-1].session_id
+                continue
+            break
+        self._is_complete = True
+        self._searched_to = None
+        await self._set_complete(began)
+
+    async def _read_quietly(self, session: IndexedSession) -> None:
+        try:
+            await self.read_session(session)
+        except JournalError as error:  # `doctor` tells of it; all others are found
+            fields = {"session_id": session.session_id, "error": str(error)}
+            logger.debug("a log cannot be indexed", extra=fields)
+
+    async def _write_news(self) -> None:
+        """Write what is noted; return when it is found."""
+        if not self._news:
+            return
+        # Whoever searches may leave; what was taken off the list has to be written all the same.
+        with anyio.CancelScope(shield=True):
+            await self._write_taken()
+
+    async def _write_taken(self) -> None:
+        async with self._writing:
+            began = self._clock.now()
+            self._has_news = anyio.Event()
+            news, self._news, self._noted = self._news, {}, 0
+            whole: list[tuple[IndexedSession, Sequence[Event]]] = []
+            for session_id, each in news.items():
+                known = await to_thread.run_sync(self._table.last_seq, session_id)
+                if each.events and each.events[0].seq <= known + 1:
+                    whole.append((each.session, each.events))
+                else:
+                    await self._read_quietly(each.session)
+            await self._put(whole)
+            if self._is_complete:
+                await self._set_complete(began)
+
+    async def _set_complete(self, at: datetime) -> None:
+        mark = (at - _EPOCH) // timedelta(microseconds=1)
+        await to_thread.run_sync(self._table.set_mark, _COMPLETE, mark)
+
+    async def _put(self, news: Sequence[tuple[IndexedSession, Sequence[Event]]]) -> None:
+        files: dict[tuple[str, str], str] = {}
+        for session, events in news:
+            for event in events:
+                if name := file_of(event):
+                    place = session.session_id, name
+                    files[place] = await self._file(*place)
+        await to_thread.run_sync(partial(_put, self._table, news, files))
+
+    async def _file(self, session_id: str, name: str) -> str:
+        try:
+            return await self._store.read_result(session_id, name) or ""
+        except JournalError:
+            return ""
+
+    def _lost(self, error: MessageTableError) -> None:
+        """Begin anew: the next look makes the index from the logs."""
+        self._is_complete, self._searched_to = False, None
+        self._has_news.set()
+        logger.warning(
+            "the index of what was said cannot be used and is made anew from the logs; until then"
+            " searches find less",
+            extra={"error": str(error)},
+        )
+
+
+@asynccontextmanager
+async def open_message_index(
+    path: Path | None, store: SessionStore, clock: Clock, *, is_shared: bool = False
+) -> AsyncGenerator[StoreMessageIndex]:
+    """Open the index of what a store's logs say; nothing is read or made before its first use.
+
+    Args:
+        path: Its file; None = in memory.
+        store: Whose logs it is made of.
+        clock: The time.
+        is_shared: Whether other processes append to the same store.
+    """
+    index = StoreMessageIndex(MessageTable(path), store, clock, is_shared=is_shared)
+    try:
+        yield index
+    finally:
+        with anyio.CancelScope(shield=True):
+            await index.close()
+
+
+def _put(
+    table: MessageTable,
+    news: Sequence[tuple[IndexedSession, Sequence[Event]]],
+    files: dict[tuple[str, str], str],
+) -> None:
+    """Write events of sessions, in a thread."""
+    table.put(
+        Batch(
+            session=session,
+            last_seq=events[-1].seq,
+            messages=tuple(
+                message
+                for event in events
+                if (message := _message(event, files.get((session.session_id, file_of(event)))))
+            ),
+        )
+        for session, events in news
+        if events
+    )
+
+
+def _message(event: Event, whole: str | None) -> IndexedMessage | None:
+    said = [(role, text) for role, text in texts_of(event) if text.strip()]
+    if not said:
+        return None
+    text = "\n".join(text for _, text in said)
+    if whole:
+        text = f"{text}\n{whole}" if said[0][0] == "summary" else whole
+    return IndexedMessage(event.seq, event.at, said[0][0], sender_of(event), text)
+
+
+def _of_state(state: SessionState) -> IndexedSession:
+    return IndexedSession(
+        session_id=state.session_id,
+        key=state.key,
+        created_at=state.created_at,
+        principal=state.principal,
+        shared_with=state.shared_with,
+    )
+
+
+def _of_row(row: SessionSummary) -> IndexedSession:
+    return IndexedSession(
+        session_id=row.session_id,
+        key=row.key,
+        created_at=row.created_at,
+        principal=row.principal,
+        shared_with=row.shared_with,
+    )
+
+
+def _with_key(session: IndexedSession, started: SessionStarted) -> IndexedSession:
+    """Return a session by what its log says, which is believed over a list."""
+    return IndexedSession(
+        session_id=session.session_id,
+        key=started.key,
+        created_at=session.created_at,
+        principal=started.principal,
+        shared_with=session.shared_with,
+    )

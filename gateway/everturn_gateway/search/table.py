@@ -1,0 +1,442 @@
+"""The index of what was said, in a file of its own: SQLite FTS5. Blocking; used from any thread.
+
+A row is an event that says something. Its number holds that of its session above that of the event,
+so a match needs no second table. Where it may stand, who said it and when are words of a column of
+their own, which costs a search nothing but one more word. Nothing is synced: what a loss of power
+damages is made anew.
+
+Source: https://www.sqlite.org/fts5.html (read 2026-11-26): `bm25` looks at every row that matches,
+some 2 microseconds each, so words of which very many messages have one are left out where others
+tell more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Final, get_args
+
+from msgspec import Struct
+
+from everturn_actors.model import ConversationKey
+from everturn_actors.ports.search import (
+    MessageMatch,
+    MessageQuery,
+    SearchPlace,
+    SearchRole,
+)
+from everturn_gateway.search.words import Term, indexed, words_of
+
+_VERSION: Final = 1
+_FILE_MODE: Final = 0o600  # what was said is nobody else's
+_SEQ_BITS: Final = 32
+_SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
+_RANKED_ROWS: Final = 12_000  # that one search ranks; some 25 ms
+_SESSIONS_NAMED: Final = 200  # in one query, where no word stands for all of them
+_DATE_WORDS: Final = 150
+_EPOCH: Final = datetime(2020, 1, 1, tzinfo=UTC)
+_LAST_DAY: Final = date(2079, 12, 31)
+_ROLES: Final[dict[SearchRole, str]] = {
+    role: f"r{number}" for number, role in enumerate(get_args(SearchRole))
+}
+# `who` counts half: a name in a question says of whom it asks, and who speaks of them is many.
+_SCHEMA: Final = """
+CREATE VIRTUAL TABLE messages USING fts5(
+    place, who, text, tokenize = 'porter unicode61 remove_diacritics 2');
+INSERT INTO messages (messages, rank) VALUES ('rank', 'bm25(0.0, 0.5, 1.0)');
+CREATE TABLE sessions (
+    number INTEGER PRIMARY KEY,         -- seconds from 2020 to its beginning, or the next free one
+    id TEXT NOT NULL UNIQUE,
+    channel TEXT NOT NULL,
+    chat TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    place TEXT NOT NULL,                -- the words that all its rows have
+    seq INTEGER NOT NULL DEFAULT 0      -- the last event that was looked at
+);
+CREATE INDEX chats ON sessions (channel, chat);
+CREATE TABLE viewers (                  -- a principal that was given a session it did not begin
+    principal TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    PRIMARY KEY (principal, number)
+) WITHOUT ROWID;
+CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+_BEST: Final = "SELECT rowid FROM messages WHERE messages MATCH ? ORDER BY rank LIMIT ? OFFSET ?"
+_NEWEST: Final = (
+    "SELECT rowid FROM messages WHERE messages MATCH ? ORDER BY rowid DESC LIMIT ? OFFSET ?"
+)
+
+
+class MessageTableError(Exception):
+    """The index cannot be used; it was put away, and the next use makes it anew."""
+
+
+class IndexedSession(Struct, frozen=True, kw_only=True):
+    """What is known of a session beside what was said in it."""
+
+    session_id: str
+    key: ConversationKey
+    created_at: datetime
+    principal: str = ""
+    shared_with: tuple[str, ...] = ()
+
+
+class IndexedMessage(Struct, frozen=True):
+    """One event, as it is put into the index."""
+
+    seq: int
+    at: datetime
+    role: SearchRole
+    who: str
+    text: str
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """What came of one session."""
+
+    session: IndexedSession
+    last_seq: int
+    "The last event that was looked at, whether it says something or not."
+    messages: tuple[IndexedMessage, ...] = ()
+    "Ascending."
+
+
+class MessageTable:
+    """The index; it is opened with its first use."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Begin with nothing open.
+
+        Args:
+            path: The file; None = in memory, for as long as this lives.
+        """
+        self._path = path
+        self._mutex = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it was used already."""
+        return self._connection is not None
+
+    def close(self) -> None:
+        """Close the file; another use opens it again."""
+        with self._mutex:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def remove(self) -> None:
+        """Remove the file: the next use makes it anew."""
+        with self._mutex:
+            self._put_away()
+
+    def mark(self, name: str) -> int:
+        """Return a number that was kept; 0 where none was."""
+        with self._transaction() as database:
+            found = database.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def set_mark(self, name: str, value: int) -> None:
+        """Keep a number."""
+        with self._transaction() as database:
+            database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
+
+    def last_seq(self, session_id: str) -> int:
+        """Return the last event of a session that was looked at; 0 where none was."""
+        query = "SELECT seq FROM sessions WHERE id = ?"
+        with self._transaction() as database:
+            found = database.execute(query, (session_id,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def put(self, batches: Iterable[Batch]) -> None:
+        """Add what came of sessions, all of it or nothing; what is there already is passed over."""
+        with self._transaction() as database:
+            rows: list[tuple[int, str, str, str]] = []
+            for batch in batches:
+                number, place, seq = _session(database, batch.session)
+                if batch.last_seq <= seq:
+                    continue
+                update = "UPDATE sessions SET seq = ? WHERE number = ?"
+                database.execute(update, (batch.last_seq, number))
+                rows += (
+                    (
+                        number << _SEQ_BITS | each.seq,
+                        f"{place} {_ROLES[each.role]} {_day_words(each.at)}",
+                        indexed(each.who),
+                        indexed(each.text),
+                    )
+                    for each in batch.messages
+                    if seq < each.seq <= min(batch.last_seq, _SEQ_MASK)
+                )
+            rows.sort()  # out of order, each row would be written for itself
+            insert = "INSERT INTO messages (rowid, place, who, text) VALUES (?, ?, ?, ?)"
+            database.executemany(insert, rows)
+
+    def forget(self, session_id: str) -> None:
+        """Remove a session and all its rows."""
+        query = "SELECT number FROM sessions WHERE id = ?"
+        with self._transaction() as database:
+            found = database.execute(query, (session_id,)).fetchone()
+            if found is None:
+                return
+            (number,) = found
+            between = (number << _SEQ_BITS, number << _SEQ_BITS | _SEQ_MASK)
+            database.execute("DELETE FROM messages WHERE rowid BETWEEN ? AND ?", between)
+            database.execute("DELETE FROM sessions WHERE number = ?", (number,))
+            database.execute("DELETE FROM viewers WHERE number = ?", (number,))
+
+    def search(self, query: MessageQuery) -> tuple[list[MessageMatch], bool]:
+        """Return the matches that are asked for, the best first, and whether there are more."""
+        words = words_of(query.text)
+        if words.is_empty:
+            return [], False
+        with self._transaction() as database:
+            within = _within(database, query)
+            if within is None:
+                return [], False
+            phrases = [_text(term.match) for term in words.all_of]
+            terms, is_ranked = _telling(database, words.any_of, [*within, *phrases])
+            wanted = " OR ".join(term.match for term in terms)
+            every = [*within, *phrases, *([_text(wanted)] if wanted else [])]
+            rows = database.execute(
+                _BEST if is_ranked else _NEWEST,
+                (" AND ".join(every), query.limit + 1, query.offset),
+            ).fetchall()
+            names = _names(database, {rowid >> _SEQ_BITS for (rowid,) in rows})
+        matches = [
+            MessageMatch(names[rowid >> _SEQ_BITS], rowid & _SEQ_MASK)
+            for (rowid,) in rows[: query.limit]
+            if rowid >> _SEQ_BITS in names
+        ]
+        return matches, len(rows) > query.limit
+
+    @contextmanager
+    def _transaction(self) -> Generator[sqlite3.Connection]:
+        """Hold the index for a block, which takes effect as a whole.
+
+        Raises:
+            MessageTableError: It cannot be read or written.
+        """
+        with self._mutex:
+            try:
+                database = self._connection or self._open()
+                with database:
+                    yield database
+            except (sqlite3.Error, OSError) as error:
+                self._put_away()
+                message = f"{self._path}: {error}"
+                raise MessageTableError(message) from error
+
+    def _open(self) -> sqlite3.Connection:
+        if self._path is not None:
+            # Made here, so that it is private whatever the umask says.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
+        place = ":memory:" if self._path is None else self._path
+        database = sqlite3.connect(place, check_same_thread=False, timeout=1.0)
+        try:
+            database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            database.execute("PRAGMA journal_mode = DELETE")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("PRAGMA secure_delete = ON")  # what was deleted is gone
+            with closing(database.execute("PRAGMA user_version")) as found:
+                (version,) = found.fetchone()
+            if version != _VERSION:
+                for name in ("messages", "sessions", "viewers", "marks"):
+                    database.execute(f"DROP TABLE IF EXISTS {name}")
+                database.executescript(_SCHEMA)
+                database.execute(f"PRAGMA user_version = {_VERSION:d}")
+        except BaseException:
+            database.close()
+            raise
+        self._connection = database
+        return database
+
+    def _put_away(self) -> None:
+        """Close and remove the file; all that it knew stands in the logs."""
+        if self._connection is not None:
+            with suppress(sqlite3.Error):
+                self._connection.close()
+        self._connection = None
+        if self._path is not None:
+            for suffix in ("", "-journal"):
+                with suppress(OSError):
+                    self._path.with_name(self._path.name + suffix).unlink()
+
+
+def _session(database: sqlite3.Connection, session: IndexedSession) -> tuple[int, str, int]:
+    """Return the number of a session, the words of its place, and the last event looked at."""
+    query = "SELECT number, place, seq FROM sessions WHERE id = ?"
+    found = database.execute(query, (session.session_id,)).fetchone()
+    if found is None:
+        number = max((session.created_at - _EPOCH) // timedelta(seconds=1), 1)
+        taken = "SELECT 1 FROM sessions WHERE number = ?"
+        while database.execute(taken, (number,)).fetchone():
+            number += 1
+        key = session.key
+        words = [
+            f"s{number}",
+            _word("a", key.agent),
+            _word("h", key.channel),
+            _word("t", key.channel, key.chat),
+            _word("c", key.channel, key.chat, key.topic, key.agent),
+        ]
+        if session.principal:
+            words.append(_word("v", session.principal))
+        found = (number, " ".join(words), 0)
+        database.execute(
+            "INSERT INTO sessions (number, id, channel, chat, agent, place)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (number, session.session_id, key.channel, key.chat, key.agent, found[1]),
+        )
+    given = ((each, found[0]) for each in session.shared_with)
+    database.executemany("INSERT OR IGNORE INTO viewers VALUES (?, ?)", given)
+    number, place, seq = found
+    return int(number), str(place), int(seq)
+
+
+def _names(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, str]:
+    query = "SELECT id FROM sessions WHERE number = ?"
+    found = ((each, database.execute(query, (each,)).fetchone()) for each in numbers)
+    return {number: row[0] for number, row in found if row is not None}
+
+
+def _telling(
+    database: sqlite3.Connection, terms: Sequence[Term], within: Sequence[str]
+) -> tuple[Sequence[Term], bool]:
+    """Return the terms to look for, the rarest first, and whether the rows can be ranked.
+
+    Those of which too many rows have one are left out, unless there is nothing else.
+    """
+    counted: list[tuple[int, int]] = []
+    for position, term in enumerate(terms):
+        match = " AND ".join([*within, _text(term.match)])
+        (rows,) = database.execute(
+            "SELECT count(*) FROM (SELECT 1 FROM messages WHERE messages MATCH ? LIMIT ?)",
+            (match, _RANKED_ROWS + 1),
+        ).fetchone()
+        if rows:
+            counted.append((rows, position))
+    kept: list[Term] = []
+    left = _RANKED_ROWS
+    for rows, position in sorted(counted):
+        if rows > left and kept:
+            break
+        kept.append(terms[position])
+        left -= rows
+        if left < 0:
+            return kept, False
+    return kept or terms, True
+
+
+def _within(database: sqlite3.Connection, query: MessageQuery) -> list[str] | None:
+    """Return what has to be true of a row, as the index is asked for it; None = of none it is."""
+    found: list[str] = []
+    if query.places:
+        places = [_place(database, place) for place in query.places]
+        known = [place for place in places if place]
+        if not known:
+            return None
+        if "" not in places:  # an empty text stands for a place without bounds
+            found.append(_in("place", " OR ".join(known)))
+    if query.roles is not None:
+        found.append(_in("place", " OR ".join(_ROLES[role] for role in sorted(query.roles))))
+    if query.since or query.until:
+        found.append(_in("place", " OR ".join(_date_words(query.since, query.until))))
+    who = words_of(query.sender)
+    if not who.is_empty:
+        found.append(_in("who", " AND ".join(term.match for term in who.any_of + who.all_of)))
+    return found
+
+
+def _place(database: sqlite3.Connection, place: SearchPlace) -> str | None:
+    """Return what is true of the rows of a place; empty = of all, None = of none."""
+    words: list[str] = []
+    if place.session_id:
+        query = "SELECT number FROM sessions WHERE id = ?"
+        found = database.execute(query, (place.session_id,)).fetchone()
+        if found is None:
+            return None
+        words.append(f"s{found[0]}")
+    if (key := place.conversation) is not None:
+        words.append(_word("c", key.channel, key.chat, key.topic, key.agent))
+    if place.agents is not None:
+        if not place.agents:
+            return None
+        words.append(_any(_word("a", each) for each in sorted(place.agents)))
+    if place.channel and not place.chat:
+        words.append(_word("h", place.channel))
+    elif place.chat and not place.chat.endswith("*"):
+        words.append(_word("t", place.channel, place.chat))
+    elif place.chat:
+        numbers = _chats(database, place.channel, place.chat[:-1])
+        if not numbers:
+            return None
+        words.append(_any(f"s{each}" for each in numbers))
+    if place.seen_by:
+        given = "SELECT number FROM viewers WHERE principal = ? ORDER BY number DESC LIMIT ?"
+        rows = database.execute(given, (place.seen_by, _SESSIONS_NAMED)).fetchall()
+        words.append(_any((_word("v", place.seen_by), *(f"s{number}" for (number,) in rows))))
+    return f"({' AND '.join(words)})" if words else ""
+
+
+def _chats(database: sqlite3.Connection, channel: str, prefix: str) -> list[int]:
+    query = (
+        "SELECT number FROM sessions WHERE channel = ? AND substr(chat, 1, ?) = ?"
+        " ORDER BY number DESC LIMIT ?"
+    )
+    rows = database.execute(query, (channel, len(prefix), prefix, _SESSIONS_NAMED)).fetchall()
+    return [number for (number,) in rows]
+
+
+def _word(kind: str, *parts: str) -> str:
+    """Return a word that stands for a place: a letter, and digits, which no stemmer changes."""
+    digest = hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=7)
+    return f"{kind}{int.from_bytes(digest.digest(), 'big')}"
+
+
+def _any(words: Iterable[str]) -> str:
+    return f"({' OR '.join(words)})"
+
+
+def _in(column: str, wanted: str) -> str:
+    return f"{column} : ({wanted})"
+
+
+def _text(wanted: str) -> str:
+    return f"{{who text}} : ({wanted})"
+
+
+def _day_words(at: datetime) -> str:
+    day = at.astimezone(UTC)
+    return f"y{day:%Y} m{day:%Y%m} d{day:%Y%m%d}"
+
+
+def _date_words(since: date | None, until: date | None) -> list[str]:
+    """Return words of which every row between two days has one: of years, of months, of days."""
+    day = since or _EPOCH.date()
+    last = until or _LAST_DAY
+    words: list[str] = []
+    while day <= last and len(words) < _DATE_WORDS:
+        year_end, next_month = date(day.year, 12, 31), _next_month(day)
+        if day.day == 1 and day.month == 1 and year_end <= last:
+            words.append(f"y{day:%Y}")
+            day = year_end + timedelta(days=1)
+        elif day.day == 1 and next_month - timedelta(days=1) <= last:
+            words.append(f"m{day:%Y%m}")
+            day = next_month
+        else:
+            words.append(f"d{day:%Y%m%d}")
+            day += timedelta(days=1)
+    return words or ["y0"]
+
+
+def _next_month(day: date) -> date:
+    return (day.replace(day=1) + timedelta(days=32)).replace(day=1)

@@ -1,0 +1,42 @@
+"""Where conversations take place: as owners name them, and those of delegates. Pure.
+
+A pattern is `channel:chat`, with a `*` at its end for the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, runtime_checkable
+
+from everturn_actors.model import ConversationKey
+
+DELEGATE: Final = "delegate"
+"The channel of conversations in which a delegate works. No person is there to be asked."
+
+
+def place_of(key: ConversationKey) -> str:
+    """Return a conversation as patterns name it."""
+    return f"{key.channel}:{key.chat}"
+
+
+def matches(key: ConversationKey, patterns: Sequence[str]) -> bool:
+    """Return whether one of the patterns stands for a conversation."""
+    place = place_of(key)
+    return any(
+        place.startswith(each[:-1]) if each.endswith("*") else place == each for each in patterns
+    )
+
+
+@runtime_checkable
+class OpensConversations(Protocol):
+    """Settings with which an owner opens conversations to all that an agent has."""
+
+    @property
+    def read_from(self) -> tuple[str, ...]:
+        """Patterns of those that may be read."""
+        ...
+
+
+def is_delegate_of(key: ConversationKey, session_id: str) -> bool:
+    """Return whether a conversation is that of a delegate which this session began."""
+    return key.channel == DELEGATE and key.chat.startswith(f"{session_id}.")

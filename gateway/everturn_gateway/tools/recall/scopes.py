@@ -1,0 +1,65 @@
+"""In which sessions a conversation may search: here, with this person, or more."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everturn_actors.model import ConversationKey
+from everturn_actors.ports import SessionSummary, ToolContext
+from everturn_actors.ports.search import SearchPlace
+from everturn_gateway.tools.places import DELEGATE, is_delegate_of, matches
+from everturn_gateway.tools.recall.asking import Scope
+
+
+class Reach(Struct, frozen=True, kw_only=True):
+    """What may be read from within a session, by the rules of the tool `session`.
+
+    A group and a private talk with one of its members share nothing; neither do two people who
+    talk with one agent.
+    """
+
+    context: ToolContext
+    read_from: tuple[str, ...] = ()
+    "Conversations that the owner opened to everybody who talks with the agent."
+
+    def places(self, scope: Scope) -> tuple[SearchPlace, ...]:
+        """Return where it may stand, for the index."""
+        context = self.context
+        if scope == "session":
+            return (SearchPlace(session_id=context.session_id),)
+        agents = frozenset((context.key.agent,))
+        own = [SearchPlace(session_id=context.session_id), SearchPlace(conversation=context.key)]
+        if context.principal:
+            own.append(SearchPlace(agents=agents, seen_by=context.principal))
+        if scope == "agent":
+            delegates = f"{context.session_id}.*"
+            own.append(SearchPlace(agents=agents, channel=DELEGATE, chat=delegates))
+            own += (_of_pattern(agents, each) for each in self.read_from)
+        return tuple(own)
+
+    def admits(self, scope: Scope, row: SessionSummary) -> bool:
+        """Return whether a session may be shown."""
+        context = self.context
+        if row.session_id == context.session_id:
+            return True
+        if scope == "session" or row.key.agent != context.key.agent:
+            return False
+        if context.principal and context.principal != row.principal:
+            return False
+        if self.is_own(row.key) or context.principal:
+            return True
+        return scope == "agent" and (
+            is_delegate_of(row.key, context.session_id) or matches(row.key, self.read_from)
+        )
+
+    def is_own(self, key: ConversationKey) -> bool:
+        """Return whether a session belongs to this very conversation."""
+        return replace(key, agent="") == replace(self.context.key, agent="")
+
+
+def _of_pattern(agents: frozenset[str], pattern: str) -> SearchPlace:
+    channel, _, chat = pattern.partition(":")
+    if channel.endswith("*"):
+        return SearchPlace(agents=agents)
+    return SearchPlace(agents=agents, channel=channel, chat="" if chat == "*" else chat)
