@@ -330,6 +330,7 @@ class ContextOverflowError(ModelRefusedError):
 
     Attributes:
         window_tokens: The window as the provider named it; None where it did not.
+        prompt_tokens: What the provider counted the request at; None where it did not say.
     """
 
     def __init__(
@@ -338,13 +339,20 @@ class ContextOverflowError(ModelRefusedError):
         *,
         retry_after_s: float | None = None,
         window_tokens: int | None = None,
+        prompt_tokens: int | None = None,
     ) -> None:
         self.window_tokens = window_tokens
+        self.prompt_tokens = prompt_tokens
         super().__init__(message, retry_after_s=retry_after_s)
 
     def with_text(self, text: str) -> ContextOverflowError:
         """Return the same error with another text."""
-        return type(self)(text, retry_after_s=self.retry_after_s, window_tokens=self.window_tokens)
+        return type(self)(
+            text,
+            retry_after_s=self.retry_after_s,
+            window_tokens=self.window_tokens,
+            prompt_tokens=self.prompt_tokens,
+        )
 
 
 class ToolsRefusedError(ModelRefusedError):

@@ -19,14 +19,12 @@ from msgspec.structs import replace
 
 from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.context.estimation.calibration import (
-    HINT_MAX_S,
     Hint,
     ModelStatistics,
     bounded,
     prior_statistics,
-    statistics_at,
-    without_hints,
 )
+from everturn_actors.context.estimation.hints import HINT_MAX_S, statistics_at, without_hints
 from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
@@ -206,6 +204,8 @@ class _Said(Value, frozen=True):
     learnt_at: Instant
     expires_at: Instant
     times: Count
+    refusals: Count = 1
+    is_named: bool = True
 
 
 class _Entry(Value, frozen=True, forbid_unknown_fields=False):

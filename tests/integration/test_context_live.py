@@ -24,7 +24,15 @@ from everturn_actors.events import (
     Summarised,
 )
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, Usage
+from everturn_actors.model import (
+    Inbound,
+    ModelRequest,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    Usage,
+)
 from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
@@ -172,19 +180,67 @@ async def test_a_refused_request_is_halved_once_and_people_are_told() -> None:
         assert "dropped 8 oldest messages due to context limit" in provider.requests[7].system
 
 
-async def test_a_request_that_is_refused_twice_ends_with_an_error_that_names_the_parts() -> None:
+async def test_a_request_that_cannot_become_shorter_ends_with_an_error_that_names_the_parts() -> (
+    None
+):
     """A loop of compressing and trying again would never end."""
-    refusal = ContextOverflowError("too long")
-    provider = ScriptedProvider("fine", refusal, refusal, "back again")
+    provider = ScriptedProvider("fine", *[ContextOverflowError("too long")] * 2, "back again")
     async with open_test_service(provider=provider, spec=spec()) as test:
         await say(test, "one")
         failed = await say(test, "two")
         after = await say(test, "three")
 
         assert failed.outcome == "failed"
-        assert "made shorter 1 times for this call already" in failed.error
+        assert "nothing more can be left out" in failed.error
         assert "system prompt" in failed.error
         assert (after.outcome, after.text) == ("answered", "back again")
+
+
+@pytest.mark.parametrize("names_it", [True, False])
+async def test_sixty_calls_side_by_side_fit_a_window_of_4096(names_it: bool) -> None:
+    """One step, so none of it can leave: its results become shorter, down to what they were."""
+    window = 4_096
+
+    def counted(request: ModelRequest) -> Reply:
+        texts = [request.system, *(message.text for message in request.messages)]
+        calls = [call for m in request.messages if isinstance(m, Reply) for call in m.calls]
+        tokens = sum(map(len, texts)) // 3 + 20 * len(calls)
+        if tokens > window:
+            raise ContextOverflowError(window_tokens=window if names_it else None)
+        return Reply(text="read", usage=Usage(input_tokens=tokens, output_tokens=2))
+
+    ids = [(f"c{number}", "page") for number in range(60)]
+    provider = ScriptedProvider(calling(*ids), *[counted] * 20)
+    tools = {"page": Pages("line of a page, with words\n" * 40)}
+    async with open_test_service(provider=provider, tools=tools, spec=spec(window)) as test:
+        done = await say(test, "read all of them")
+        results = [m for m in provider.requests[-1].messages if isinstance(m, ToolResult)]
+
+    assert (done.outcome, done.text, len(results)) == ("answered", "read", 60)
+    assert all("~" in result.text and "tokens" in result.text for result in results)
+    assert len(provider.requests) < 8
+
+
+async def test_a_prompt_that_only_an_estimate_finds_too_large_is_sent() -> None:
+    """Refused by an estimate nothing is ever learnt: the provider takes it, and says its size."""
+    agent = spec(8_192)
+    agent = replace(agent, model=replace(agent.model, max_output_tokens=None))
+    # Capitals of words that are few tokens each: about half of what is estimated.
+    agent = replace(agent, prompt=replace(agent.prompt, system_prompt="RULE THAT HOLDS " * 500))
+
+    def counted(request: ModelRequest) -> Reply:
+        size = len(request.system) // 2 + sum(len(m.text) // 4 + 4 for m in request.messages)
+        return Reply(text="fine", usage=Usage(input_tokens=size, output_tokens=5))
+
+    provider = ScriptedProvider(*[counted] * 3)
+    async with open_test_service(provider=provider, spec=agent) as test:
+        first = await say(test, "what holds?")
+        await say(test, "and what else?\n" * 60 + "?")
+        report = await test.service.reader.context(first.session_id)
+
+    assert first.outcome == "answered"
+    assert texts(provider.requests[1]) == ["what holds?", "and what else?\n" * 60 + "?"]
+    assert report.used_tokens < 8_192
 
 
 async def test_a_window_named_by_the_provider_is_kept_from_then_on() -> None:

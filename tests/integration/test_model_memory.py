@@ -19,9 +19,8 @@ from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
     learn,
     prior_statistics,
-    with_limit,
-    with_window,
 )
+from everturn_actors.context.estimation.hints import with_limit, with_window
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START, ManualClock

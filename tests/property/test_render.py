@@ -18,6 +18,7 @@ from everturn_actors.context.estimation.estimates import Estimates
 from everturn_actors.context.policy import NO_SPARE
 from everturn_actors.context.render import Renderer, render
 from everturn_actors.context.rendered import Rendered
+from everturn_actors.context.stages.cutting_ahead import newest_turn
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.events import ContextReduced, Summarised
 from everturn_actors.model import (
@@ -178,11 +179,16 @@ def its_question_is_there(made: Rendered, turn: OpenTurn) -> None:
 
 
 def it_fits_with_its_reply(made: Rendered) -> None:
-    """IN-03: an overflow is refused by the provider, and the next request would overflow too."""
+    """IN-03, or all that can be left out is left out, and the provider is asked whether it fits."""
     count, budget = made.policy.estimates(made.limits), made.budget
     cost = count.text(made.request.system) + count.tools(made.request.tools)
     cost += sum(count.message(message, 0) for message in made.request.messages)
 
+    asks = made.policy.shrink is not None or not made.policy.promises_fit
+    if asks and cost + budget.reserve_tokens > budget.window_tokens:
+        event("sent at the edge")
+        assert made.projection.current == newest_turn(made.projection) == 0
+        return
     assert cost + budget.reserve_tokens <= budget.window_tokens
 
 

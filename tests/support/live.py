@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import input_window
+from everturn_actors.context.projection.projection import projection_units
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.context.summaries import digest, summary_task
@@ -131,7 +132,9 @@ class LiveSession:
 
     def overflow(self) -> bool:
         """Do what is done after the provider refused a request; whether anything was hidden."""
-        made = self.renderer.halve(self.known.conversation, self.spec, self.tools, self.facts)
+        known = self.known.conversation, self.spec, self.tools, self.facts
+        most = projection_units(self.renderer.render(*known).projection) // 2
+        made = self.renderer.shrink(*known, most_units=most)
         if made is None:
             return False
         self.record(made[0])

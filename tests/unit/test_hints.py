@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
-from everturn_actors.context.estimation.calibration import (
-    ModelStatistics,
+from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.context.estimation.hints import (
     statistics_at,
     with_limit,
     with_success,
@@ -45,11 +46,27 @@ def test_a_limit_is_believed_for_a_day() -> None:
     assert statistics_at(known, START + 24 * HOUR).limit_tokens is None
 
 
-def test_while_it_is_believed_the_same_refusal_changes_nothing() -> None:
-    """Otherwise agents that go on above it would renew it for ever."""
+def test_while_it_is_believed_the_same_refusal_renews_nothing() -> None:
+    """Otherwise agents that go on above it would renew it for ever. It is counted all the same."""
     known = limited()
+    again = limited(known, after=23 * HOUR)
 
-    assert limited(known, after=23 * HOUR) == known
+    assert known.limit is not None
+    assert again.limit == replace(known.limit, refusals=2)
+
+
+def test_refusals_without_a_number_are_an_upper_bound_that_only_comes_down() -> None:
+    """What was refused is no window; and who never names a number is learnt from all the same."""
+    facts = FACTS
+    for tokens in (9_000, 8_600, 8_900):
+        facts = with_limit(facts, tokens, said="too long", now=START, is_named=False)
+
+    assert facts.limit is not None
+    assert (facts.limit_tokens, facts.limit.refusals, facts.limit.is_named) == (8_600, 3, False)
+    assert limited(facts).limit == limited().limit  # who names it knows it better
+    proven = with_success(FACTS, 8_400, had_tools=False)
+    near = with_limit(proven, 8_300, said="too long", now=START, is_named=False)
+    assert near.limit_tokens == 8_400  # the estimate was a little low
 
 
 def test_what_is_said_again_is_believed_for_longer() -> None:

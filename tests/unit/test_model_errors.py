@@ -21,6 +21,7 @@ from everturn_actors.errors import (
 from everturn_gateway.providers.transport.model_errors import (
     Refusal,
     error_for,
+    prompt_in_error,
     read_refusal,
     retry_after_s,
     unshown_images,
@@ -67,6 +68,19 @@ def refused(status: int, body: bytes, headers: Mapping[str, str] | None = None) 
         (400, "Range of input length should be [1, 30720]"),
         (400, "Please reduce the length of the messages or completion."),
         (413, "Payload Too Large"),
+        (422, "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens"),
+        (400, "The input (9000 tokens) is longer than the model's context length (8192 tokens)."),
+        (400, "Input length 131393 exceeds the maximum allowed input length of 131040 tokens."),
+        (400, "Input length (265330) exceeds model's maximum context length (262144)."),
+        (400, "length of prompt_tokens (40000) must be less than max_seq_len (32768)."),
+        (400, "the number of input tokens 5000 cannot exceed the total tokens limit 4096 for this"),
+        (400, "the input token count is 32825 but model only supports up to 32768."),
+        (400, "Prompt tokens (9000) exceeds context size (8192)"),
+        (400, "Total tokens of image and text exceed max message tokens"),
+        (400, "Input Tokens Exceeded: Number of input tokens exceeds maximum length."),
+        (400, "Your request exceeds the model's token limit."),
+        (400, "Input token limit exceeded"),
+        (400, "The request is over the token limit of 8192."),
         (
             429,
             "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 50000.",
@@ -101,6 +115,13 @@ def test_the_code_alone_tells_an_overflow(code: str) -> None:
         (529, "Overloaded", ModelTransientError),
         (500, "model requires more system memory (5.6 GiB) than is", ModelRefusedError),
         (404, "model 'x' not found, try pulling it first", ModelRefusedError),
+        (
+            400,
+            "the reply would exceed the maximum output token limit",
+            ModelRefusedError,
+        ),
+        (429, "Daily token limit reached for this key", RateLimitedError),
+        (429, "You are over the token limit per minute", RateLimitedError),
         (408, "timeout", ModelTransientError),
         (409, "conflict", ModelTransientError),
         (429, "Rate limit reached", RateLimitedError),
@@ -358,6 +379,58 @@ def test_an_overflow_carries_the_window_that_it_names() -> None:
     assert isinstance(field, ContextOverflowError)
     assert isinstance(silent, ContextOverflowError)
     assert (named.window_tokens, field.window_tokens, silent.window_tokens) == (8192, 2048, None)
+    assert (named.prompt_tokens, field.prompt_tokens, silent.prompt_tokens) == (None, 9031, None)
+
+
+@table(
+    ("message", "tokens", "window"),
+    [
+        (
+            (
+                "maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in"
+                " the messages, 1000 in the completion)"
+            ),
+            8_000,
+            8_192,
+        ),
+        (
+            "context length is 8192 tokens. However, your messages resulted in 9031 tokens",
+            9_031,
+            8_192,
+        ),
+        ("prompt is too long: 210000 tokens > 200000 maximum", 210_000, 200_000),
+        ("`max_tokens` exceed context limit: 190000 + 20000 > 200000", 190_000, 200_000),
+        (
+            "input token count (1200) exceeds the maximum number of tokens allowed (1048)",
+            1_200,
+            1_048,
+        ),
+        ("the input token count is 32825 but model only supports up to 32768", 32_825, 32_768),
+        ("request (9031 tokens) exceeds the available context size (2048 tokens)", 9_031, 2_048),
+        ("The input (9000 tokens) is longer than the model's context length (8192", 9_000, 8_192),
+        (
+            (
+                "exceeds the model's maximum context length of 202752 tokens. You requested a total"
+                " of 202941 tokens: 170941 tokens from the input messages and 32000 tokens"
+            ),
+            170_941,
+            202_752,
+        ),
+        ("length of prompt_tokens (40000) must be less than max_seq_len (32768).", 40_000, 32_768),
+        ("Current length is 9000 while limit is 8192", 9_000, 8_192),
+        (
+            "Input length 131393 exceeds the maximum allowed input length of 131040",
+            131_393,
+            131_040,
+        ),
+        ("Your input exceeds the context window of this model.", None, None),
+    ],
+)
+def test_the_size_that_was_counted_is_read_beside_the_window(
+    message: str, tokens: int | None, window: int | None
+) -> None:
+    """With both the next request is as large as it may be, and the tokenizer is known better."""
+    assert (prompt_in_error(message), window_in_error(message)) == (tokens, window)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,12 @@ from typing import TypeGuard
 
 from msgspec.structs import replace
 
-from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.context.estimation.budget import Budget, check_feasible
+from everturn_actors.context.estimation.calibration import (
+    LEAST_SCALE,
+    ModelStatistics,
+    prior_statistics,
+)
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.policies import everturn
 from everturn_actors.context.policy import AnyPolicy, Limits, Policy
@@ -42,11 +46,47 @@ def limits_of(spec: AgentSpec, statistics: ModelStatistics | None = None) -> Lim
     return limits if statistics is None else replace(limits, scale=statistics.scale)
 
 
-def make_budget(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> Budget:
+def make_budget(
+    spec: AgentSpec,
+    system: str,
+    tools: Sequence[ToolDefinition],
+    statistics: ModelStatistics | None = None,
+) -> Budget:
     """Divide the window of the agent's model between its fixed parts and its messages.
 
-    As the agent's policy does, and as it counts before anything is learnt about the model.
+    As the agent's policy does when a turn runs, and as it counts then.
+
+    Args:
+        spec: The agent.
+        system: Its system prompt.
+        tools: Its tools.
+        statistics: What is known about its model; None = what its name tells.
     """
-    policy, limits = policy_of(spec.session.context), limits_of(spec)
+    known = statistics or prior_statistics(spec.model.name)
+    policy, limits = policy_of(spec.session.context), limits_of(spec, known)
     count = policy.estimates(limits)
     return policy.divide(policy.numbers, limits, count.text(system), count.tools(tools))
+
+
+def unsure_room(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -> str:
+    """Return why an agent's prompt and tools may leave no room; empty where they surely do.
+
+    That is only estimated before the provider has counted them, so the agent is loaded, and its
+    requests are sent.
+
+    Raises:
+        ContextDoesNotFitError: Whatever the model's tokenizer is, nothing is left for messages; or
+            the policy is one that refuses by its own count.
+    """
+    budget = make_budget(spec, system, tools)
+    if budget.free_tokens > 0:
+        return ""
+    if policy_of(spec.session.context).shrink is None:
+        check_feasible(budget)
+    known = ModelStatistics(scale=LEAST_SCALE)
+    check_feasible(make_budget(spec, system, tools, known))
+    return (
+        f"by estimate nothing is left for messages: {budget.explain()}; requests are sent all the"
+        " same, and what the provider counts is learnt; shorten the prompt, give it fewer tools or"
+        " choose a model with a larger window if it refuses them"
+    )

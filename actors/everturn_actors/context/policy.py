@@ -152,6 +152,12 @@ class Policy(Generic[N]):
     "Numbers, limits, tokens of the system prompt without a summary, tokens of the tools."
     overflow: Callable[[N, Limits], Stage]
     "What is done after the provider found a request too long."
+    shrink: Callable[[N, Limits, int], Stage] | None = None
+    """What is done instead, where the policy goes on until the provider takes a request: messages
+    come down to so many units of the script-aware estimate, or as near as they can. None =
+    `overflow`, as often as `overflow_tries` says."""
+    check: Callable[[N, Limits], Sequence[Stage]] = _nothing
+    "Refuses what does not fit, where there is no provider to ask: a transcript that is tried."
     promises_fit: bool = True
     "Whether what it leaves always fits the window, or it waits for the provider to refuse it."
     intake: Callable[[N, Limits, ToolResult, str], str] = _as_it_is
@@ -315,6 +321,7 @@ def all_stages(policy: AnyPolicy, limits: Limits) -> tuple[Stage, ...]:
         *policy.between(numbers, limits),
         *policy.lasting(numbers, limits),
         *policy.ladder(numbers, limits),
+        *policy.check(numbers, limits),
     )
 
 

@@ -54,6 +54,7 @@ from everturn_actors.context.rendered import (
     request_of,
     running_blocks,
     untold,
+    with_least_room,
 )
 from everturn_actors.events import EMERGENCY, ContextReduced
 from everturn_actors.model import (
@@ -64,6 +65,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.spec import AgentSpec, ContextSpec
 
+OVERFLOW_TRIES_MAX = 40  # each of them halves at least: far beyond the largest window
 LONG_MESSAGES = 500  # of a history that is built for some milliseconds
 
 
@@ -128,7 +130,8 @@ class Renderer:
         Applied to the state, one after the other, they leave nothing more to hide.
 
         Raises:
-            ContextDoesNotFitError: What cannot be hidden is larger than the window.
+            ContextDoesNotFitError: What cannot be hidden is larger than the window, by a policy
+                that does not leave that to the provider.
         """
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
@@ -151,20 +154,33 @@ class Renderer:
         _, more = hidden_by(prepared, projection, default.lasting(default.numbers, prepared.limits))
         return (*bodies, *more)
 
-    def halve(
+    def shrink(
         self,
         conversation: Conversation,
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
         statistics: ModelStatistics | None = None,
+        *,
+        most_units: int,
     ) -> tuple[ContextReduced, tuple[Stored, ...]] | None:
         """Return what is hidden after the provider found a request too long; None for nothing.
 
         With it, texts that leave the session and have to be kept before that is recorded.
+
+        Args:
+            conversation: What the request was made of.
+            spec: The agent.
+            tools: Its tools.
+            statistics: What is known about its model.
+            most_units: What messages may cost then, where the policy goes by that.
         """
         prepared = self._prepared(conversation, spec, tools, statistics)
-        policy = prepared.policy
-        stage = policy.overflow(policy.numbers, prepared.limits)
+        policy, limits = prepared.policy, prepared.limits
+        stage = (
+            policy.overflow(policy.numbers, limits)
+            if policy.shrink is None
+            else policy.shrink(policy.numbers, limits, most_units)
+        )
         projection, bodies = hidden_by(prepared, prepared.projection, [stage])
         return (structs.replace(bodies[0], stage=EMERGENCY), projection.stored) if bodies else None
 
@@ -289,9 +305,9 @@ class Renderer:
         return self.render(conversation, spec, tools, statistics).tokens
 
     def overflow_tries(self, spec: AgentSpec) -> int:
-        """Return how often a request that the provider found too long is halved and sent again."""
+        """Return how often a request that the provider found too long is made smaller."""
         policy = policy_of(spec.session.context)
-        return policy.overflow_tries(policy.numbers)
+        return OVERFLOW_TRIES_MAX if policy.shrink else policy.overflow_tries(policy.numbers)
 
     def summary_limits(self, spec: AgentSpec) -> tuple[float, int]:
         """Return the deadline of one summary, in seconds, and how often a model is asked for it."""
@@ -378,10 +394,11 @@ class Renderer:
         if fingerprint.prefix and fingerprint.prefix == prints[0]:
             correction = correction_tokens(statistics, **sent, now_units=units)
             limits = structs.replace(limits, correction_tokens=correction)
+        budget = policy.divide(policy.numbers, limits, *fixed)
         return Prepared(
             policy=policy,
             limits=limits,
-            budget=policy.divide(policy.numbers, limits, *fixed),
+            budget=with_least_room(budget) if policy.shrink else budget,
             projection=projection,
             turns=history.turns,
             preamble=preamble,

@@ -38,6 +38,7 @@ from everturn_actors.outside import NOTHING, Outside
 from everturn_actors.spec import AgentSpec
 
 RECALL_TOOL = "recall_context"
+_LEAST_SHARE = 16  # of the window, for messages, however large prompt and tools seem to be
 
 
 BROKEN = "Your last reply could not be used: {}. Reply again."
@@ -156,6 +157,18 @@ def request_limits(
         # than the limit that it named, so the request is made as if it had not.
         return request_limits(policy, spec, replace(statistics, limit=None), system, tools)
     return limits, fixed
+
+
+def with_least_room(budget: Budget) -> Budget:
+    """Return the budget of a request that is sent, whatever prompt and tools are estimated at.
+
+    An estimate refuses nothing: only the provider knows what it takes, and what it says is learnt.
+    """
+    least = budget.window_tokens // _LEAST_SHARE
+    missing = least - budget.free_tokens
+    if missing <= 0:
+        return budget
+    return replace(budget, correction_tokens=budget.correction_tokens - missing)
 
 
 def pictures_room(

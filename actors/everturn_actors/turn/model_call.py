@@ -1,7 +1,7 @@
 """One model call of a turn: what is sent, how often, and what is learnt from it.
 
 A request that would be too large is made smaller before it is sent. One that the provider refuses
-all the same is made smaller once; a failure that may pass is tried again.
+all the same is made smaller until it is taken; a failure that may pass is tried again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import anyio.lowlevel
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_actors.context.estimation.calibration import (
-    ModelStatistics,
-    learn,
-    with_limit,
-    with_success,
-    with_tools_refused,
-)
+from everturn_actors.context.estimation.hints import with_tools_refused
 from everturn_actors.context.estimation.windows import hint_notes
+from everturn_actors.context.learning import (
+    learnt_of_refusal,
+    learnt_of_reply,
+    learnt_of_unnamed,
+)
 from everturn_actors.context.projection.projection import Stored
+from everturn_actors.context.refusals import Refusals
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import (
@@ -130,26 +130,27 @@ async def call_model(
 
     A transient failure is tried again, unless somebody has read a part of the reply: what was
     said cannot be taken back. The first tries follow each other at once; one that comes later is
-    an event, and the call is made anew then. What the provider finds too long is halved, as often
-    as the policy allows.
+    an event, and the call is made anew then. What the provider finds too long is made shorter, as
+    often as the policy allows.
 
     Raises:
         ModelError: No try succeeded, or the failure is not transient.
     """
     rendered = await _prepare(host, agent)
-    tries = halved = 0
+    tries, refusals = 0, Refusals()
     while True:
         live = host.begin_reply(turn.number, len(turn.steps) + 1)
         tries += 1
         try:
             reply = await _complete(host, live, rendered, agent)
         except ContextOverflowError as error:
-            _learn_limit(host, agent, error, pace.clock.now())
-            if live.was_read or halved == host.renderer.overflow_tries(agent.spec):
-                why = f"and it was made shorter {halved} times for this call already"
+            _learn_refusal(host, agent, rendered, error, pace.clock.now())
+            tried = refusals.times
+            most_units = refusals.add(rendered, error)
+            if live.was_read or tried == host.renderer.overflow_tries(agent.spec):
+                why = f"and it was made shorter {tried} times for this call already"
                 raise _too_long(host, agent, rendered, error, why) from error
-            halved += 1
-            rendered = await _halve(host, agent, rendered, error)
+            rendered = await _shorter(host, agent, rendered, error, most_units)
         except ToolsRefusedError as error:
             # A chat is better than nothing, and the next request knows.
             statistics = host.model_statistics.of(agent.spec.model)
@@ -171,7 +172,7 @@ async def call_model(
                 return failed_call(turn, error, retry_for_s, pace.clock.now(), jitter)
             await pace.clock.sleep(delay_s)
         else:
-            _learn(host, agent, rendered, reply)
+            _learn(host, agent, (rendered, reply), refusals, pace.clock.now())
             check_withheld(reply)
             reason = flaw_of(reply, sent_files=turn.sent_files)
             if not reason and not reply.calls:
@@ -234,8 +235,12 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     return replace(rendered, request=dataclasses.replace(rendered.request, media=media))
 
 
-async def _halve(
-    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError
+async def _shorter(
+    host: TurnHost,
+    agent: Agent,
+    rendered: Rendered,
+    error: ContextOverflowError,
+    most_units: int,
 ) -> Rendered:
     """Return a shorter request after the provider found `rendered` too long.
 
@@ -244,7 +249,8 @@ async def _halve(
     """
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
-    hidden = host.renderer.halve(host.state.conversation, agent.spec, tools, statistics)
+    known = (agent.spec, tools, statistics)
+    hidden = host.renderer.shrink(host.state.conversation, *known, most_units=most_units)
     if hidden is None:
         why = "and nothing more can be left out"
         raise _too_long(host, agent, rendered, error, why) from error
@@ -268,22 +274,22 @@ async def _keep(host: TurnHost, stored: Sequence[Stored]) -> None:
             await context.store.save_result(context.session_id, name, each.text)
 
 
-def _learn_limit(host: TurnHost, agent: Agent, error: ContextOverflowError, now: datetime) -> None:
-    model, tokens = agent.spec.model, error.window_tokens
-    if not tokens:
-        return
+def _learn_refusal(
+    host: TurnHost, agent: Agent, rendered: Rendered, error: ContextOverflowError, now: datetime
+) -> None:
+    model = agent.spec.model
     statistics = host.model_statistics.of(model)
-    learnt = with_limit(statistics, tokens, said=str(error), now=now)
-    if learnt != statistics:
-        host.model_statistics.record(model, learnt)
-        logger.warning(
-            "a provider named a limit",
-            extra={
-                "model": model.name,
-                "tokens": tokens,
-                "believed": learnt.limit_tokens == tokens,
-            },
-        )
+    learnt = learnt_of_refusal(statistics, rendered, error, now)
+    if learnt == statistics:
+        return
+    host.model_statistics.record(model, learnt)
+    if error.window_tokens:
+        fields = {
+            "model": model.name,
+            "tokens": error.window_tokens,
+            "believed": learnt.limit_tokens == error.window_tokens,
+        }
+        logger.warning("a provider named a limit", extra=fields)
 
 
 def _too_long(
@@ -299,49 +305,24 @@ def _too_long(
     )
 
 
-def _learn(host: TurnHost, agent: Agent, rendered: Rendered, reply: Reply) -> None:
-    """Take note of what an answered request tells of the model."""
+def _learn(
+    host: TurnHost,
+    agent: Agent,
+    answered: tuple[Rendered, Reply],
+    refusals: Refusals,
+    now: datetime,
+) -> None:
+    """Take note of what an answered request tells of the model, and of those refused before it."""
+    rendered, reply = answered
     if reply.fallback:  # another model's tokens say nothing about this one's
         return
-    model = agent.spec.model
-    known, tokens = host.model_statistics.of(model), reply.usage.input_tokens
-    learnt = with_success(known, tokens, had_tools=bool(rendered.request.tools))
-    if tokens:
-        learnt = _with_report(host, rendered, learnt, tokens)
+    model, before = agent.spec.model, (host.state.fingerprint, host.state.reported)
+    known = host.model_statistics.of(model)
+    learnt = learnt_of_reply(known, rendered, reply, before)
+    if refusals.times:
+        learnt = learnt_of_unnamed(learnt, model, rendered, reply, (refusals, now))
     if learnt != known:
         host.model_statistics.record(model, learnt)
-
-
-def _with_report(
-    host: TurnHost, rendered: Rendered, statistics: ModelStatistics, tokens: int
-) -> ModelStatistics:
-    """Compare what the provider reported with what was estimated; return what that tells.
-
-    What one prompt had more than the one before tells most; without one before, all of it does.
-    Nothing is learnt where an image is part of it: what one costs is each provider's own affair.
-    """
-    before, now = host.state, rendered.fingerprint
-    units = now.units
-    goes_on = before.fingerprint.prefix and not now.is_cache_miss and before.reported.input_tokens
-    if goes_on:
-        tokens -= before.reported.input_tokens
-        units -= before.fingerprint.units
-    if _has_image(rendered, newest=bool(goes_on)):
-        return statistics
-    return learn(statistics, units=units, tokens=tokens)
-
-
-def _has_image(rendered: Rendered, *, newest: bool) -> bool:
-    """Whether the request shows an image; with `newest`, one that no request before it showed."""
-    counts = rendered.pictures.counts
-    if not counts or not newest:
-        return bool(counts)
-    for message in reversed(rendered.request.messages):
-        if isinstance(message, Reply):
-            return False
-        if message.seq in counts:
-            return True
-    return False
 
 
 def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from everturn_actors.context.estimation.calibration import (
-    ModelStatistics,
-    prior_statistics,
-    statistics_at,
-)
+from everturn_actors.context.estimation.calibration import ModelStatistics, prior_statistics
+from everturn_actors.context.estimation.hints import statistics_at
 from everturn_actors.spec import ModelSpec
 
 

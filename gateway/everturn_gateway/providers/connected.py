@@ -8,7 +8,7 @@ from typing import assert_never
 
 import anyio
 
-from everturn_actors.context.estimation.calibration import with_window
+from everturn_actors.context.estimation.hints import with_window
 from everturn_actors.errors import ModelError
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.plugins import ProviderSetup

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from anyio.abc import TaskGroup
 
-from everturn_actors.context.estimation.calibration import with_window
+from everturn_actors.context.estimation.hints import with_window
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import ModelRequest, Reply

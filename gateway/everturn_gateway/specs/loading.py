@@ -12,8 +12,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_actors.context.catalog import make_budget
-from everturn_actors.context.estimation.budget import check_feasible
+from everturn_actors.context.catalog import unsure_room
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.spec import AgentSpec, ContextPolicy, ModelSpec, PromptSpec
@@ -215,7 +214,7 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
     config = replace(config, uses=(*recall_uses(spec, config.uses), *config.uses))
     try:
         tools = tuple(tool.definition for tool in tools_for(spec).values())
-        check_feasible(make_budget(spec, system_prompt(spec.prompt), tools))
+        unsure = unsure_room(spec, system_prompt(spec.prompt), tools)
     except ContextDoesNotFitError as error:
         raise ConfigError(faults=[document.fault(("spec", "model"), str(error))]) from None
     usage = values.spec.usage
@@ -230,7 +229,11 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
         policy_numbers=parts.context.numbers,
         files=given.folder / values.spec.workspace if values.spec.workspace else None,
         jobs=parts.timed.jobs,
-        warnings=(*planned.warnings, *parts.timed.warnings),
+        warnings=(
+            *planned.warnings,
+            *parts.timed.warnings,
+            *((document.fault(("spec", "model"), unsure),) if unsure else ()),
+        ),
         labels=dict(values.metadata.labels),
         inactive=(
             *parts.context.inactive,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from everturn_actors.context.catalog import make_budget
-from everturn_actors.context.estimation.budget import check_feasible
+from everturn_actors.context.catalog import unsure_room
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
@@ -18,6 +18,8 @@ from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import SamplingModel
 from everturn_gateway.tools.searching import SearchingProvider
+
+logger = logging.getLogger(__name__)
 
 TOOLS_FIELD = "spec.tools"
 
@@ -56,9 +58,11 @@ def equipped(
         raise ConfigError(faults=[file.fault(TOOLS_FIELD, str(error))]) from error
     tools = tuple(tool.definition for tool in made.tools.values())
     try:
-        check_feasible(make_budget(file.spec, system_prompt(file.spec.prompt), tools))
+        unsure = unsure_room(file.spec, system_prompt(file.spec.prompt), tools)
     except ContextDoesNotFitError as error:
         raise ConfigError(faults=[file.fault(MODEL_FIELD, str(error))]) from None
+    if unsure:
+        logger.warning("an agent may have no room", extra={"agent": file.spec.name, "why": unsure})
     return replace(
         agent,
         provider=SearchingProvider(agent.provider, made.tools),

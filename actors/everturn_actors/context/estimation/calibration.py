@@ -12,7 +12,7 @@ it could be, or the provider refuses it as too long and it is shortened then.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import isfinite
 from typing import Final
 
@@ -23,16 +23,11 @@ from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
 
 SCALE_MIN: Final = 0.8  # a Chinese character stays above 0.6 tokens
 SCALE_MAX: Final = 3.0
+LEAST_SCALE: Final = 0.5  # no tokenizer needs less for a prompt of words and a few tools
 # Tokens per estimated token that a report may come to. What was measured is 0.65 to 1.7; a report
 # outside of this counts something else, such as only what was not in the provider's cache.
 PLAUSIBLE_MIN: Final = 0.5
 PLAUSIBLE_MAX: Final = 5.0
-
-# How long is believed what one refusal said; each time that it is said again, for twice as long.
-HINT_FOR_S: Final = 24 * 3600.0
-CONTRADICTED_FOR_S: Final = 3600.0  # against what the server tells, or what it took before
-HINT_MAX_S: Final = 7 * 24 * 3600.0
-_SAID_CHARACTERS = 200
 
 _SAFETY = 1.25  # on what is known by the name alone
 _REPORT_MIN_UNITS = 50 * UNITS_PER_TOKEN  # below, what a template adds is all one would measure
@@ -74,6 +69,10 @@ class Hint(Struct, frozen=True, kw_only=True):
     expires_at: datetime
     times: int = 1
     "How often in a row it was said, each time after it was tried again."
+    refusals: int = 1
+    "How many requests were refused so since it was said first."
+    is_named: bool = True
+    "Whether the provider named the number; otherwise it is the size of what it refused."
     is_over: bool = False
     "Whether it is believed no longer; it is kept, to know when it is said again."
 
@@ -135,106 +134,6 @@ def learn(statistics: ModelStatistics, *, units: int, tokens: int) -> ModelStati
         scale=bounded(scale),
         reports=statistics.reports + 1,
         units=min(known + units, _MEMORY_UNITS),
-    )
-
-
-def with_window(statistics: ModelStatistics, window_tokens: int) -> ModelStatistics:
-    """Return what is known after the provider told the window of the model as it is served now.
-
-    Where that is new, and larger than a limit that it once named in a refusal, the limit is in
-    doubt: the model is served anew, or the refusal was of something else.
-    """
-    told, limit = replace(statistics, window_tokens=window_tokens), statistics.limit
-    if limit is None or window_tokens <= limit.tokens or window_tokens == statistics.window_tokens:
-        return told
-    return replace(told, limit=None, doubted_tokens=limit.tokens)
-
-
-def with_limit(
-    statistics: ModelStatistics, tokens: int, *, said: str, now: datetime
-) -> ModelStatistics:
-    """Return what is known after the provider named a limit when it refused a request.
-
-    One that contradicts what the server tells, or is below what it took before, is believed only
-    when it is named again, and not for long.
-
-    Args:
-        statistics: What was known.
-        tokens: The limit.
-        said: The provider's words.
-        now: The present instant, UTC.
-    """
-    known = (
-        statistics.limit
-        if statistics.limit is not None and statistics.limit.tokens == tokens
-        else None
-    )
-    if known is not None and not known.is_over:
-        return statistics
-    contradicted = tokens < max(statistics.proven_tokens, statistics.window_tokens or 0)
-    if contradicted and known is None and statistics.doubted_tokens != tokens:
-        return replace(statistics, doubted_tokens=tokens)
-    first_s = CONTRADICTED_FOR_S if contradicted else HINT_FOR_S
-    limit = _hint(known, tokens, said=said, now=now, first_s=first_s)
-    return replace(statistics, limit=limit, doubted_tokens=0)
-
-
-def with_tools_refused(statistics: ModelStatistics, *, said: str, now: datetime) -> ModelStatistics:
-    """Return what is known after the provider refused a request because of its tools."""
-    return replace(
-        statistics, no_tools=_hint(statistics.no_tools, 0, said=said, now=now, first_s=HINT_FOR_S)
-    )
-
-
-def with_success(statistics: ModelStatistics, tokens: int, *, had_tools: bool) -> ModelStatistics:
-    """Return what is known after a prompt of so many tokens was answered, as reported.
-
-    What it disproves is forgotten.
-    """
-    limit = statistics.limit
-    return replace(
-        statistics,
-        proven_tokens=max(statistics.proven_tokens, tokens),
-        limit=None if limit is not None and tokens > limit.tokens else limit,
-        doubted_tokens=0 if tokens > statistics.doubted_tokens else statistics.doubted_tokens,
-        no_tools=None if had_tools else statistics.no_tools,
-    )
-
-
-def without_hints(statistics: ModelStatistics) -> ModelStatistics:
-    """Return what is known without what single refusals said, and what they would contradict."""
-    return replace(statistics, limit=None, no_tools=None, doubted_tokens=0, proven_tokens=0)
-
-
-def statistics_at(statistics: ModelStatistics, now: datetime) -> ModelStatistics:
-    """Return what is known at an instant: hints that have expired are marked as over."""
-    if (
-        statistics.limit is None and statistics.no_tools is None
-    ):  # of most models; asked for several times
-        return statistics  # in each turn
-    limit, no_tools = _at(statistics.limit, now), _at(statistics.no_tools, now)
-    if limit is statistics.limit and no_tools is statistics.no_tools:
-        return statistics
-    return replace(statistics, limit=limit, no_tools=no_tools)
-
-
-def _at(hint: Hint | None, now: datetime) -> Hint | None:
-    if hint is None or hint.is_over == (now >= hint.expires_at):
-        return hint
-    return replace(hint, is_over=not hint.is_over)
-
-
-def _hint(before: Hint | None, tokens: int, *, said: str, now: datetime, first_s: float) -> Hint:
-    """Return a hint that begins now; `before` is the same one as it was believed last."""
-    times = 1 if before is None else before.times + 1
-    believed_s = min(first_s * 2.0 ** min(times - 1, 16), HINT_MAX_S)
-    line = " ".join(said.split())
-    return Hint(
-        tokens=tokens,
-        said=line if len(line) <= _SAID_CHARACTERS else line[:_SAID_CHARACTERS] + "…",
-        learnt_at=now,
-        expires_at=now + timedelta(seconds=believed_s),
-        times=times,
     )
 
 

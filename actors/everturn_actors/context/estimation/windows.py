@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from everturn_actors.context.estimation.calibration import Hint, ModelStatistics, without_hints
+from everturn_actors.context.estimation.calibration import Hint, ModelStatistics
+from everturn_actors.context.estimation.hints import without_hints
 from everturn_actors.spec import ModelSpec
 
 DEFAULT_WINDOW_TOKENS = 128_000
+_TWICE = 2  # one refusal may be of something else, or of another server
 
 # A part of the lower-cased name, window in tokens. The first match wins, so a version stands
 # before its family.
@@ -47,11 +49,12 @@ def model_window(name: str) -> int:
 def input_window(model: ModelSpec, statistics: ModelStatistics | None = None) -> int:
     """Return how many tokens a request to `model` may hold, the reply included.
 
-    A window that the spec names stands, whatever a server says; `max_input_tokens` caps it. Where
-    the spec names none, the rest is only a guess, and `max_input_tokens` stands in its place: it
-    lowers it (cost), or raises it (a model no table knows). What the provider tells comes before
-    what its plug-in lists, and that before the table here. What it named when it refused a request
-    lowers all but the spec's window.
+    A window that the spec names stands, whatever a server says of itself; `max_input_tokens` caps
+    it. Where the spec names none, the rest is only a guess, and `max_input_tokens` stands in its
+    place: it lowers it (cost), or raises it (a model no table knows). What the provider tells comes
+    before what its plug-in lists, and that before the table here. A limit by which it refused a
+    request lowers all of them, for as long as it is believed; the spec's window only once it
+    refused a second one so.
 
     Args:
         model: The agent's model.
@@ -59,7 +62,9 @@ def input_window(model: ModelSpec, statistics: ModelStatistics | None = None) ->
     """
     window, cap = model.context_window, model.max_input_tokens
     if window is not None:
-        return window if cap is None else min(window, cap)
+        window = window if cap is None else min(window, cap)
+        limit = _twice_refused(statistics)
+        return window if limit is None else min(window, limit)
     if cap is not None:
         window = cap
     else:
@@ -67,6 +72,12 @@ def input_window(model: ModelSpec, statistics: ModelStatistics | None = None) ->
         window = told or model.usual_window or model_window(model.name)
     limit = statistics.limit_tokens if statistics else None
     return window if limit is None else min(window, limit)
+
+
+def _twice_refused(statistics: ModelStatistics | None) -> int | None:
+    """Return the limit that more than one refusal was about; None = there is none."""
+    hint = statistics.limit if statistics else None
+    return None if hint is None or hint.is_over or hint.refusals < _TWICE else hint.tokens
 
 
 def hint_notes(model: ModelSpec, statistics: ModelStatistics) -> tuple[str, ...]:
@@ -81,13 +92,22 @@ def _limit_note(model: ModelSpec, statistics: ModelStatistics) -> str:
     hint = statistics.limit
     if hint is None or hint.is_over:
         return ""
-    said = f"the provider named {hint.tokens:,} tokens when it refused a request {_source(hint)}"
+    words = (
+        "named {:,} tokens when it" if hint.is_named else "named no number, but {:,} was where it"
+    )
+    said = f"the provider {words.format(hint.tokens)} refused a request {_source(hint)}"
     taken = input_window(model, statistics)
     if model.context_window is not None:
-        if hint.tokens >= taken:
+        usual = input_window(model, without_hints(statistics))
+        if hint.tokens >= usual:
             return ""
+        stands = (
+            "stands"
+            if taken == usual
+            else f"requests are made for {taken:,} until {hint.expires_at:%Y-%m-%d %H:%M} UTC"
+        )
         return (
-            f"spec.model.context_window says {model.context_window:,} tokens, and stands, but"
+            f"spec.model.context_window says {model.context_window:,} tokens, and {stands}, but"
             f" {said}; correct it where that is right, or {_forget(model)}"
         )
     usual = input_window(model, without_hints(statistics))

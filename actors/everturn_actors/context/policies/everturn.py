@@ -68,7 +68,7 @@ from everturn_actors.context.stages.cutting_ahead import (
     units_of,
 )
 from everturn_actors.context.stages.masking import Old, clear_old, items
-from everturn_actors.context.stages.shrinking import Room, squeeze
+from everturn_actors.context.stages.shrinking import LOWER, USUAL, Room, squeeze
 from everturn_actors.context.stages.truncation import EMERGENCY_NOTE
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Step, ToolResult, UserMessage
@@ -189,8 +189,11 @@ def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
         _jump(numbers, limits),
         _clear(numbers, limits),
         *squeeze(room, numbers.old),
-        _refuse(numbers, count),
     )
+
+
+def _check(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
+    return (_refuse(numbers, _estimates(numbers, limits)),)
 
 
 def _protected_tokens(numbers: Numbers, limits: Limits) -> int:
@@ -320,21 +323,39 @@ def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
 
 
 def _overflow(numbers: Numbers, limits: Limits) -> Stage:
-    """Return the stage that leaves out half of the turns, and half of what messages cost."""
+    """Return the stage that leaves out half of what messages cost."""
+
+    def stage(projection: Projection, budget: Budget) -> Outcome:
+        return _shrink(numbers, limits, projection_units(projection) // 2)(projection, budget)
+
+    return stage
+
+
+def _shrink(numbers: Numbers, limits: Limits, most_units: int) -> Stage:
+    """Return the stage that brings messages down to `most_units`, or as near as they can.
+
+    The oldest turns leave, whole; then the newest one is squeezed, to what tells what its messages
+    were, and where that is too much to less and less of them.
+    """
     count = _estimates(numbers, limits)
 
-    def halve(projection: Projection, _budget: Budget) -> Outcome:
-        half, newest = projection_units(projection) // 2, newest_turn(projection)
-        starts = sorted({0, newest, *turn_starts(projection.blocks[:newest])})
-        cut = starts[len(starts) // 2]
-        while cut < newest and size_units(projection, flatten(projection.blocks[cut:])) > half:
-            cut = next(start for start in starts if start > cut)
+    def drop(projection: Projection, _budget: Budget) -> Outcome:
+        newest = newest_turn(projection)
+        starts = [*(s for s in turn_starts(projection.blocks[:newest]) if s > 0), newest]
+        excess, cut = projection_units(projection) - most_units, 0
+        for start in starts:
+            if excess <= 0:
+                break
+            excess -= size_units(projection, flatten(projection.blocks[cut:start]))
+            cut = start
         return leave(projection, cut, stage="halve", estimator=count)
 
     def stage(projection: Projection, budget: Budget) -> Outcome:
-        half = count.tokens(projection_units(projection) // 2)
-        room = Room(limit=lambda _view, _budget: half, cut_to=1, count=count)
-        smaller, reductions = in_order(halve, *squeeze(room, numbers.old))(projection, budget)
+        most = count.tokens(most_units)
+        room = Room(limit=lambda _view, _budget: most, cut_to=1, count=count)
+        squeezes = [squeeze(room, numbers.old, floors) for floors in (USUAL, *LOWER)]
+        stages = (drop, *(each for stages in squeezes for each in stages))
+        smaller, reductions = in_order(*stages)(projection, budget)
         dropped = smaller.omitted_messages - projection.omitted_messages
         if not dropped:
             return smaller, reductions
@@ -374,6 +395,8 @@ POLICY = Policy(
     estimator=_estimates,
     divide=_divide,
     overflow=_overflow,
+    shrink=_shrink,
+    check=_check,
     intake=_intake,
     between=_between,
     lasting=_lasting,

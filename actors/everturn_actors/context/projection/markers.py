@@ -23,6 +23,13 @@ class Markers(Struct, frozen=True, kw_only=True):
     """Makes them, for a model that can ask for what is hidden or for one that cannot."""
 
     recall: bool
+    is_brief: bool = False
+    "Whether they say no more than that something is missing: for when every token counts."
+
+    @property
+    def asks(self) -> bool:
+        """Whether they tell how to ask for what is hidden."""
+        return self.recall and not self.is_brief
 
     def cleared(self, tokens: int, seq: int) -> str:
         """Return what stands for a whole result, which is message `seq`."""
@@ -57,7 +64,7 @@ class Markers(Struct, frozen=True, kw_only=True):
 
     def _ask(self, gives: str, **argument: int | str) -> str:
         """Return how to ask for it; nothing where there is nothing to ask for."""
-        if not self.recall or not all(argument.values()):
+        if not self.asks or not all(argument.values()):
             return ""
         given = ", ".join(
             f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"

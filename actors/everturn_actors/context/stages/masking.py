@@ -169,7 +169,7 @@ def _first_results(projection: Projection, start: int, number: int) -> frozenset
 
 
 def _cleared(result: ToolResult, old: Old) -> ToolResult:
-    form = _CLEARED[old.markers.recall]
+    form = _CLEARED[old.markers.asks]
     known: ToolResult | None = result.memo.get(form)  # first: this is asked of every result
     if known is not None:
         return known
@@ -187,7 +187,7 @@ def _is_long(reply: Reply, old: Old) -> bool:
 
 def _shrunk(reply: Reply, old: Old) -> Reply:
     limit, head = old.argument_limit_characters, old.argument_head_characters
-    form = f"shrunk {limit} {head} {old.markers.recall} {sorted(old.exclude)}"
+    form = f"shrunk {limit} {head} {old.markers.asks} {sorted(old.exclude)}"
     return remember(reply, form, lambda: shorten_reply(reply, old))
 
 

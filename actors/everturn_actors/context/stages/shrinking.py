@@ -42,9 +42,34 @@ from everturn_actors.model import (
     UserMessage,
 )
 
-_FLOOR_UNITS = 32 * UNITS_PER_TOKEN  # of a result or reply: enough to tell what it was
-_USER_FLOOR_UNITS = 128 * UNITS_PER_TOKEN  # of a question: it mostly stands at its head
 _MANY = 1_000_000  # messages: the longest marker
+
+
+class Floors(Struct, frozen=True, kw_only=True):
+    """What stays at least of the newest turn's messages, in units, the marker included."""
+
+    result_units: int
+    "Of a result or a reply."
+    user_units: int
+    "Of a question: it mostly stands at its head."
+    arguments_characters: int | None = None
+    "Longer arguments of calls are shortened; None = as the policy does with old ones."
+    is_brief: bool = False
+    "Whether a marker says no more than that something is missing."
+
+
+USUAL = Floors(result_units=64 * UNITS_PER_TOKEN, user_units=128 * UNITS_PER_TOKEN)
+"Enough to tell what a result was."
+LOWER = (
+    Floors(
+        result_units=32 * UNITS_PER_TOKEN,
+        user_units=64 * UNITS_PER_TOKEN,
+        arguments_characters=200,
+    ),
+    Floors(result_units=0, user_units=48 * UNITS_PER_TOKEN, arguments_characters=40),
+    Floors(result_units=0, user_units=24 * UNITS_PER_TOKEN, arguments_characters=0, is_brief=True),
+)
+"What is left where a provider refused more, from the mildest on."
 
 
 class Room(Struct, frozen=True, kw_only=True):
@@ -67,14 +92,22 @@ class Room(Struct, frozen=True, kw_only=True):
         )
 
 
-def squeeze(room: Room, old: Old) -> tuple[Stage, ...]:
+def squeeze(room: Room, old: Old, floors: Floors = USUAL) -> tuple[Stage, ...]:
     """Return the stages, in their order."""
+    if floors.arguments_characters is not None:
+        most = floors.arguments_characters
+        head = min(most // 2, old.argument_head_characters)
+        old = structs.replace(
+            old, argument_limit_characters=most, argument_head_characters=head, exclude=frozenset()
+        )
+    if floors.is_brief:
+        old = structs.replace(old, markers=structs.replace(old.markers, is_brief=True))
     return (
         mask_middle(room, old),
         drop_middle(room, old.markers),
-        shorten_results(room, old.markers),
-        shorten_replies(room, old),
-        shorten_users(room, old.markers),
+        shorten_results(room, old.markers, floors.result_units),
+        shorten_replies(room, old, floors.result_units),
+        shorten_users(room, old.markers, floors.user_units),
     )
 
 
@@ -132,7 +165,7 @@ def mask_middle(room: Room, old: Old) -> Stage:
     return stage
 
 
-def shorten_results(room: Room, markers: Markers) -> Stage:
+def shorten_results(room: Room, markers: Markers, floor_units: int) -> Stage:
     """Return the stage that keeps the ends of the newest turn's results."""
 
     def results(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
@@ -141,12 +174,12 @@ def shorten_results(room: Room, markers: Markers) -> Stage:
                 yield place, message
 
     def shorter(message: AnyMessage, excess: int) -> AnyMessage | None:
-        return _shortened(message, excess, markers, "both", _FLOOR_UNITS)
+        return _shortened(message, excess, markers, "both", floor_units)
 
     return _change(room, results, shorter, stage="shorten_results")
 
 
-def shorten_replies(room: Room, old: Old) -> Stage:
+def shorten_replies(room: Room, old: Old, floor_units: int) -> Stage:
     """Return the stage that shortens the newest turn's long arguments and long replies."""
 
     def replies(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
@@ -160,12 +193,12 @@ def shorten_replies(room: Room, old: Old) -> Stage:
         excess -= message_units(message) - message_units(without)
         if excess <= 0:
             return without
-        return _shortened(without, excess, old.markers, "both", _FLOOR_UNITS) or without
+        return _shortened(without, excess, old.markers, "both", floor_units) or without
 
     return _change(room, replies, shorter, stage="shorten_replies")
 
 
-def shorten_users(room: Room, markers: Markers) -> Stage:
+def shorten_users(room: Room, markers: Markers, floor_units: int) -> Stage:
     """Return the stage that keeps the heads of the newest turn's questions."""
 
     def users(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
@@ -175,7 +208,7 @@ def shorten_users(room: Room, markers: Markers) -> Stage:
                 yield (index, 0), block
 
     def shorter(message: AnyMessage, excess: int) -> AnyMessage | None:
-        return _shortened(message, excess, markers, "head", _USER_FLOOR_UNITS)
+        return _shortened(message, excess, markers, "head", floor_units)
 
     return _change(room, users, shorter, stage="shorten_users")
 

@@ -45,6 +45,18 @@ _OVERFLOW: Final = re.compile(
     r"|input (?:is )?too long|input token count|input length (?:should|and)|model token limit"
     r"|too many (?:input )?tokens|longer than the (?:maximum )?(?:context|model)"
     r"|string_above_max_length|reduce the length of the (?:messages|prompt|input)"
+    # Text Generation Inference, SGLang, SiliconFlow, watsonx, Ark, Poolside and GLM, Bedrock
+    r"|`inputs` tokens \+ `max_new_tokens` must be|`?inputs`? must have less than"
+    r"|prompt tokens? too long|must be less than max_seq_len|input tokens? exceeded"
+    r"|exceeds? (?:the )?(?:model's )?(?:max(?:imum)? )?(?:allowed )?"
+    r"(?:input|prompt|context|message|sequence) (?:length|size|tokens)"
+    r"|(?:number of input|input length|prompt) (?:tokens )?[\d(), ]*exceeds?"
+    r"|greater than the context length|exceeds? context size|context_exceeded"
+    # Whoever speaks of a token limit, and not of one for a minute, a day, or the reply.
+    r"|(?:exceed\w*|over|above|beyond|cannot exceed|hit) (?:the |its |a )?(?:[\w']+ ){0,3}"
+    r"tokens? limit|(?:input|prompt|context|total|model|request) tokens? limit"
+    r"|tokens? limit (?:is |was )?(?:exceeded|reached) (?:for|by|in) (?:the |this )?"
+    r"(?:input|prompt|request|context|model)"
     # A request above the tokens-per-minute limit never passes, however long one waits.
     r"|request too large",
     re.IGNORECASE,
@@ -70,13 +82,49 @@ _LIMITS: Final = tuple(
         r"must be <= ([\d,]+)",
         # DashScope says "Range of input length should be [1, 30720]"
         r"input length should be \[\d+, ?([\d,]+)\]",
+        # Vertex says "model only supports up to 32768"
+        r"supports? (?:only )?up to ([\d,]+)",
+        # Poolside and GLM say "exceeds the maximum allowed input length of 131040 tokens"
+        r"(?:maximum (?:allowed )?\w+|model's context) length (?:of )?\(?([\d,]+)",
+        # SiliconFlow says "must be less than max_seq_len (32768)"
+        r"max_seq_len \(?([\d,]+)",
+        # watsonx says "cannot exceed the total tokens limit 4096"; Cerebras "while limit is 8192"
+        r"tokens? limit (?:of |is )?([\d,]+)",
+        r"while limit is ([\d,]+)",
+        # Text Generation Inference says "must have less than 4096 tokens"
+        r"must have less than ([\d,]+)",
     )
 )
+# Where it says what it counted the prompt at; the first that matches anything counts.
+_COUNTS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\bn_prompt_tokens\W{1,4}([\d,]+)",  # llama.cpp
+        r"request \(([\d,]+) tokens\)",  # llama.cpp, in words
+        r"\(([\d,]+) (?:tokens )?(?:in|from) (?:the |your )?(?:messages|prompt|input)",  # OpenAI
+        r": ([\d,]+) tokens from the input messages",  # SGLang
+        r"messages resulted in ([\d,]+) tokens",  # OpenAI, before
+        r"(?:is too long: |context limit: )([\d,]+)(?: tokens)?(?: \+ [\d,]+)? >",  # Anthropic
+        r"input token count (?:is )?\(?([\d,]+)",  # Gemini, Vertex
+        r"(?:request has|passed|request contains|prompt contains) ([\d,]+) (?:input )?tokens",
+        r"input (?:length )?\(?([\d,]+)(?: tokens)?\)? (?:is longer|exceeds)",  # SGLang, GLM
+        r"length of prompt_tokens \(([\d,]+)\)",  # SiliconFlow
+        r"current length is ([\d,]+)",  # Cerebras
+        r"given: ([\d,]+) `inputs` tokens",  # Text Generation Inference
+        r"number of input tokens ([\d,]+)",  # watsonx
+    )
+)
+_FAR: Final = 1000  # times the window; a prompt of so many tokens was not counted in tokens
 _LIMIT_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is something else
 # A limit on what an account may send in a minute; the model's window is another.
 _RATE: Final = re.compile(r"tokens per min|\bTPM\b", re.IGNORECASE)
-# Of Bedrock's "too many tokens" in a minute.
-_WAIT: Final = re.compile(r"please wait before", re.IGNORECASE)
+# Of Bedrock's "too many tokens" in a minute, and of token limits of a day.
+_WAIT: Final = re.compile(
+    r"please wait before|(?:daily|monthly|hourly) token|tokens? limit (?:per|a|for the|for this)"
+    r" (?:minute|hour|day|month)|tokens? limit reached, (?:please )?(?:try|retry)",
+    re.IGNORECASE,
+)
+_REPLY: Final = re.compile(r"output|completion|reply|response", re.IGNORECASE)
 # What is limited in the same words, and is no window: the length of a reply; bytes.
 _OUTPUT: Final = re.compile(
     r"max_(?:completion_|output_|new_)?tokens|maxOutputTokens|(?:output|completion) tokens",
@@ -178,6 +226,8 @@ class Refusal(Struct, frozen=True, kw_only=True):
     "The status it gave inside the body; 0 where there is none."
     window_tokens: int | None = None
     "The window that it named in a field of its own."
+    prompt_tokens: int | None = None
+    "What it counted the prompt at, in a field of its own."
     request_id: str = ""
     "Its id of the request, where the body names it."
 
@@ -212,6 +262,7 @@ def refusal_in(parsed: object) -> Refusal:
         parameter=_said(inner.get("param") or ""),
         status=code if isinstance(code, int) and 400 <= code < 600 else 0,
         window_tokens=_plausible(inner.get("n_ctx")),  # llama.cpp
+        prompt_tokens=_plausible(inner.get("n_prompt_tokens")),
         request_id=_said(one.get("request_id") or ""),  # Anthropic
     )
 
@@ -223,6 +274,14 @@ def window_in_error(text: str) -> int | None:
     for limit in _LIMITS:
         found = limit.search(text)
         if found and not _is_of_output(text, found):
+            return _plausible(int(found[1].replace(",", "") or 0))
+    return None
+
+
+def prompt_in_error(text: str) -> int | None:
+    """Return what a refusal says that the prompt was counted at; None where it does not say."""
+    for count in _COUNTS:
+        if found := count.search(text):
             return _plausible(int(found[1].replace(",", "") or 0))
     return None
 
@@ -285,10 +344,12 @@ def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) 
         return ModelAuthError(text)
     if status < 501 and _TOOLS_REFUSED.search(words):
         return ToolsRefusedError(text)
-    is_long = status < 501 and _OVERFLOW.search(words) and not _WAIT.search(words)
-    if status == 413 or is_long:
+    if status == 413 or (status < 501 and _is_overflow(words)):
         window = refusal.window_tokens or window_in_error(refusal.message)
-        return ContextOverflowError(text, window_tokens=window)
+        counted = refusal.prompt_tokens or prompt_in_error(refusal.message)
+        if counted and window and counted > _FAR * window:
+            counted = None  # characters, or bytes
+        return ContextOverflowError(text, window_tokens=window, prompt_tokens=counted)
     if status == 402 or (status in {400, 429} and _QUOTA.search(words)):
         return QuotaExhaustedError(text)  # waiting does not pay the bill
     if status == 429:
@@ -300,6 +361,15 @@ def _typed(status: int, refusal: Refusal, text: str, retry_after: float | None) 
     if status in {408, 409, 425} or status >= 500:
         return ModelTransientError(text, retry_after_s=retry_after)
     return ModelRefusedError(text)
+
+
+def _is_overflow(words: str) -> bool:
+    """Whether a refusal is about the size of the request, and not of a reply, or of a day's use."""
+    found = _OVERFLOW.search(words)
+    if found is None or _WAIT.search(words):
+        return False
+    is_of_reply = _OUTPUT.search(found[0]) or _REPLY.search(found[0])
+    return not is_of_reply or bool(_INPUT.search(found[0]))
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
