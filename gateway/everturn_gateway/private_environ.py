@@ -16,7 +16,7 @@ import os
 import re
 import sys
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -42,15 +42,37 @@ _ENV_END: Final = 48
 _SECRET_NAME: Final = re.compile(r"auth|credential|key|pass|secret|token", re.IGNORECASE)
 
 _private: dict[str, str] = {}
+_beside: dict[str, str] = {}
+"What stands in the file beside the configuration; what the process was started with goes first."
 _is_claimed = False
+_read_beside: Callable[[], Mapping[str, str]] = dict[str, str]
 
 
 def process_environ() -> Mapping[str, str]:
-    """Return the environment with which this process was started, sealed or not; a live view.
+    """Return the environment of this process, sealed or not; a live view.
 
-    It is what `${NAME}` in files stands for. Never pass it to a process.
+    It is what it was started with, and what stands in the file beside its configuration. It is what
+    `${NAME}` in files stands for. Never pass it to a process.
     """
-    return ChainMap(_private, os.environ)
+    return ChainMap(_private, os.environ, _beside)
+
+
+def use_beside(read: Callable[[], Mapping[str, str]]) -> None:
+    """Take further variables from `read`, now and whenever they are read again.
+
+    What `read` raises is raised; the variables are then those of before.
+    """
+    global _read_beside  # noqa: PLW0603 - a process has one environment
+    _read_beside = read
+    read_beside_again()
+
+
+def read_beside_again() -> None:
+    """Read the variables of `use_beside` again: for whoever reads files of agents anew."""
+    found = dict(_read_beside())
+    _beside.update(found)  # other threads look meanwhile, and miss nothing
+    for name in _beside.keys() - found.keys():
+        del _beside[name]
 
 
 def claim_process() -> None:

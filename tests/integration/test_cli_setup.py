@@ -12,7 +12,7 @@ import pytest
 from support.command import everturn, start, terminal, write_agent
 
 ALL = (
-    *("init", "serve", "chat", "run", "attach", "sessions", "agent", "schedule"),
+    *("setup", "init", "serve", "chat", "run", "attach", "sessions", "agent", "schedule"),
     *("doctor", "local", "completions", "version"),
 )
 
@@ -82,7 +82,7 @@ async def test_completion_completes(tmp_path: Path) -> None:
     found = await everturn(cwd=tmp_path, env=asked)
 
     assert "complete -o default -F _everturn_completion everturn" in script.out
-    assert found.out.split() == ["serve", "sessions"]
+    assert found.out.split() == ["setup", "serve", "sessions"]
 
 
 async def test_a_new_folder_works_at_once(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_new_folder_works_at_once(tmp_path: Path) -> None:
     assert answer.out.startswith("You said: “2+3”.")
     assert checked.code == 0
     assert health.code == 0, health.out
-    assert (home / ".gitignore").read_text() == ".everturn/\n"
+    assert (home / ".gitignore").read_text() == ".everturn/\n.env\n"
 
 
 async def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ async def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert "kept     everturn.yaml" in first.out
     assert (tmp_path / "everturn.yaml").read_text() == "# mine\n"
     assert (tmp_path / "agents/assistant/agent.yaml").read_text() == before
-    assert (tmp_path / ".gitignore").read_text() == "*.log\n.everturn/\n"
+    assert (tmp_path / ".gitignore").read_text() == "*.log\n.everturn/\n.env\n"
 
 
 async def test_a_person_is_asked_two_things(tmp_path: Path) -> None:

@@ -85,6 +85,40 @@ def init(
 
 
 @command(app)
+def setup(
+    options: Options,
+    *,
+    agent: Annotated[str, typer.Option(help="Which agent; by default the only one.")] = "",
+    provider: Provider = "",
+    base_url: Annotated[
+        str, typer.Option(metavar="URL", help="Address of a server that speaks OpenAI's API.")
+    ] = "",
+    model: Annotated[str, typer.Option("--model", help="The model's name.")] = "",
+    key_file: Annotated[
+        str, typer.Option(metavar="FILE", help="Holds the key; - reads it from stdin.")
+    ] = "",
+    test: Annotated[
+        bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
+    ] = True,
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; tell what is set up, and try it.")
+    ] = False,
+) -> int:
+    """Choose a model and its key, try it, and write them down. What no option says is asked."""
+    if check:
+        return commands.setup.check(options)
+    answers = commands.setup.Answers(
+        agent=agent,
+        provider=provider,
+        base_url=base_url,
+        model=model,
+        key_file=key_file,
+        test=test,
+    )
+    return commands.setup.setup(options, answers)
+
+
+@command(app)
 def serve(
     options: Options,
     *,

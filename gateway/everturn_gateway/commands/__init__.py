@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     )
     from everturn_gateway.commands.context import context as transcripts
     from everturn_gateway.commands.context import live as live_context
+    from everturn_gateway.commands.first_steps import setup
     from everturn_gateway.commands.jobs import schedule
     from everturn_gateway.commands.servers import logins
     from everturn_gateway.commands.serving import serve
@@ -57,6 +58,7 @@ __all__ = [
     "schedule",
     "serve",
     "sessions",
+    "setup",
     "talk",
     "token",
     "transcripts",
@@ -69,6 +71,7 @@ _ELSEWHERE: Final = {
     "schedule": "jobs.schedule",
     "logins": "servers.logins",
     "serve": "serving.serve",
+    "setup": "first_steps.setup",
 }
 
 

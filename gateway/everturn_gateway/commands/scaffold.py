@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import typer
-from msgspec import Struct
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.commands.shared.settings import load
+from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import installed
+from everturn_gateway.private_environ import process_environ
 
 CONFIG_NAME = "everturn.yaml"
 AGENTS_FOLDER = "agents"
@@ -46,7 +48,7 @@ spec:
   model:
     provider: {provider}
     name: {model}
-{limits}  soul: ./SOUL.md
+{address}{limits}  soul: ./SOUL.md
   system_prompt: ./SYSTEM_PROMPT.md
 {history}"""
 
@@ -72,12 +74,6 @@ Today is {{date}}.
 """
 
 
-class _Model(Struct, frozen=True, kw_only=True):
-    provider: str
-    name: str
-    variable: str
-
-
 def init(folder: Path, *, agent: str, provider: str, model: str, ask: bool) -> int:
     """Set up `folder`; return the exit code.
 
@@ -93,16 +89,25 @@ def init(folder: Path, *, agent: str, provider: str, model: str, ask: bool) -> i
         provider = provider or typer.prompt(
             f"Who runs its model ({provider_names()})", default="builtin"
         )
-    agent, chosen = _check(agent or DEFAULT_AGENT), _model(provider or "builtin", model)
+    agent, chosen = check_name(agent or DEFAULT_AGENT), _model(provider or "builtin", model)
+    write_config(folder)
+    write_agent(folder / AGENTS_FOLDER / agent, agent, chosen)
+    _next_steps(folder, chosen)
+    return EXIT_OK
+
+
+def write_config(folder: Path) -> None:
+    """Write a configuration, and what git leaves alone; what is there stays.
+
+    Raises:
+        GatewayError: It cannot be written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
     _write(folder / CONFIG_NAME, _CONFIG)
-    _write_agent(folder / AGENTS_FOLDER / agent, agent, chosen)
-    _ignore(folder / ".gitignore", f"{WORKSPACE_FOLDER}/")
-    _next_steps(folder, chosen)
-    return EXIT_OK
+    _ignore(folder / ".gitignore", (f"{WORKSPACE_FOLDER}/", ENV_NAME))
 
 
 def create_agent(options: Options, name: str, *, provider: str, model: str) -> int:
@@ -113,17 +118,22 @@ def create_agent(options: Options, name: str, *, provider: str, model: str) -> i
     """
     config = load(options)
     chosen = _model(provider, model)
-    folder = config.agents_dir / _check(name)
+    folder = config.agents_dir / check_name(name)
     if folder.exists():
         msg = f"{folder} exists already; nothing was written"
         raise GatewayError(msg)
-    _write_agent(folder, name, chosen)
+    write_agent(folder, name, chosen)
     sys.stdout.write(f"\nTalk to it:\n  everturn chat {name}{options.again()}\n")
     _tell_key(chosen)
     return EXIT_OK
 
 
-def _check(name: str) -> str:
+def check_name(name: str) -> str:
+    """Return the name of an agent.
+
+    Raises:
+        GatewayError: It cannot be one.
+    """
     if not _NAME.fullmatch(name):
         msg = f"{name!r} is no name for an agent: letters, digits and hyphens, at most 64"
         raise GatewayError(msg)
@@ -135,7 +145,7 @@ def provider_names() -> str:
     return ", ".join(installed().providers.names)
 
 
-def _model(provider: str, model: str) -> _Model:
+def _model(provider: str, model: str) -> ModelSpec:
     plugin = installed().providers.get(provider)
     if plugin is None:
         fault = installed().providers.fault(provider)
@@ -145,19 +155,33 @@ def _model(provider: str, model: str) -> _Model:
     if not name:
         msg = f"name the model of {provider} with --model"
         raise GatewayError(msg)
+    return ModelSpec(provider=provider, name=check_model(name))
+
+
+def check_model(name: str) -> str:
+    """Return the name of a model.
+
+    Raises:
+        GatewayError: It cannot be one.
+    """
     if not name.isprintable() or any(c in name for c in "\"'#{}[]&*!|>%@`"):
         msg = f"{name!r} is no name of a model"
         raise GatewayError(msg)
-    variable = plugin.needed_key(ModelSpec(provider=provider, name=name))
-    return _Model(provider=provider, name=name, variable=variable)
+    return name
 
 
-def _write_agent(folder: Path, name: str, model: _Model) -> None:
+def write_agent(folder: Path, name: str, model: ModelSpec) -> None:
+    """Write the folder of a new agent; what is there stays.
+
+    Raises:
+        GatewayError: It cannot be written.
+    """
     is_local = model.provider == "local"
     text = _AGENT.format(
         name=name,
         provider=model.provider,
-        model=model.name,
+        model=json.dumps(model.name) if ":" in model.name else model.name,
+        address=f"    base_url: {json.dumps(model.base_url)}\n" if model.base_url else "",
         limits=_LOCAL_LIMITS if is_local else "",
         history=_LOCAL_HISTORY if is_local else "",
     )
@@ -183,15 +207,16 @@ def _write(path: Path, text: str) -> None:
         sys.stdout.write(f"created  {path}\n")
 
 
-def _ignore(path: Path, entry: str) -> None:
-    """Make git leave the workspace alone: it holds what people said."""
+def _ignore(path: Path, entries: Sequence[str]) -> None:
+    """Make git leave alone what people said, and keys."""
     try:
         old = path.read_text(encoding="utf-8") if path.exists() else ""
-        if entry in old.splitlines():
+        missing = [entry for entry in entries if entry not in old.splitlines()]
+        if not missing:
             return
         begin = "" if not old or old.endswith("\n") else "\n"
         with path.open("a", encoding="utf-8") as file:
-            file.write(f"{begin}{entry}\n")
+            file.write(begin + "".join(f"{entry}\n" for entry in missing))
     except (OSError, UnicodeDecodeError) as error:
         raise _unwritable(path, error) from error
     sys.stdout.write(f"{'extended' if old else 'created '} {path}\n")
@@ -202,7 +227,7 @@ def _unwritable(path: Path, error: OSError | UnicodeDecodeError) -> GatewayError
     return GatewayError(f"{path} cannot be written: {why or error}")
 
 
-def _next_steps(folder: Path, model: _Model) -> None:
+def _next_steps(folder: Path, model: ModelSpec) -> None:
     here = folder.resolve() == Path.cwd()
     go_there = "" if here else f"  cd {folder}\n"
     sys.stdout.write(
@@ -213,8 +238,13 @@ def _next_steps(folder: Path, model: _Model) -> None:
     _tell_key(model)
 
 
-def _tell_key(model: _Model) -> None:
-    if model.variable and not os.environ.get(model.variable):
-        sys.stdout.write(f"\nThe model needs a key: set {model.variable} in the environment.\n")
+def _tell_key(model: ModelSpec) -> None:
+    plugin = installed().providers.get(model.provider)
+    variable = plugin.needed_key(model) if plugin else ""
+    if variable and not process_environ().get(variable):
+        sys.stdout.write(
+            f"\nThe model needs a key: set {variable} in the environment or in {ENV_NAME}, or let"
+            " `everturn setup` ask for it.\n"
+        )
     if model.provider == "local":
         sys.stdout.write("\nThe model needs its weights: everturn local pull\n")

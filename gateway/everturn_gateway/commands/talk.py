@@ -10,6 +10,7 @@ from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
+from everturn_gateway.commands.first_steps.offer import offer_setup
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
@@ -31,6 +32,8 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
         msg = "--session names a session that exists, with its agent: leave the others out"
         raise GatewayError(msg)
     config, began_at = load(options), SystemClock().now()
+    if offer_setup(options, config):
+        config = load(options)
 
     async def main() -> int:
         async with open_client(config) as client:

@@ -17,6 +17,7 @@ from everturn_gateway.config.channels import (
     channel_notes,
     without_idle_faults,
 )
+from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.owners import owner_faults, owner_notes
 from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
 from everturn_gateway.config.sections import (
@@ -189,7 +190,12 @@ class Config:
     def private_files(self) -> tuple[Path, ...]:
         """Files that hold secrets: this configuration, and those with keys."""
         keys = (each.api_key_file for each in self.providers.values())
-        return tuple(path for path in (self.path, *keys) if path is not None)
+        return tuple(path for path in (self.path, self.env_file, *keys) if path is not None)
+
+    @property
+    def env_file(self) -> Path | None:
+        """Where further variables of the environment may stand; None = nowhere."""
+        return self.path.with_name(ENV_NAME) if self.path else None
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -239,7 +245,7 @@ def load_config(
     Raises:
         ConfigError: With every fault.
     """
-    name = path or _file_at(home) or DEFAULT_FILE
+    name = configuration_file(path, home)
     is_there = path is not None or name.exists()
     read = _read(name, environ, with_channels=with_channels) if is_there else _Read()
     faults = (*read.faults, *_refuse_options(host, port))
@@ -281,12 +287,12 @@ def is_set_up(folder: Path) -> bool:
     return any((folder / name).exists() for name in (DEFAULT_FILE, _AGENTS, _WORKSPACE))
 
 
-def _file_at(home: Path | None) -> Path | None:
-    """Return the configuration in `home`, where it is the one that is meant."""
-    if home is None or is_set_up(Path()):
-        return None
-    file = home / DEFAULT_FILE
-    return file if file.is_file() else None
+def configuration_file(path: Path | None, home: Path | None) -> Path:
+    """Return the configuration that is meant, which need not be there; see `load_config`."""
+    if path is None and home is not None and not is_set_up(Path()):
+        file = home / DEFAULT_FILE
+        return file if file.is_file() else DEFAULT_FILE
+    return path or DEFAULT_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

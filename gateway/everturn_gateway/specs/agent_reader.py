@@ -15,6 +15,8 @@ from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, printable
+from everturn_gateway.plugins.providers import key_variable
+from everturn_gateway.private_environ import read_beside_again
 from everturn_gateway.specs.declared import DeclaredAgent
 from everturn_gateway.specs.loading import AGENT_FILE, AgentFile, load_agent
 from everturn_gateway.specs.models import (
@@ -32,7 +34,7 @@ from everturn_gateway.yaml_files import Document
 
 logger = logging.getLogger(__name__)
 
-_Version: TypeAlias = tuple[tuple[int, int], ...]
+_Version: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 class AgentDefaults(Struct, frozen=True, kw_only=True):
@@ -47,8 +49,8 @@ class _Made(Struct, frozen=True, kw_only=True):
     """What talks to one model."""
 
     provider: ModelProvider
-    script: _Version
-    "Which version of the file of a scripted model was read."
+    version: _Version
+    "Of the file of a scripted model that was read, and of the keys."
 
 
 class LoadedAgent(Struct, frozen=True, kw_only=True):
@@ -110,6 +112,10 @@ class AgentReader(Struct, kw_only=True):
             return replace(before, faults={**before.faults, self.agents_dir: (fault,)})
         entries: dict[Path, LoadedAgent] = {}
         faults: dict[Path, tuple[Fault, ...]] = {}
+        try:
+            read_beside_again()
+        except ConfigError as error:
+            faults[self.agents_dir] = error.faults
         for folder in folders:
             known = before.entries.get(folder)
             try:
@@ -184,13 +190,20 @@ class AgentReader(Struct, kw_only=True):
         """
         made: dict[ModelSpec, _Made] = {}
         for field_name, model in models(file).items():
-            script = _script_version(model, file.folder)
-            if model in known and known[model].script == script:
+            version = self._version(model, file.folder)
+            if model in known and known[model].version == version:
                 made[model] = known[model]
             else:
                 provider = provider_for(file, field_name, model, self.make_provider)
-                made[model] = _Made(provider=provider, script=script)
+                made[model] = _Made(provider=provider, version=version)
         return made
+
+    def _version(self, model: ModelSpec, folder: Path) -> _Version:
+        """Return what changes with the key of a model or fallback, and with a script's replies."""
+        return tuple(
+            (*_file_version(each, folder), hash(self.environ.get(key_variable(each.provider))))
+            for each in (model, *model.fallbacks)
+        )
 
 
 def _used(
@@ -222,11 +235,6 @@ def _agent(file: AgentFile, made: Mapping[ModelSpec, _Made], meter: Metering | N
     provider = _used(file, file.spec.model, made, meter)
     tools = tools_for(file.spec)
     return Agent(spec=file.spec, provider=provider, tools=tools, summariser=summariser)
-
-
-def _script_version(model: ModelSpec, folder: Path) -> _Version:
-    """Return what changes when the replies of a scripted model or fallback are written anew."""
-    return tuple(_file_version(each, folder) for each in (model, *model.fallbacks))
 
 
 def _file_version(model: ModelSpec, folder: Path) -> tuple[int, int]:

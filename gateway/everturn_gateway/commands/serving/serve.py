@@ -22,6 +22,7 @@ from everturn_actors.faults import first_cause
 from everturn_actors.supervisor import attempt, contain
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.channels import route_notes
+from everturn_gateway.commands.first_steps.offer import offer_setup
 from everturn_gateway.commands.serving.descriptors import raise_descriptor_limit
 from everturn_gateway.commands.serving.reloads import (
     ControllingTerminal,
@@ -41,6 +42,7 @@ from everturn_gateway.commands.shared.settings import (
     read_again,
     run_async,
 )
+from everturn_gateway.config.env_file import open_to_others
 from everturn_gateway.config.home import home_folder
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
@@ -72,6 +74,8 @@ def serve(
         SetupError: A channel cannot work as it is set up.
     """
     config = load(options, host=host, port=port, with_channels=True)
+    if offer_setup(options, config):
+        config = load(options, host=host, port=port, with_channels=True)
     _require_configuration(config, options)
     fault = check_listener(config.server, config.path)
     if fault is not None:
@@ -95,6 +99,8 @@ def serve(
             "a process above the gateway shows its keys to programs of the same user",
             extra={"shown_by": each},
         )
+    if config.env_file and (open_file := open_to_others(config.env_file)):
+        logger.warning("keys can be read by other users", extra={"file": open_file})
     for note in config.notes:
         logger.warning("a setting has no effect", extra={"setting": note})
 
@@ -118,8 +124,8 @@ def _require_configuration(config: Config, options: Options) -> None:
         return
     msg = (
         f"there is no everturn.yaml and no agents folder in {Path.cwd()}, nor in"
-        f" {home_folder(process_environ())}; `everturn init` sets one up here, --config,"
-        " --agents-dir or --workspace name another"
+        f" {home_folder(process_environ())}; `everturn setup` sets one up there,"
+        " `everturn init` here; --config, --agents-dir or --workspace name another"
     )
     raise GatewayError(msg)
 

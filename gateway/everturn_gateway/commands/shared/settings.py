@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,12 +15,13 @@ import anyio
 
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.config.env_file import ENV_NAME, read_env_file
 from everturn_gateway.config.home import home_folder
-from everturn_gateway.config.settings import Config, load_config
+from everturn_gateway.config.settings import Config, configuration_file, load_config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.gc_tuning import end_loading
 from everturn_gateway.logs import SecretRegistry, setup_logging
-from everturn_gateway.private_environ import process_environ
+from everturn_gateway.private_environ import process_environ, use_beside
 from everturn_gateway.workspace_files import LOG_NAME
 
 API_TOKEN_VARIABLE = "EVERTURN_API_TOKEN"
@@ -60,6 +62,9 @@ def read_again(
     """
     environ = process_environ()
     is_named = options.config or options.workspace or options.agents_dir
+    home = None if is_named else home_folder(environ)
+    beside = configuration_file(options.config, home).absolute().with_name(ENV_NAME)
+    use_beside(partial(read_env_file, beside))
     return load_config(
         options.config,
         environ=environ,
@@ -68,7 +73,7 @@ def read_again(
         workspace=options.workspace,
         agents_dir=options.agents_dir,
         with_channels=with_channels,
-        home=None if is_named else home_folder(environ),
+        home=home,
     )
 
 
@@ -116,7 +121,10 @@ def require_agents(config: Config) -> None:
         GatewayError: There is no agents folder.
     """
     if not config.agents_dir.is_dir():
-        msg = f"there is no agents folder {config.agents_dir}; `everturn init` sets one up"
+        msg = (
+            f"there is no agents folder {config.agents_dir}; `everturn setup` sets one up in your"
+            " home, `everturn init` here"
+        )
         raise GatewayError(msg)
 
 

@@ -1,0 +1,1 @@
+"""`everturn setup`: from nothing to an answer of a real model."""

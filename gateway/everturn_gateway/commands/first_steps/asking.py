@@ -1,0 +1,105 @@
+"""The questions of a setup: an option answers each, and where nobody sits none is asked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from everturn_gateway.commands.shared.questions import can_ask
+from everturn_gateway.errors import GatewayError
+
+_SHOWN = 12  # of a long list; all of them are completed as they are typed
+
+
+def say(text: str) -> None:
+    """Tell a person something, at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def choose(title: str, choices: Sequence[tuple[str, str]], *, option: str) -> str:
+    """Return the value of one of several choices, the first by default.
+
+    Args:
+        title: What is asked.
+        choices: Values, and what is shown of each.
+        option: What answers on the command line.
+
+    Raises:
+        GatewayError: Nobody can be asked.
+    """
+    _need_person(option)
+    sys.stdout.write(f"\n{title}\n")
+    for number, (_, shown) in enumerate(choices, start=1):
+        sys.stdout.write(f"  {number:>2}  {shown}\n")
+    while True:
+        given: str = typer.prompt("Number", default="1")
+        if given.strip().isdecimal() and 1 <= int(given) <= len(choices):
+            return choices[int(given) - 1][0]
+        sys.stdout.write(f"A number from 1 to {len(choices)}, please.\n")
+
+
+def choose_name(title: str, names: Sequence[str], *, option: str) -> str:
+    """Return one of many names, or another one that is typed; by its number, too.
+
+    Raises:
+        GatewayError: Nobody can be asked.
+    """
+    _need_person(option)
+    sys.stdout.write(f"\n{title}\n")
+    for number, name in enumerate(names[:_SHOWN], start=1):
+        sys.stdout.write(f"  {number:>2}  {name}\n")
+    if more := len(names) - _SHOWN:
+        sys.stdout.write(f"      and {more} more: type a part of the name\n" if more > 0 else "")
+    from prompt_toolkit import prompt  # noqa: PLC0415 - 100 ms, for who is asked
+    from prompt_toolkit.completion import FuzzyWordCompleter  # noqa: PLC0415 - as above
+
+    default = names[0] if names else ""
+    while True:
+        given = prompt(
+            "Number or name: ",
+            default="" if names else default,
+            completer=FuzzyWordCompleter(list(names)),
+            complete_while_typing=len(names) > _SHOWN,
+            placeholder=default,
+        ).strip()
+        given = given or default
+        if given.isdecimal() and 1 <= int(given) <= min(len(names), _SHOWN):
+            return names[int(given) - 1]
+        if given and not given.isdecimal():
+            return given
+
+
+def ask(title: str, *, option: str, default: str = "") -> str:
+    """Return a text.
+
+    Raises:
+        GatewayError: Nobody can be asked.
+    """
+    _need_person(option)
+    answer: str = typer.prompt(title, default=default or None)
+    return answer.strip()
+
+
+def ask_secret(title: str, *, option: str) -> str:
+    """Return a text that is not shown while it is typed.
+
+    Raises:
+        GatewayError: Nobody can be asked.
+    """
+    _need_person(option)
+    answer: str = typer.prompt(f"{title} (is not shown)", hide_input=True)
+    return answer.strip()
+
+
+def agrees(question: str, *, default: bool) -> bool:
+    """Ask a question of yes or no; where nobody sits, the answer is no."""
+    return can_ask() and typer.confirm(question, default=default)
+
+
+def _need_person(option: str) -> None:
+    if not can_ask():
+        msg = f"nobody can be asked here: give {option}"
+        raise GatewayError(msg)

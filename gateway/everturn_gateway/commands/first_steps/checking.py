@@ -1,0 +1,62 @@
+"""`everturn setup --check`: what is set up, and whether it works, in words for newcomers."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from everturn_actors.errors import ModelError
+from everturn_gateway.commands.agents import check_agents
+from everturn_gateway.commands.first_steps.asking import say
+from everturn_gateway.commands.first_steps.keyring import Keyring
+from everturn_gateway.commands.first_steps.trying import told, try_model
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
+from everturn_gateway.commands.shared.finding import find_running
+from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.config.settings import Config
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.plugins import installed
+from everturn_gateway.specs.loading import AgentFile
+
+
+def check_setup(options: Options) -> int:
+    """Tell what is set up; return the exit code, 1 where something does not work.
+
+    Each agent's model is asked for a word.
+
+    Raises:
+        GatewayError: Nothing is set up.
+    """
+    config = load(options)
+    say(f"Configuration: {config.path or 'none; the defaults hold'}")
+    agents, faults = check_agents(config)
+    for fault in faults:
+        say(f"An agent cannot be used: {fault}")
+    works = not faults
+    for agent in agents:
+        works &= _check_model(agent, config)
+    running = run_async(partial(find_running, config.workspace))
+    if running is None:
+        say("The gateway does not run: `everturn serve` starts it. `everturn chat` does without.")
+    else:
+        say(f"The gateway runs at {running.url}, as process {running.pid}.")
+    say("All of it, in more detail: everturn doctor")
+    return EXIT_OK if works and agents else EXIT_FAILED
+
+
+def _check_model(agent: AgentFile, config: Config) -> bool:
+    model = agent.spec.model
+    label = f"{model.provider}/{model.name}"
+    plugin = installed().providers.get(model.provider)
+    if plugin is None or not plugin.is_model:
+        say(f"Agent {agent.spec.name}: {label} is no language model; `everturn setup` names one.")
+        return True
+    try:
+        tried = run_async(partial(try_model, model, config, Keyring(plugin, config).environ))
+    except (ModelError, GatewayError) as error:
+        why = crash_log.secrets.mask(str(error))
+        say(f"Agent {agent.spec.name}: {label} gives no answer: {why}")
+        return False
+    say(f"Agent {agent.spec.name}: {label}. {told(tried)}")
+    return True

@@ -1,0 +1,270 @@
+"""`everturn setup`: which model, its key, one call, and then the files."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from everturn_actors.errors import ModelError
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.commands import scaffold
+from everturn_gateway.commands.first_steps.asking import agrees, ask, choose, choose_name, say
+from everturn_gateway.commands.first_steps.keyring import Keyring
+from everturn_gateway.commands.first_steps.servers import (
+    KeyRefusedError,
+    NoListError,
+    Server,
+    find_servers,
+    models_of,
+)
+from everturn_gateway.commands.first_steps.trying import told, try_model
+from everturn_gateway.commands.first_steps.writing import write_key, write_model
+from everturn_gateway.commands.shared.crash import crash_log
+from everturn_gateway.commands.shared.errors import EXIT_OK
+from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
+from everturn_gateway.commands.shared.questions import can_ask
+from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.config.env_file import ENV_NAME
+from everturn_gateway.config.home import home_folder
+from everturn_gateway.config.settings import Config, is_set_up
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.plugins import installed
+from everturn_gateway.plugins.providers import key_variable
+from everturn_gateway.private_environ import process_environ
+from everturn_gateway.providers.transport.endpoints import PROVIDERS
+
+_TITLES: Final = {
+    "openai": "OpenAI",
+    "anthropic": "Anthropic (Claude)",
+    "gemini": "Google (Gemini)",
+    "openrouter": "OpenRouter: models of all makers behind one key",
+}
+_OTHER: Final = "other"
+_NO_MODEL: Final = "builtin"
+_TRIES: Final = 3  # of a key, before somebody has to look for it
+
+
+class Answers(Struct, frozen=True, kw_only=True):
+    """What was answered on the command line; empty = it is asked."""
+
+    agent: str = ""
+    provider: str = ""
+    base_url: str = ""
+    model: str = ""
+    key_file: str = ""
+    "Holds the key; `-` = stdin."
+    test: bool = True
+    "Whether the model is asked for a word before anything is written."
+
+
+class _Chosen(Struct, frozen=True, kw_only=True):
+    """What is going to be written."""
+
+    model: ModelSpec
+    key: str = ""
+    "Empty = none is new."
+
+
+def check(options: Options) -> int:
+    """Tell what is set up and whether it works; see `check_setup`."""
+    from everturn_gateway.commands.first_steps.checking import (  # noqa: PLC0415 - loads agents
+        check_setup,
+    )
+
+    return check_setup(options)
+
+
+def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
+    """Find out which model answers, try it, and write it down; return the exit code.
+
+    Nothing is written before the model has answered. Where the command that offered it `goes_on`,
+    nobody is told what to do next.
+
+    Raises:
+        GatewayError: An answer is missing or wrong, or the model cannot be used; says what to do.
+        ModelError: It gave no answer; says why.
+    """
+    folder = place_of(options)
+    config = load(Options(config=folder / scaffold.CONFIG_NAME) if _has_config(folder) else options)
+    agent = _agent(config, folder, answers.agent)
+    say(f"Everturn is set up in {folder}; the agent is {agent}.")
+    chosen = _choose(answers, config)
+    _write(folder, config, agent, chosen)
+    if not goes_on:
+        _next_steps(folder, agent)
+    return EXIT_OK
+
+
+def place_of(options: Options) -> Path:
+    """Return the folder whose configuration is written: here where something is set up, else home.
+
+    Raises:
+        GatewayError: Parts of a configuration are named in place of it.
+    """
+    if options.workspace or options.agents_dir:
+        msg = "setup writes a whole configuration: name it with --config"
+        raise GatewayError(msg)
+    if options.config is not None:
+        if options.config.name != scaffold.CONFIG_NAME:
+            msg = f"setup writes {scaffold.CONFIG_NAME}, and not {options.config.name}"
+            raise GatewayError(msg)
+        return options.config.absolute().parent
+    here = Path.cwd()
+    return here if is_set_up(here) else home_folder(process_environ())
+
+
+def _has_config(folder: Path) -> bool:
+    return (folder / scaffold.CONFIG_NAME).is_file()
+
+
+def _agent(config: Config, folder: Path, given: str) -> str:
+    """Return which agent gets the model: the one that is named, the only one, or `assistant`."""
+    if given:
+        return scaffold.check_name(given)
+    agents_dir = config.agents_dir if _has_config(folder) else folder / scaffold.AGENTS_FOLDER
+    names = sorted(file.parent.name for file in agents_dir.glob("*/agent.yaml"))
+    if len(names) == 1:
+        return names[0]
+    if names and DEFAULT_AGENT not in names:
+        return choose("Which agent?", [(name, name) for name in names], option="--agent")
+    return DEFAULT_AGENT
+
+
+# --- which model ---------------------------------------------------------------------------------
+
+
+def _choose(answers: Answers, config: Config) -> _Chosen:
+    """Return a model that answers, and the key that it needs."""
+    while True:
+        provider, base_url, known = _server(answers)
+        if provider == _NO_MODEL:
+            return _Chosen(model=ModelSpec(provider=_NO_MODEL, name="builtin"))
+        plugin = installed().providers.get(provider)
+        if plugin is None:
+            msg = f"there is no provider {provider!r}; there are: {scaffold.provider_names()}"
+            raise GatewayError(msg)
+        keyring = Keyring(plugin, config)
+        spec = ModelSpec(provider=provider, name=answers.model or "-", base_url=base_url)
+        if provider in PROVIDERS:
+            names = _opened(keyring, answers, spec, known)
+            name = answers.model or choose_name("Which model?", names, option="--model")
+        else:
+            name = answers.model or plugin.usual_model or ask("Its name", option="--model")
+        spec = ModelSpec(provider=provider, name=scaffold.check_model(name), base_url=base_url)
+        if not answers.test or _answers(spec, keyring, config, is_last=bool(answers.model)):
+            return _Chosen(model=spec, key=keyring.new)
+
+
+def _server(answers: Answers) -> tuple[str, str, tuple[str, ...]]:
+    """Return provider, address, and the models that are known to be there."""
+    if answers.provider or answers.base_url:
+        return answers.provider or "openai", answers.base_url, ()
+    say("Looking for model servers on this machine ...")
+    found = run_async(partial(find_servers, process_environ()))
+    choices = _choices(found)
+    picked = choose("Who runs the model?", choices, option="--provider and --model")
+    if picked.isdecimal():
+        server = found[int(picked)]
+        usual = server.provider == "ollama" and server.base_url.endswith("127.0.0.1:11434")
+        return server.provider, "" if usual else server.base_url, server.models
+    if picked == _OTHER:
+        title = "Address of the API, such as http://gpu-box:8000/v1"
+        return "openai", ask(title, option="--base-url"), ()
+    return picked, "", ()
+
+
+def _choices(found: list[Server]) -> list[tuple[str, str]]:
+    here = [
+        (str(number), f"{each.title} on this machine ({len(each.models)} models, no key)")
+        for number, each in enumerate(found)
+    ]
+    others = [name for name in installed().providers.names if name in _TITLES]
+    return [
+        *here,
+        *((name, _TITLES[name]) for name in others),
+        (_OTHER, "another server that speaks OpenAI's API"),
+        (_NO_MODEL, "none yet: the built-in responder, to look around"),
+    ]
+
+
+def _opened(
+    keyring: Keyring, answers: Answers, spec: ModelSpec, known: tuple[str, ...]
+) -> list[str]:
+    """Return the models that the key opens, which is asked for where it is missing.
+
+    Raises:
+        GatewayError: There is no key, it is refused, or the server cannot be asked.
+    """
+    if answers.key_file:
+        keyring.read(answers.key_file)
+    elif keyring.is_needed(spec):
+        keyring.ask()
+    if known:
+        return list(known)
+    for _ in range(_TRIES):
+        try:
+            return run_async(partial(models_of, spec, keyring.environ))
+        except KeyRefusedError as error:
+            if answers.key_file or not can_ask():
+                raise
+            say(f"{error}.")
+            keyring.ask()
+        except NoListError:
+            if not answers.model:
+                raise
+            return []
+    return run_async(partial(models_of, spec, keyring.environ))
+
+
+def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool) -> bool:
+    """Try a model, and tell of it; return whether it is to be used.
+
+    Raises:
+        GatewayError: It gave no answer, and nobody chooses another one.
+    """
+    say(f"Asking {spec.name} for a word ...")
+    try:
+        tried = run_async(partial(try_model, spec, config, keyring.environ))
+    except ModelError as error:
+        say(f"It gave no answer: {crash_log.secrets.mask(str(error))}.")
+        if not is_last and can_ask() and agrees("Choose another one?", default=True):
+            return False
+        msg = "nothing was written: the model has to answer first"
+        raise GatewayError(msg) from error
+    say(told(tried))
+    return True
+
+
+# --- the files -----------------------------------------------------------------------------------
+
+
+def _write(folder: Path, config: Config, agent: str, chosen: _Chosen) -> None:
+    say("")
+    scaffold.write_config(folder)
+    if chosen.key:
+        variable = key_variable(chosen.model.provider)
+        write_key(folder / ENV_NAME, variable, chosen.key)
+        say(f"key in   {folder / ENV_NAME} (nobody else can read it)")
+        if process_environ().get(variable, chosen.key) != chosen.key:
+            say(f"note     {variable} of the environment goes before it: take that one out")
+    agents_dir = config.agents_dir if config.path else folder / scaffold.AGENTS_FOLDER
+    path = agents_dir / agent / "agent.yaml"
+    if not path.exists():
+        scaffold.write_agent(path.parent, agent, chosen.model)
+    elif write_model(path, chosen.model):
+        say(f"note     {path} has limits of tokens: see whether they are those of this model")
+    say(f"model    {chosen.model.provider}/{chosen.model.name} for {agent}")
+
+
+def _next_steps(folder: Path, agent: str) -> None:
+    is_found = folder == home_folder(process_environ()) or folder == Path.cwd()
+    more = "" if is_found else f" --config {folder / scaffold.CONFIG_NAME}"
+    name = "" if agent == DEFAULT_AGENT else f" {agent}"
+    say(
+        f"\nNext:\n  everturn chat{name}{more}     talk to it here\n"
+        f"  everturn serve{more}    run the gateway: console in a browser, HTTP, bots, jobs\n"
+        "A gateway that runs takes this over by itself. Again, or another model: everturn setup"
+    )

@@ -1,0 +1,88 @@
+"""Writes what a setup has found out: a key, and the model of an agent."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from everturn_actors.spec import ModelSpec
+from everturn_gateway.config.env_file import read_env_file
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.yaml_files.editing import EditError, with_fields
+
+
+def write_key(path: Path, name: str, value: str) -> None:
+    """Set a variable in a file that nobody else may read; its other lines stay.
+
+    Written whole or not at all.
+
+    Raises:
+        GatewayError: It cannot be written, or the file has a fault.
+    """
+    read_env_file(path)  # what is wrong there is told with its line, and stays
+    with _told(path):
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        line = re.compile(rf"^[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
+        new = f"{name}={value}"
+        text, count = line.subn(lambda _: new, old, count=1)
+        if not count:
+            text = f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new}\n"
+        _replace(path, text, mode=0o600)
+
+
+def write_model(path: Path, model: ModelSpec) -> bool:
+    """Have an agent use another model; all else in its file stays.
+
+    Args:
+        path: Its `agent.yaml`.
+        model: Provider, name and address.
+
+    Returns:
+        Whether limits that stand there were those of another model.
+
+    Raises:
+        GatewayError: The file cannot be read, changed or written.
+    """
+    fields = {"provider": model.provider, "name": model.name, "base_url": model.base_url}
+    with _told(path):
+        old = path.read_text(encoding="utf-8")
+        try:
+            text = with_fields(old, ("spec", "model"), fields)
+        except EditError as error:
+            wanted = ", ".join(f"{key}: {value}" for key, value in fields.items() if value)
+            msg = f"{path}: {error}; set it by hand: model: {{{wanted}}}"
+            raise GatewayError(msg) from error
+        _replace(path, text, mode=path.stat().st_mode & 0o777)
+    return text != old and bool(
+        re.search(r"^ +(?:max_\w+_tokens|context_window):", text, re.MULTILINE)
+    )
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror or error}"
+        raise GatewayError(msg) from error
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8 at byte {error.start}"
+        raise GatewayError(msg) from error
+
+
+def _replace(path: Path, text: str, *, mode: int) -> None:
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    draft.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

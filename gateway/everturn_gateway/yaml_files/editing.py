@@ -1,0 +1,140 @@
+"""Sets fields in a YAML text and leaves all else, comments too, as it stands. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import yaml
+
+_PLAIN: Final = re.compile(r"[A-Za-z][\w./-]*(?::[\w./-]+)*", re.ASCII)
+_READ_OTHERWISE: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
+
+
+class EditError(ValueError):
+    """The text cannot be changed so; it says why."""
+
+
+def with_fields(text: str, at: Sequence[str], fields: Mapping[str, str]) -> str:
+    r"""Return the text with these fields in the mapping at `at`; an empty value takes one out.
+
+    Args:
+        text: One YAML document.
+        at: The names that lead to the mapping; it has at least one field.
+        fields: Texts by name.
+
+    Raises:
+        EditError: There is no such mapping, or its form cannot be changed safely.
+
+    Example:
+        >>> with_fields("model:\n  name: a  # mine\n", ["model"], {"name": "b", "base_url": "u"})
+        'model:\n  name: b  # mine\n  base_url: u\n'
+    """
+    mapping = _mapping(text, at)
+    known = {key.value: (key, value) for key, value in mapping.value}
+    edits: list[tuple[int, int, str]] = []
+    added: list[tuple[str, str]] = []
+    for name, value in fields.items():
+        if name not in known:
+            added += [(name, _scalar(value))] if value else []
+        elif value or mapping.flow_style:
+            _, old = known[name]
+            edits.append((old.start_mark.index, old.end_mark.index, _scalar(value)))
+        else:
+            key, old = known[name]
+            edits.append((_line_start(text, key.start_mark.index), _next(text, old), ""))
+    if added:
+        edits.append(_addition(text, mapping, added))
+    changed = text
+    for start, end, new in sorted(edits, reverse=True):
+        changed = f"{changed[:start]}{new}{changed[end:]}"
+    _check(text, changed, at, fields)
+    return changed
+
+
+def _mapping(text: str, at: Sequence[str]) -> Any:  # noqa: ANN401 - a node of PyYAML, without types
+    try:
+        node: Any = yaml.compose(text, yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        msg = f"it is no YAML: {str(error).splitlines()[0]}"
+        raise EditError(msg) from error
+    for name in at:
+        inner = node.value if isinstance(node, yaml.MappingNode) else []
+        node = next((value for key, value in inner if key.value == name), None)
+    if not isinstance(node, yaml.MappingNode) or not node.value:
+        msg = f"there is no mapping {'.'.join(at)}"
+        raise EditError(msg)
+    return node
+
+
+def _addition(
+    text: str,
+    mapping: Any,  # noqa: ANN401 - see above
+    added: Sequence[tuple[str, str]],
+) -> tuple[int, int, str]:
+    key, value = mapping.value[0]
+    if mapping.flow_style:
+        end = value.end_mark.index
+        return end, end, "".join(f", {name}: {new}" for name, new in added)
+    end = _next(text, value)
+    begin = "" if text[:end].endswith("\n") else "\n"
+    indent = " " * key.start_mark.column
+    return end, end, begin + "".join(f"{indent}{name}: {new}\n" for name, new in added)
+
+
+def _line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
+
+
+def _next(text: str, node: Any) -> int:  # noqa: ANN401 - see above
+    """Return where the line after a value begins."""
+    # What is nested ends where the next thing begins, which may be lines further down.
+    end = (
+        node.end_mark.index
+        if isinstance(node, yaml.ScalarNode)
+        else len(text[: node.end_mark.index].rstrip())
+    )
+    found = text.find("\n", end)
+    return len(text) if found < 0 else found + 1
+
+
+def _scalar(value: str) -> str:
+    is_plain = _PLAIN.fullmatch(value) and value.lower() not in _READ_OTHERWISE
+    return value if is_plain else json.dumps(value, ensure_ascii=False)
+
+
+def _check(before: str, after: str, at: Sequence[str], fields: Mapping[str, str]) -> None:
+    """Refuse a change that would be more than what was asked for.
+
+    Raises:
+        EditError: It would.
+    """
+    try:
+        wanted, found = (_unshared(yaml.safe_load(each)) for each in (before, after))
+    except yaml.YAMLError:
+        wanted, found = None, ""
+    place = wanted
+    for name in at:
+        place = cast("dict[str, Any]", place)[name] if isinstance(place, dict) else None
+    if isinstance(place, dict):
+        for name, value in fields.items():
+            if value or (name in place and name in _at(found, at)):
+                place[name] = value
+            else:
+                place.pop(name, None)
+    if wanted != found:
+        msg = f"{'.'.join(at)} stands there in a form that is not changed by a program"
+        raise EditError(msg)
+
+
+def _unshared(value: object) -> object:
+    """Return a copy in which no part is the same object as another one, as aliases make them."""
+    return json.loads(json.dumps(value, default=str))
+
+
+def _at(found: object, at: Sequence[str]) -> Mapping[str, object]:
+    for name in at:
+        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+    return cast("dict[str, object]", found) if isinstance(found, dict) else {}

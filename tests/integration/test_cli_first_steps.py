@@ -1,0 +1,209 @@
+"""`everturn setup`: from nothing to an answer, by options, by questions, again, and in vain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import pytest
+from support.answers import Answer
+from support.command import everturn, start, terminal
+from support.model_api import ModelApi, open_model_api, refused, unauthorized
+
+from everturn_actors.model import ToolCall
+from everturn_gateway.config.env_file import read_env_file
+from everturn_gateway.errors import ConfigError
+
+KEY = "sk-test-0123456789abcdef"
+
+
+def listed(*names: str) -> dict[str, object]:
+    """Return a list of models, oldest first."""
+    rows = [{"id": name, "object": "model", "created": n} for n, name in enumerate(names)]
+    return {"object": "list", "data": rows}
+
+
+def files(folder: Path) -> list[str]:
+    """Return what stands in a folder, as paths."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+async def test_by_options_and_from_anywhere(tmp_path: Path) -> None:
+    """One command, a key from stdin, and the next one talks to the model."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    here.mkdir()
+    env = {"EVERTURN_HOME": str(home)}
+    async with open_model_api(default=Answer(text="Hello there")) as api:
+        options = ("--base-url", api.url, "--model", "small:4b", "--key-file", "-")
+        done = await everturn("setup", *options, cwd=here, stdin=f"{KEY}\n".encode(), env=env)
+        said = await everturn("run", "hi", cwd=here, env=env)
+        checked = await everturn("setup", "--check", cwd=here, env=env)
+        headers = {request.headers["authorization"] for request in api.requests}
+
+    assert done.code == 0, done.err
+    assert "It answers in" in done.out
+    assert KEY not in done.out + checked.out
+    assert said.out == "Hello there\n"
+    assert headers == {f"Bearer {KEY}"}
+    assert (checked.code, "Hello there" in checked.out) == (0, True)
+    assert (home / ".env").read_text() == f"OPENAI_API_KEY={KEY}\n"
+    assert (home / ".env").stat().st_mode & 0o777 == 0o600
+    assert list(here.iterdir()) == []
+
+
+async def test_by_questions(tmp_path: Path) -> None:
+    """Three questions; models that do not talk are not offered, and the newest comes first."""
+    env = {"EVERTURN_HOME": str(tmp_path / "home")}
+    async with open_model_api(default=Answer(text="Hello there")) as api:
+        api.told["/v1/models"] = listed("old", "text-embedding-9", "new")
+        async with terminal("chat", cwd=tmp_path, env=env) as person:
+            await person.expect("Choose a model now? [Y/n]")
+            await person.enter("")
+            offered = await person.expect("Who runs the model?", "Number")
+            number = next(
+                line.split()[0] for line in offered.splitlines() if "speaks OpenAI" in line
+            )
+            await person.enter("99")
+            await person.expect("A number from 1", "Number")
+            await person.enter(number)
+            await person.expect("Address of the API")
+            await person.enter(api.url)
+            models = await person.expect("Which model?", "Number or name:")
+            await person.enter("1")
+            await person.expect("It answers in", "model    openai/new", "you>")
+            await person.enter("hi")
+            await person.expect("Hello there")
+            await person.press_control("d")
+            code, _ = await person.end()
+        agent = (tmp_path / "home" / "agents" / "assistant" / "agent.yaml").read_text()
+
+    assert code == 0
+    assert models.index(" new") < models.index(" old")
+    assert "embedding" not in models
+    assert "name: new" in agent
+
+
+async def test_again_while_the_gateway_runs(tmp_path: Path) -> None:
+    """Another model and another key hold at once; what else stands in the files stays."""
+    async with open_model_api(default=Answer(text="yes")) as api:
+        agent = tmp_path / "agents" / "mine" / "agent.yaml"
+        agent.parent.mkdir(parents=True)
+        agent.write_text(
+            "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: mine}\nspec:\n"
+            f"  # the model\n  model:\n    provider: openai\n    name: one  # small\n"
+            f"    base_url: {api.url}\n    temperature: 0.1\n"
+        )
+        (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")
+        (tmp_path / ".env").write_text("# mine\nexport OPENAI_API_KEY='sk-old'\nOTHER=1\n")
+        async with start("serve", cwd=tmp_path) as gateway:
+            await gateway.until("Ctrl-C stops it.")
+            await everturn("run", "hi", cwd=tmp_path)
+            before = api.requests[-1]
+            options = ("--base-url", api.url, "--model", "two", "--key-file", "-")
+            done = await everturn("setup", *options, cwd=tmp_path, stdin=KEY.encode())
+            with anyio.fail_after(30):
+                while True:  # it is told of the change by the system
+                    await everturn("run", "hi", cwd=tmp_path)
+                    if api.requests[-1].json()["model"] == "two":
+                        break
+        after = api.requests[-1]
+
+    assert done.code == 0, done.err
+    assert before.headers["authorization"] == "Bearer sk-old"
+    assert after.headers["authorization"] == f"Bearer {KEY}"
+    assert "name: two  # small" in agent.read_text()
+    assert "temperature: 0.1" in agent.read_text()
+    assert (tmp_path / ".env").read_text() == f"# mine\nOPENAI_API_KEY={KEY}\nOTHER=1\n"
+
+
+def no_credit(api: ModelApi) -> None:
+    """Answer as OpenAI does where the money is used up."""
+    api.default = refused(429, "You exceeded your current quota", code="insufficient_quota")
+
+
+def wrong_key(api: ModelApi) -> None:
+    """Refuse the key."""
+    api.default = unauthorized()
+
+
+def a_page(api: ModelApi) -> None:
+    """Answer as a proxy does that wants a login."""
+    api.told["/v1/models"] = b"<html><title>Log in</title></html>"
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "told"),
+    [
+        (no_credit, ("--model", "m"), "current quota"),
+        (wrong_key, ("--model", "m"), "API key"),
+        (a_page, (), "is that the address of its API"),
+        (None, (), "give --model"),
+        (None, ("--model", "m", "--base-url", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
+        (None, ("--model", "m", "--base-url", "gpu-box"), "not an address"),
+        (None, ("--model", 'a"b'), "no name of a model"),
+        (None, ("--provider", "skynet"), "there is no provider"),
+        (None, ("--model", "m", "--key-file", "missing"), "cannot be read"),
+        (None, ("--model", "m", "--agent", "../up"), "no name for an agent"),
+    ],
+)
+async def test_what_does_not_work_writes_nothing(
+    tmp_path: Path, fault: object, options: tuple[str, ...], told: str
+) -> None:
+    """It is said in a line, with what to do, and can be done again."""
+    async with open_model_api() as api:
+        if callable(fault):
+            fault(api)
+        given = options if "--base-url" in options else ("--base-url", api.url, *options)
+        env = {"EVERTURN_HOME": str(tmp_path / "home")}
+        done = await everturn("setup", *given, cwd=tmp_path, env=env)
+
+    assert done.code == 2, done
+    assert told in done.out + done.err
+    assert files(tmp_path) == []
+
+
+async def test_a_model_without_tools(tmp_path: Path) -> None:
+    """It is told of, and used."""
+    env = {"EVERTURN_HOME": str(tmp_path / "home")}
+
+    def answer(request: object) -> Answer:
+        body = request.json()  # type: ignore[attr-defined]
+        if "tools" in body:
+            return refused(400, f"{body['model']} does not support tools")
+        return Answer(text="Hello")
+
+    async with open_model_api(default=answer) as api:
+        done = await everturn("setup", "--base-url", api.url, "--model", "m", cwd=tmp_path, env=env)
+
+    assert done.code == 0
+    assert "refuses requests with tools" in done.out
+
+
+async def test_a_model_that_calls_the_tool_has_answered(tmp_path: Path) -> None:
+    """Some call whatever there is."""
+    call = ToolCall(call_id="c", name="clock", arguments="{}")
+    async with open_model_api(default=Answer(calls=(call,))) as api:
+        done = await everturn(
+            *("setup", "--base-url", api.url, "--model", "m"),
+            cwd=tmp_path,
+            env={"EVERTURN_HOME": str(tmp_path / "home")},
+        )
+
+    assert done.code == 0
+    assert "(no words)" in done.out
+
+
+def test_lines_beside_the_configuration(tmp_path: Path) -> None:
+    """A line that is no variable is told with its place; nothing in a value is expanded."""
+    path = tmp_path / ".env"
+    path.write_text("# mine\nA=1\nexport B='x # y'\nC=${A}\n\nD=\"q\\nr\" # why\nE\n")
+    found = read_env_file(path)
+    path.write_text("GOOD=1\nA='b\n")
+
+    assert found == {"A": "1", "B": "x # y", "C": "${A}", "D": "q\nr"}
+    assert read_env_file(tmp_path / "missing") == {}
+    with pytest.raises(ConfigError, match=r"\.env:2: is no variable"):
+        read_env_file(path)
+    path.write_bytes(b"A=\xff")
+    with pytest.raises(ConfigError, match="is not UTF-8 at byte 2"):
+        read_env_file(path)
