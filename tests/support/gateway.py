@@ -16,6 +16,7 @@ import httpx2
 import orjson
 import yaml
 from anyio.abc import SocketStream, TaskGroup
+from support.remembered_routes import remember_routes
 
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
@@ -227,6 +228,7 @@ async def open_http_gateway(
         clock: The time; by default the machine's.
         logins: Of browsers; by default none yet.
     """
+    remember_routes()
     provider = provider or ScriptedProvider()
     server = replace(server or ServerConfig(), port=0)
     config = Config(workspace=folder / "workspace", agents_dir=folder / "agents", server=server)
