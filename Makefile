@@ -11,24 +11,30 @@ UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 # Tests wait for disks, clocks and processes about half as long as they compute.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
 
-.PHONY: run test browser suite quick nightly lint check lock schema clean
+.PHONY: run test programs suite quick nightly lint check lock schema clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
 	  || echo "No local model here: the built-in responder answers instead. It is not a language model."; \
 	exec $(BIN)/everturn serve --host 127.0.0.1 --port $(PORT)
 
-test: $(VENV)/.test browser
+test: $(VENV)/.test programs
 	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
 	@$(MAKE) --no-print-directory -j2 lint suite
 
-# The tests of the console look at it with Debian's chromium, or the browser that EVERTURN_BROWSER names.
-browser:
-	@test -n "$$EVERTURN_BROWSER" || command -v chromium >/dev/null || command -v google-chrome >/dev/null \
-	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing chromium ..." \
+# The tests of the console look at it with Debian's chromium, or the browser that EVERTURN_BROWSER names;
+# those of the store in a database run Debian's PostgreSQL.
+programs:
+	@wanted=; \
+	test -n "$$EVERTURN_BROWSER" || command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	  || wanted="chromium fonts-dejavu-core"; \
+	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
+	  || wanted="$$wanted postgresql"; \
+	test -z "$$wanted" \
+	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing $$wanted ..." \
 	    && { apt-get update && DEBIAN_FRONTEND=noninteractive \
-	      timeout 300 apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1; } \
-	  || echo "No browser here: the tests of the console are left out (apt-get install chromium)."
+	      timeout 300 apt-get install -y --no-install-recommends $$wanted; } >/dev/null 2>&1; } \
+	  || echo "Not here: the tests that need it are left out (apt-get install $$wanted)."
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

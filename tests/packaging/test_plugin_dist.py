@@ -207,7 +207,7 @@ async def test_sessions_are_kept_by_the_store(workspace: Path) -> None:
     assert "swordfish" not in told
     (workspace / "everturn.yaml").write_text("store: {type: cloud}\n")
     told = (await run(workspace, "doctor")).stdout
-    assert "store.type: 'cloud' is not available; there are: file, memory, vault" in told
+    assert "store.type: 'cloud' is not available; there are: file, memory, postgres, vault" in told
 
 
 async def test_the_gateway_serves_without_what_cannot_be_used(

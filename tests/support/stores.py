@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import deepcopy
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,10 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.results import MEDIA_MAX_BYTES, RESULTS_MAX_BYTES
 from everturn_actors.ports import SessionStore
+from everturn_actors.supervisor import Supervisor
+from everturn_gateway.builtin.postgres.plugin import POSTGRES
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.plugins import OpenedStore, StoreSection, StoreSetup
 
 
 class FullDisk(MemoryKeyedStore):
@@ -29,6 +33,33 @@ class FullDisk(MemoryKeyedStore):
             msg = f"{self.place(key)}: the disk is full (ENOSPC)"
             raise JournalWriteError(msg)
         return await super().put(key, data, expected=expected)
+
+
+def postgres_setup(
+    section: StoreSection,
+    folder: Path,
+    *,
+    results_max_bytes: int = RESULTS_MAX_BYTES,
+) -> StoreSetup:
+    """Return what a store in a database is opened with."""
+    return StoreSetup(
+        settings=section,
+        workspace=folder,
+        results_max_bytes=results_max_bytes,
+        on_batch=lambda _stats: None,
+        is_serving=True,
+        supervisor=Supervisor(SystemClock()),
+    )
+
+
+@asynccontextmanager
+async def open_postgres_store(
+    section: StoreSection, folder: Path, *, results_max_bytes: int = RESULTS_MAX_BYTES
+) -> AsyncGenerator[OpenedStore]:
+    """Open a store in a database, as a gateway does."""
+    setup = postgres_setup(section, folder, results_max_bytes=results_max_bytes)
+    async with POSTGRES.open(setup) as opened:
+        yield opened
 
 
 class World(Protocol):

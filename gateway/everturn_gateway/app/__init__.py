@@ -19,7 +19,7 @@ from everturn_gateway.app.gateway import (
     payer_in,
     version,
 )
-from everturn_gateway.app.journal_check import check_journals, keeps_files
+from everturn_gateway.app.journal_check import can_be_examined, check_journals
 from everturn_gateway.app.storage import open_keyed
 
 __all__ = [
@@ -30,8 +30,8 @@ __all__ = [
     "Additions",
     "Gateway",
     "OpenStore",
+    "can_be_examined",
     "check_journals",
-    "keeps_files",
     "make_meter",
     "make_price_meter",
     "make_spending",

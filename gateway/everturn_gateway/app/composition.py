@@ -305,6 +305,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
             poster=make_poster(config.schedules.allow_private),
             clock=start.clock,
             supervisor=start.supervisor,
+            keeps_jobs=base.storage.keeps_jobs,
         ) as schedules,
     ):
         yield _Work(service=service, schedules=schedules)

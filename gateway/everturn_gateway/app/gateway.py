@@ -18,7 +18,7 @@ from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_actors.supervisor import Supervisor
 from everturn_channels.access.pairing import Pairing
-from everturn_gateway.app.journal_check import check_journals, keeps_files
+from everturn_gateway.app.journal_check import can_be_examined, check_journals
 from everturn_gateway.channels import Channels
 from everturn_gateway.channels.answering import agent_checkpoints
 from everturn_gateway.config.changes import take_over
@@ -120,7 +120,7 @@ class Gateway(Struct, kw_only=True):
             models=self.models,
             agents=agents,
             check_journals=partial(check_journals, self.config, repair=False, looked=_untold),
-            keeps_files=partial(keeps_files, self.config),
+            can_be_examined=partial(can_be_examined, self.config),
         )
         async with self.examining, aclosing(examine_own(self, own)) as findings:
             async for finding in findings:

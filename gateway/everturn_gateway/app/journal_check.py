@@ -6,9 +6,12 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
+from anyio import to_thread
+
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.opening import open_file_store
+from everturn_gateway.app.storage import setup_of
 from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.findings import JournalNote
 from everturn_gateway.plugins import installed
@@ -16,19 +19,21 @@ from everturn_gateway.plugins import installed
 _TOLD_EVERY: Final = 100  # sessions
 
 
-def keeps_files(config: Config) -> bool:
-    """Say whether sessions are files of the workspace, which can be looked at and repaired.
+def can_be_examined(config: Config) -> bool:
+    """Say whether the store of a gateway can be looked at.
 
     May import a plug-in: not for the event loop.
     """
     store = installed().stores.get(config.store.type)
-    return store is not None and store.is_in_files
+    return store is not None and (store.is_in_files or store.examine is not None)
 
 
 async def check_journals(
     config: Config, *, repair: bool, looked: Callable[[int, int], None]
 ) -> list[JournalNote]:
     """Look at every session of a workspace; return what is wrong, or was, and what was done.
+
+    A store of another kind looks at itself, and repairs nothing.
 
     Args:
         config: Names the workspace.
@@ -39,7 +44,12 @@ async def check_journals(
 
     Raises:
         WorkspaceLockedError: To repair, no other process may use the workspace.
+        JournalError: The store cannot be used.
     """
+    plugin = await to_thread.run_sync(installed().stores.get, config.store.type)
+    if plugin is not None and plugin.examine is not None:
+        found = () if repair else await plugin.examine(setup_of(config, is_change=False))
+        return [JournalNote(text=note.text, is_problem=note.is_problem) for note in found]
     lines: list[JournalNote] = []
     damaged: list[str] = []
     sessions = await doctor.session_ids(config.workspace)

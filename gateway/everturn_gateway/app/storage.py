@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.journal.disk import make_directory
 from everturn_actors.journal.health import WriteHealth
@@ -79,11 +80,15 @@ async def open_keyed(config: Config, *, is_change: bool) -> AsyncGenerator[Keyed
             raise GatewayError(msg)
         yield MemoryKeyedStore()
         return
-    setup = _setup(
-        config, Supervisor(SystemClock()), on_batch=lambda _stats: None, is_serving=False
-    )
-    async with plugin.open_keyed(setup) as keyed:
+    async with plugin.open_keyed(setup_of(config, is_change=is_change)) as keyed:
         yield keyed
+
+
+def setup_of(config: Config, *, is_change: bool) -> StoreSetup:
+    """Return what a store is opened with by a command, for a moment."""
+    supervisor = Supervisor(SystemClock())
+    setup = _setup(config, supervisor, on_batch=lambda _stats: None, is_serving=False)
+    return replace(setup, is_change=is_change)
 
 
 async def _plugin(config: Config) -> StorePlugin:

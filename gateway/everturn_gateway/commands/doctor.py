@@ -11,7 +11,7 @@ from anyio.to_thread import run_sync
 from msgspec import Struct
 
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.app import check_journals, keeps_files, open_keyed
+from everturn_gateway.app import can_be_examined, check_journals, open_keyed
 from everturn_gateway.client import Readiness, ask_channels, ask_readiness, ask_tools, open_api
 from everturn_gateway.client.schedules import ScheduleClient
 from everturn_gateway.clock import SystemClock
@@ -111,7 +111,7 @@ async def _subject(config: Config, *, repair: bool) -> Subject:
         agents=agents,
         keyed=partial(open_keyed, config, is_change=False),
         journals=journals,
-        keeps_files=partial(keeps_files, config),
+        can_be_examined=partial(can_be_examined, config),
     )
 
 

@@ -170,7 +170,7 @@ async def _logins(subject: Subject, agents: Sequence[AgentFile]) -> list[Finding
 
 
 async def _journals(subject: Subject) -> AsyncGenerator[Finding]:
-    if not await run_sync(subject.keeps_files):
+    if not await run_sync(subject.can_be_examined):
         text = f"not looked at: sessions are kept by the store {subject.config.store.type}"
         yield Finding(verdict="note", subject="journals", text=text)
         return
@@ -182,7 +182,8 @@ async def _journals(subject: Subject) -> AsyncGenerator[Finding]:
     except CoreError as error:
         yield Finding(verdict="problem", subject="journals", text=str(error))
         return
-    for problem in problems:
-        yield Finding(verdict="problem", subject="journals", text=problem.text)
-    if not problems:
+    for note in problems:
+        level: Verdict = "problem" if note.is_problem else "ok"
+        yield Finding(verdict=level, subject="journals", text=note.text)
+    if not any(note.is_problem for note in problems):
         yield Finding(verdict="ok", subject="journals", text="in order")

@@ -23,3 +23,5 @@ class JournalNote(Struct, frozen=True, kw_only=True):
     text: str
     is_repair: bool = False
     "Whether it was done, and not only found."
+    is_problem: bool = True
+    "Whether its owner has to do something."

@@ -39,8 +39,8 @@ class Own(Struct, frozen=True, kw_only=True):
     "Those that are loaded."
     check_journals: Callable[[], Awaitable[Sequence[JournalNote]]]
     "Finds what is wrong with journals, and changes nothing."
-    keeps_files: Callable[[], bool]
-    "Whether sessions are files of the workspace. Not for the event loop."
+    can_be_examined: Callable[[], bool]
+    "Whether the store can be looked at. Not for the event loop."
 
 
 async def examine_own(gateway: Gateway, own: Own) -> AsyncGenerator[Finding]:
@@ -67,7 +67,7 @@ async def examine_own(gateway: Gateway, own: Own) -> AsyncGenerator[Finding]:
         agents=agents,
         keyed=lambda: nullcontext(own.keyed),
         journals=journals,
-        keeps_files=own.keeps_files,
+        can_be_examined=own.can_be_examined,
     )
     async with aclosing(examine(subject)) as findings:
         async for finding in findings:

@@ -68,5 +68,5 @@ class Subject(Struct, frozen=True, kw_only=True):
     "Opens what is kept beside sessions, to be read; raises CoreError or GatewayError."
     journals: Callable[[bool], Awaitable[Sequence[JournalNote]]]
     "Looks at the journals, or repairs them; raises CoreError."
-    keeps_files: Callable[[], bool]
-    "Whether sessions are files of the workspace. Not for the event loop."
+    can_be_examined: Callable[[], bool]
+    "Whether the store can be looked at. Not for the event loop."

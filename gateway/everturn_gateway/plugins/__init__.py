@@ -21,7 +21,13 @@ from everturn_gateway.plugins.registry import (
     find_plugins,
     installed,
 )
-from everturn_gateway.plugins.stores import OpenedStore, StorePlugin, StoreSection, StoreSetup
+from everturn_gateway.plugins.stores import (
+    OpenedStore,
+    StoreNote,
+    StorePlugin,
+    StoreSection,
+    StoreSetup,
+)
 from everturn_gateway.plugins.tools import (
     PluginToolSection,
     ToolEntry,
@@ -49,6 +55,7 @@ __all__ = [
     "ProviderSection",
     "ProviderSetup",
     "Registry",
+    "StoreNote",
     "StorePlugin",
     "StoreSection",
     "StoreSetup",

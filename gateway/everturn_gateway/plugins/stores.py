@@ -35,6 +35,8 @@ class OpenedStore(Struct, frozen=True, kw_only=True):
     "Where all else is kept that is durable: pairing, tokens, cursors, usage, run logs."
     waiting: Callable[[], int] = _none_waits
     "How many appends wait to become durable."
+    keeps_jobs: bool = False
+    "Whether jobs that programs make are kept there, too: another machine may open it next."
     fault: Callable[[], Awaitable[str]] = _no_fault
     "Why nothing can be kept now; empty where it can. Asked for every few seconds."
     messages: MessageIndex | None = None
@@ -58,6 +60,17 @@ class StoreSetup(Struct, frozen=True, kw_only=True):
     is_serving: bool
     "Whether the gateway serves, or only looks for a moment."
     supervisor: Supervisor
+    is_change: bool = True
+    "Whether something may be written; who only looks makes nothing."
+
+
+class StoreNote(Struct, frozen=True, kw_only=True):
+    """Something that a look at a store found."""
+
+    text: str
+    "Where, what, and what to do."
+    is_problem: bool = True
+    "Whether its owner has to do something."
 
 
 class StorePlugin(Plugin, frozen=True, kw_only=True):
@@ -82,6 +95,14 @@ class StorePlugin(Plugin, frozen=True, kw_only=True):
     """Opens what is kept beside sessions, for a command that runs beside a gateway.
 
     Other processes may have it open. None = no other process can reach it.
+
+    Raises:
+        JournalError: It cannot be used; says why.
+    """
+    examine: Callable[[StoreSetup], Awaitable[tuple[StoreNote, ...]]] | None = None
+    """Looks at all that it keeps, for `doctor`: everything in order = no note that is a problem.
+
+    Changes nothing, and may run beside a gateway. None = it cannot be looked at.
 
     Raises:
         JournalError: It cannot be used; says why.

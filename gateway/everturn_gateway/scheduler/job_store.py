@@ -142,8 +142,13 @@ class JobStore:
             )
         return leaves.page
 
-    async def write(self, job_id: str, section: JobSection, made: Made) -> None:
-        """Write a new job to a file of its own; return when it is durable.
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        return self._folder
+
+    async def write(self, job_id: str, section: JobSection, made: Made) -> str:
+        """Write a new job to a file of its own; return its text when it is durable.
 
         Raises:
             FileExistsError: There is a file of this id, be it one that is set aside.
@@ -152,6 +157,11 @@ class JobStore:
         """
         section = section.model_copy(update={"id": None, "made": made_section(made)})
         text = section_text(section)
+        await self.restore(job_id, text)
+        return text
+
+    async def restore(self, job_id: str, text: str) -> None:
+        """Write the file of a job as it stood; otherwise as `write`."""
         async with self._using:
             self._leaves = await anyio.to_thread.run_sync(
                 partial(_write, self._folder, self._timezone, self._leaves, job_id, text)
@@ -386,6 +396,15 @@ def _publish(draft: Path, file: Path) -> None:
         if os.path.lexists(file):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file)) from None
         draft.rename(file)
+
+
+def read_text(file: Path) -> str:
+    """Return what a job file holds. For a thread.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    return file.read_text(encoding="utf-8")
 
 
 def _put_away(folder: Path, name: str) -> None:

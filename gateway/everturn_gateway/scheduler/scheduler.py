@@ -47,6 +47,7 @@ from everturn_gateway.scheduler.jobs import (
     Run,
     ToSession,
 )
+from everturn_gateway.scheduler.kept_jobs import KeptJobs
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.rules.job_state import counts_from
 from everturn_gateway.scheduler.rules.records import Paused, Resumed
@@ -332,6 +333,7 @@ async def open_scheduler(
     poster: Poster,
     clock: Clock,
     supervisor: Supervisor | None = None,
+    keeps_jobs: bool = False,
 ) -> AsyncGenerator[Scheduler]:
     """Open the scheduler of a workspace; nothing runs before `Scheduler.serve`.
 
@@ -346,10 +348,14 @@ async def open_scheduler(
         poster: Sends results to addresses.
         clock: The time.
         supervisor: Runs what watches the definitions; by default one of its own.
+        keeps_jobs: Keep jobs that programs make in `keyed`, too: other machines open it.
     """
+    store = JobStore(folder, timezone=timezone)
+    if keeps_jobs:
+        store = KeptJobs(folder, keyed, timezone=timezone)
     async with anyio.create_task_group() as tasks:
         yield Scheduler(
-            store=JobStore(folder, timezone=timezone),
+            store=store,
             logs=RunLogs(keyed),
             runner=JobRunner(service, poster),
             service=service,

@@ -1,0 +1,228 @@
+"""The one way to the server: connections, deadlines, and going on after an outage."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeAlias, TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+import anyio
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+from msgspec import Struct
+
+from everturn_actors.supervisor import Backoff
+from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained, passes
+from everturn_gateway.builtin.postgres.settings import PostgresSection
+
+T = TypeVar("T")
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+Proxy: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+Work: TypeAlias = Callable[["Connection | Proxy"], Awaitable[T]]
+"What is done with a connection. After an outage it is done again: the second time has to be known."
+
+CONNECT_S: Final = 10.0
+COMMAND_S: Final = 60.0  # a statement takes milliseconds; what takes longer hangs
+PING_S: Final = 2.0
+_CLOSE_S: Final = 5.0
+_BACKOFF: Final = Backoff(first_s=0.05, longest_s=1.0)
+# What a server learns of a client whose machine is gone, after some 15 s instead of two hours.
+# Source: https://www.postgresql.org/docs/current/runtime-config-connection.html (read 2026-11-26).
+_SETTINGS: Final = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+}
+
+
+class Attempt(Struct):
+    """How often something was tried."""
+
+    failures: int = 0
+
+    @property
+    def is_again(self) -> bool:
+        """Whether an earlier try may have been done without its answer being heard."""
+        return self.failures > 0
+
+
+class Database:
+    """One schema of one database. `open_database` opens it."""
+
+    def __init__(self, settings: PostgresSection, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+        """Take what was opened."""
+        self._settings, self._pool = settings, pool
+        self.place = place_of(settings)
+        "Where it is, for people."
+        self.schema = settings.table_schema
+        self.outage_s = 0.0
+        "How long to go on trying while it is away: not at all, until somebody works with it."
+        self.fault = ""
+        "Why it could not be used the last time; empty = it could."
+
+    async def connect(self, name: str) -> Connection:
+        """Return a connection of one's own; `name` is shown in `pg_stat_activity`.
+
+        Raises:
+            Exception: As the library raises it; `faults` knows what it means.
+        """
+        return await _connect(self._settings, name)
+
+    async def run(self, work: Work[T], *, is_write: bool = False) -> T:
+        """Do something with a connection; where the database is away, again until it is back.
+
+        Raises:
+            JournalError: It stayed away, or refuses.
+        """
+        return await self.trying(lambda _attempt: self._with_connection(work), is_write=is_write)
+
+    async def run_knowing(
+        self, work: Callable[[Connection | Proxy, Attempt], Awaitable[T]], *, is_write: bool
+    ) -> T:
+        """Do the same with work that has to know whether it was tried before.
+
+        Raises:
+            JournalError: The database stayed away, or refuses.
+        """
+
+        async def once(attempt: Attempt) -> T:
+            return await self._with_connection(lambda connection: work(connection, attempt))
+
+        return await self.trying(once, is_write=is_write)
+
+    async def trying(self, work: Callable[[Attempt], Awaitable[T]], *, is_write: bool = False) -> T:
+        """Do something that opens what it needs; again while it fails as in an outage.
+
+        Raises:
+            JournalError: It fails still, or otherwise.
+        """
+        attempt, deadline = Attempt(), anyio.current_time() + self.outage_s
+        while True:
+            try:
+                done = await work(attempt)
+            except LIBRARY_ERRORS as error:
+                told = explained(error, self.place, is_write=is_write)
+                if passes(error):
+                    self.fault = str(told)
+                if not passes(error) or anyio.current_time() >= deadline:
+                    raise told from error
+            else:
+                self.fault = ""
+                return done
+            attempt.failures += 1
+            await anyio.sleep(_BACKOFF.pause_s(attempt.failures, random.random()))  # noqa: S311
+
+    async def rows(self, query: str, *values: object) -> list[asyncpg.Record]:
+        """Return all rows of a query; see `run`."""
+        return await self.run(lambda connection: connection.fetch(query, *values))
+
+    async def row(
+        self, query: str, *values: object, is_write: bool = False
+    ) -> asyncpg.Record | None:
+        """Return the first row of a query; None where there is none."""
+        return await self.run(
+            lambda connection: connection.fetchrow(query, *values), is_write=is_write
+        )
+
+    async def value(self, query: str, *values: object, is_write: bool = False) -> Any:  # noqa: ANN401 - as its column says
+        """Return the first column of the first row; None where there is none."""
+        row = await self.row(query, *values, is_write=is_write)
+        return None if row is None else row[0]
+
+    async def execute(self, query: str, *values: object) -> None:
+        """Change something; see `run`."""
+        await self.run(lambda connection: connection.execute(query, *values), is_write=True)
+
+    async def check(self) -> str:
+        """Return why nothing can be kept now; empty where it can. Looks only where in doubt."""
+        if not self.fault:
+            return ""
+        try:
+            with anyio.fail_after(PING_S):
+                await self._with_connection(lambda connection: connection.fetchval("SELECT 1"))
+        except LIBRARY_ERRORS as error:
+            return str(explained(error, self.place))
+        self.fault = ""
+        return ""
+
+    async def _with_connection(self, work: Work[T]) -> T:
+        async with self._pool.acquire(timeout=CONNECT_S) as connection:
+            return await work(connection)
+
+
+@asynccontextmanager
+async def open_database(settings: PostgresSection) -> AsyncGenerator[Database]:
+    """Open connections to a database, and close them at the end.
+
+    Raises:
+        JournalError: It cannot be reached, or refuses; says what to do.
+    """
+    try:
+        pool = asyncpg.create_pool(
+            settings.url,
+            min_size=1,
+            max_size=settings.connections,
+            connect=lambda *_args, **_more: _connect(settings, "everturn"),
+            reset=_leave_as_it_is,
+        )
+        await _starting_up(pool)
+    except (*LIBRARY_ERRORS, ValueError) as error:
+        raise explained(error, place_of(settings)) from error
+    try:
+        yield Database(settings, pool)
+    finally:
+        with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(_CLOSE_S) as closing:
+                await pool.close()
+            if closing.cancelled_caught:
+                pool.terminate()
+
+
+async def _leave_as_it_is(_connection: object) -> None:
+    """Do nothing as a connection is given back: nobody changes its session.
+
+    The library would ask the server to set everything back, a round trip each time.
+    """
+
+
+async def _starting_up(pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    """Open the first connection; a server that is just starting is waited for."""
+    deadline = anyio.current_time() + CONNECT_S
+    while True:
+        try:
+            _ = await pool
+        except asyncpg.CannotConnectNowError:
+            if anyio.current_time() >= deadline:
+                raise
+            await anyio.sleep(_BACKOFF.longest_s / 4)
+        else:
+            return
+
+
+async def _connect(settings: PostgresSection, name: str) -> Connection:
+    connection: Connection = await asyncpg.connect(
+        settings.url,
+        timeout=CONNECT_S,
+        command_timeout=COMMAND_S,
+        server_settings={
+            **_SETTINGS,
+            "application_name": f"{name} on {socket.gethostname()}"[:63],
+            "search_path": settings.table_schema,
+        },
+    )
+    return connection
+
+
+def place_of(settings: PostgresSection) -> str:
+    """Return the address of a database without what is secret in it."""
+    try:
+        parts: SplitResult = urlsplit(settings.url)
+        user = parts.username
+    except ValueError:
+        return "of store.url"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{f'{user}@' if user else ''}{host}{parts.path}"

@@ -1,0 +1,151 @@
+"""Keeps a second gateway out of a schema, by a lock that ends with the connection that holds it.
+
+A gateway that is killed leaves nothing behind: its next start has the lock at once. Where the
+server was away, the lock is taken again as soon as it is back; whoever came meanwhile keeps it, and
+this gateway stops. What is written is compared in the store all the same (`SessionStore.append`):
+the lock only keeps work from being done twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import anyio
+import asyncpg
+
+from everturn_actors.errors import JournalError, WorkspaceLockedError, WorkspaceLostError
+from everturn_gateway.builtin.postgres.database import Attempt, Connection, Database
+from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS
+
+logger = logging.getLogger(__name__)
+
+LOOK_S: Final = 1.0  # how often an idle gateway looks whether the lock is still its own
+_TAKE: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+_HOLDER: Final = """
+SELECT application_name, coalesce(host(client_addr), 'this machine'), backend_start
+FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND granted AND objsubid = 1
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND (classid::bigint << 32) | objid::bigint = hashtextextended($1, 0)
+"""
+
+
+class Guard:
+    """The lock of this gateway."""
+
+    def __init__(self, database: Database, connection: Connection) -> None:
+        """Take the connection that holds it."""
+        self._database, self._connection = database, connection
+        self._taking = anyio.Lock()
+
+    async def hold(self) -> None:
+        """Return when the lock is ours; take it again where the connection was lost.
+
+        Raises:
+            WorkspaceLostError: Another gateway has it now.
+            JournalError: The database stays away.
+        """
+        if self._connection.is_closed():
+            async with self._taking:
+                if self._connection.is_closed():
+                    await self._take_again()
+
+    async def watch(self) -> None:
+        """Look from time to time whether the lock is still ours, until cancelled.
+
+        Raises:
+            WorkspaceLostError: Another gateway has it now.
+        """
+        while True:
+            await anyio.sleep(LOOK_S)
+            try:
+                await self._look()
+            except WorkspaceLostError:
+                raise
+            except JournalError as error:
+                logger.warning("the lock of the database cannot be held", extra={"why": str(error)})
+
+    async def _look(self) -> None:
+        try:
+            with anyio.fail_after(LOOK_S * 5):
+                if not self._connection.is_closed():
+                    await self._connection.execute("SELECT 1")
+        except LIBRARY_ERRORS:
+            self._connection.terminate()
+        await self.hold()
+
+    async def _take_again(self) -> None:
+        async def take(_attempt: Attempt) -> Connection | None:
+            return await _taken(self._database)
+
+        connection = await self._database.trying(take, is_write=True)
+        if connection is None:
+            raise WorkspaceLostError(Path(_name(self._database)), why=_LOST)
+        self._connection = connection
+        logger.info("the database is back; no other gateway came meanwhile")
+
+    async def close(self) -> None:
+        """Give the lock back."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(LOOK_S):
+            await self._connection.close()
+        self._connection.terminate()
+
+
+_LOST: Final = (
+    "another gateway took this database while it could not be reached from here, so this one takes"
+    " nothing more and stops; what it accepted is kept. Only one gateway works on a database"
+)
+
+
+@asynccontextmanager
+async def open_guard(database: Database) -> AsyncGenerator[Guard]:
+    """Hold the lock for a block.
+
+    Raises:
+        WorkspaceLockedError: Another gateway has it.
+    """
+    connection = await database.trying(lambda _attempt: _taken(database))
+    if connection is None:
+        holder = await database.row(_HOLDER, _name(database))
+        raise WorkspaceLockedError(Path(database.place), 0, message=_in_use(database.place, holder))
+    guard = Guard(database, connection)
+    try:
+        yield guard
+    finally:
+        await guard.close()
+
+
+def _in_use(place: str, holder: asyncpg.Record | None) -> str:
+    text = f"the database {place} is in use by another gateway"
+    if holder is not None:
+        name, address, since = holder
+        text += f" ({name}, from {address}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
+    return f"{text}; stop it, or give this one a schema of its own (store.schema)"
+
+
+async def _taken(database: Database) -> Connection | None:
+    """Return a new connection that holds the lock; None where another one has it."""
+    connection = await database.connect(f"everturn process {os.getpid()}")
+    try:
+        if await connection.fetchval(_TAKE, _name(database)):
+            return connection
+    except BaseException:
+        connection.terminate()
+        raise
+    await connection.close()
+    return None
+
+
+def _name(database: Database) -> str:
+    return f"everturn gateway {database.schema}"
+
+
+async def is_held(database: Database) -> bool:
+    """Say whether a gateway works on a schema now."""
+    holder = await database.row(_HOLDER, _name(database))
+    return holder is not None

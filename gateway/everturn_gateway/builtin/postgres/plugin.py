@@ -1,0 +1,48 @@
+"""The description of the store in PostgreSQL. Quick to import: the library loads with its use."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from everturn_actors.ports import KeyedStore
+from everturn_gateway.builtin.postgres.settings import PostgresSection, secrets
+from everturn_gateway.plugins import OpenedStore, StoreNote, StorePlugin, StoreSetup
+
+
+@asynccontextmanager
+async def _open(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
+    from everturn_gateway.builtin.postgres.opening import open_postgres  # noqa: PLC0415
+
+    async with open_postgres(setup) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _open_keyed(setup: StoreSetup) -> AsyncGenerator[KeyedStore]:
+    from everturn_gateway.builtin.postgres.opening import open_values  # noqa: PLC0415
+
+    async with open_values(setup) as keyed:
+        yield keyed
+
+
+async def _examine(setup: StoreSetup) -> tuple[StoreNote, ...]:
+    from everturn_gateway.builtin.postgres.examination import examine  # noqa: PLC0415
+
+    return await examine(setup)
+
+
+POSTGRES: Final = StorePlugin(
+    name="postgres",
+    interface=1,
+    summary="a PostgreSQL database, for all that the workspace holds",
+    docs="docs/scale-out.md",
+    extra="everturn[postgres]",
+    libraries=("asyncpg",),
+    settings=PostgresSection,
+    secrets=secrets,
+    open=_open,
+    open_keyed=_open_keyed,
+    examine=_examine,
+)
