@@ -25,6 +25,7 @@ ROWS_MAX: Final = 10_000  # some 700 bytes each
 TITLE_CHARACTERS: Final = 80
 PREVIEW_CHARACTERS: Final = 160
 _FIRST_EVENTS: Final = 8  # among which the first message of a session stands
+_SAID: Final = (ModelReplied, Received, Announced)
 
 
 class SessionOverview(Struct, frozen=True, kw_only=True):
@@ -200,7 +201,7 @@ def _row(
 def _said(events: Sequence[Event]) -> str:
     for event in reversed(events):
         body = event.body
-        if isinstance(body, ModelReplied | Received | Announced) and body.text:
+        if isinstance(body, _SAID) and body.text:
             return _first_words(body.text, PREVIEW_CHARACTERS)
     return ""
 

@@ -24,7 +24,7 @@ from support.gateway import (
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.http import limits
+from everturn_gateway.http.access import front
 from everturn_gateway.http.server import serve_http
 
 USER, ADMIN = "user-token", "admin-token"
@@ -308,7 +308,7 @@ async def test_a_body_that_does_not_come_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request that is never completed does not hold its connection for ever."""
-    monkeypatch.setattr(limits, "GRACE_S", 0)
+    monkeypatch.setattr(front, "GRACE_S", 0)
     server = ServerConfig(request_timeout_s=0.05)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,

@@ -64,8 +64,10 @@ def _has_room(
     scale = session_scale(statistics, sent_units=sent_units, reported_tokens=reported_tokens)
     shown, added = projection_units(prepared.projection), turn_units(conversation.turns[-1])
     scaled = scale / prepared.estimates.scale
+    if spare.older > _CORRECTION * (1 + added / max(shown, 1)) * scaled:
+        return True  # at the worst: as long as a conversation is far from filling its window
     if prepared.pictures.counts:  # which are shown is decided anew: the worst is assumed
-        return spare.older > _CORRECTION * (1 + added / max(shown, 1)) * scaled
+        return False
     # What was reported corrects the estimate from now on. It grows or shrinks evenly with what is
     # sent, which lies between the last request and that with all of the turn once more.
     sent = prepared.fingerprint.units

@@ -21,6 +21,8 @@ from everturn_actors.model import (
 )
 from everturn_actors.outside import NOTHING, Outside, is_from_outside, outside_of
 
+_WITH_FILES = (UserMessage, ToolResult)
+
 
 class History(Struct, kw_only=True):
     """The finished turns of a session that are shown, in the form in which they are."""
@@ -99,9 +101,7 @@ def outside_in(messages: Iterable[AnyMessage], dispositions: Mapping[int, Dispos
 
 def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage | ToolResult]:
     """Return the messages that came with something, in their order."""
-    return [
-        each for each in messages if isinstance(each, UserMessage | ToolResult) and each.attachments
-    ]
+    return [each for each in messages if isinstance(each, _WITH_FILES) and each.attachments]
 
 
 def shown_history(conversation: Conversation, policy: AnyPolicy, known: History | None) -> History:

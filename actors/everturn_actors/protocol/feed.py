@@ -171,7 +171,7 @@ class Feed:
         last_seq: int,
         pieces: Pieces,
         take: TakeDelta | None = None,
-        is_over: Callable[[], bool] = lambda: False,
+        is_over: Callable[[], bool] | None = None,
         waits: bool = True,
     ) -> AsyncGenerator[Update]:
         """Yield every event with a seq above `after`, then what comes, until the session ends.
@@ -224,7 +224,7 @@ class Feed:
                     yield delta
                 elif self._failure is not None and self._failure is not known:
                     raise self._failure
-                elif self._closed or is_over():
+                elif self._closed or (is_over is not None and is_over()):
                     return
                 else:
                     await self._changed(place)

@@ -20,6 +20,9 @@ from everturn_actors.events import (
 from everturn_actors.model import PendingAmbient, UserMessage
 from everturn_actors.state.session_state import SessionState
 
+_BEGINNINGS = (TurnStarted, Steered)
+_ENDS = (TurnFinished, CallsHandedOver)
+
 
 class Taint:
     """Which turn of a session has read text from outside, as far as its events are followed."""
@@ -88,13 +91,13 @@ class MessageEvents:
     def has(self, event: Event) -> bool:
         """Take the next event; return whether it is one of them."""
         body = event.body
-        if isinstance(body, TurnStarted | Steered):
+        if isinstance(body, _BEGINNINGS):
             if self._seq in body.received or event.seq == self._seq:
                 self.turn = body.turn
         elif isinstance(body, CallsAnswered):
             if event.seq == self._seq:
                 self.turn = body.turn
-        elif isinstance(body, TurnFinished | CallsHandedOver):
+        elif isinstance(body, _ENDS):
             if body.turn == self.turn:
                 if isinstance(body, TurnFinished) and self.turn < self._goal:
                     return False

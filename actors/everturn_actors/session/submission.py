@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from datetime import datetime
 
@@ -123,15 +123,24 @@ class Submission(Struct, kw_only=True):
         """
         return self._follow("final" if final else "all", take=take)
 
-    async def result(self) -> TurnResult:
+    def nudge(self) -> None:
+        """Let who waits for `result` look whether it is over."""
+        self._feed.nudge()
+
+    async def result(self, *, is_over: Callable[[], bool] | None = None) -> TurnResult:
         """Wait for the end of the turn that answers the message, or until its caller is needed.
 
         Where calls are handed over (`TurnResult.handed_over`) the turn waits for what they give,
         see `TurnService.answer_calls`; only a message with `Inbound.options.tools` leads there.
 
+        Args:
+            is_over: Whether nobody waits any more, asked whenever there is nothing to read, and
+                after `nudge`.
+
         Raises:
             InvalidInputError: The message is an old one, and its answer is no longer stored.
-            ActorStoppedError: The service stops first; the turn goes on at its next start.
+            ActorStoppedError: The service stops first, and the turn goes on at its next start; or
+                the wait is over.
             ActorFailedError: The session failed meanwhile.
         """
         held = self._held_turn()
@@ -144,7 +153,7 @@ class Submission(Struct, kw_only=True):
             raise InvalidInputError(_NO_LONGER_STORED)
         calls, refused = dict[str, ToolCall](), list[str]()
         # One generator, and not that of `_follow` around it: each turn over HTTP waits here.
-        async with aclosing(self._events("none")) as updates:
+        async with aclosing(self._events("none", is_over=is_over)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     continue
@@ -211,7 +220,13 @@ class Submission(Struct, kw_only=True):
                 if own.is_over:
                     return
 
-    def _events(self, pieces: Pieces, *, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
+    def _events(
+        self,
+        pieces: Pieces,
+        *,
+        take: TakeDelta | None = None,
+        is_over: Callable[[], bool] | None = None,
+    ) -> AsyncGenerator[Update]:
         """Yield the session's updates from the message on."""
         return self._feed.follow(
             self.seq - 1,
@@ -219,6 +234,7 @@ class Submission(Struct, kw_only=True):
             last_seq=self._state.last_seq,
             pieces=pieces,
             take=take,
+            is_over=is_over,
         )
 
     async def _own_events(self) -> MessageEvents | None:

@@ -21,16 +21,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.auth import Access, Caller
 from everturn_gateway.http.access.cookies import Browsers
+from everturn_gateway.http.access.front import Front
 from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
 from everturn_gateway.http.access.protected import protector
 from everturn_gateway.http.console.pages import ConsolePages
-from everturn_gateway.http.limits import RequestLimits
+from everturn_gateway.http.limits import BodyLimits
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.probes import Probes
 from everturn_gateway.http.problems import INTERNAL, problem_response
 from everturn_gateway.http.waiting import OpenWaits
 from everturn_gateway.late_loading import loading_late
-from everturn_gateway.telemetry.requests import MeasuredRequests
 
 if TYPE_CHECKING:  # see the module's docstring
     from fastapi import FastAPI
@@ -102,11 +102,11 @@ def create_app(
     if server.console:
         app = ConsolePages(app, server)
     if caller is not None:
-        app = OneCaller(app, caller=caller)
+        app = ServerErrorMiddleware(OneCaller(app, caller=caller), handler=_failed)
     else:
         gateway.telemetry.requests.followers = waits.followers
-        app = _limited(app, gateway, access, wrong_tokens)
-    return Application(ServerErrorMiddleware(app, handler=_failed), api)
+        app = _fronted(app, gateway, access, wrong_tokens)
+    return Application(app, api)
 
 
 def _make(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: WrongTokens) -> Api:
@@ -122,19 +122,10 @@ def _make(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: Wron
     return make_api(gateway, waits, access, wrong_tokens)
 
 
-def _limited(
-    app: ASGIApp, gateway: Gateway, access: Access, wrong_tokens: WrongTokens
-) -> MeasuredRequests:
+def _fronted(app: ASGIApp, gateway: Gateway, access: Access, wrong_tokens: WrongTokens) -> Front:
     """Put what stands between the API and everybody around it."""
     server = gateway.config.server
-    limits = RequestLimits(
-        app,
-        max_body_bytes=server.max_body_bytes,
-        max_upload_bytes=server.max_upload_bytes,
-        timeout_s=server.request_timeout_s,
-    )
     guard = Guard(
-        limits,
         access=access,
         tokens=gateway.tokens,
         instruments=gateway.telemetry.instruments,
@@ -145,7 +136,13 @@ def _limited(
         trusted_proxies=server.trusted_proxies,
         address_requests_per_minute=server.address_requests_per_minute,
     )
-    return MeasuredRequests(guard, counts=gateway.telemetry.requests)
+    return Front(
+        app,
+        counts=gateway.telemetry.requests,
+        guard=guard,
+        limits=BodyLimits.by(server),
+        timeout_s=server.request_timeout_s,
+    )
 
 
 def _access(server: ServerConfig) -> Access:

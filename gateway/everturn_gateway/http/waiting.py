@@ -6,17 +6,24 @@ deadline passes or the gateway stops, the wait ends here and the turn is dealt w
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sized
 from contextlib import AbstractContextManager
+from math import inf
 from types import TracebackType
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import anyio
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.types import Receive
 
-from everturn_actors.errors import ActorFailedError, CoreError, JournalWriteError
+from everturn_actors.errors import (
+    ActorFailedError,
+    ActorStoppedError,
+    CoreError,
+    JournalWriteError,
+)
 from everturn_actors.scopes import new_scope
 from everturn_actors.service import Submission, TurnResult
 from everturn_gateway.http.problems import Problem, ProblemError, core_problem, problem
@@ -30,6 +37,14 @@ LEAVE_S = 5.0  # for telling a session that its client is gone
 
 class ClientLeftError(Exception):
     """The client closed its connection; nobody reads an answer."""
+
+
+class Ended(Protocol):
+    """What can be ended from outside: a scope, or a wait that looks whether it is over."""
+
+    def cancel(self) -> None:
+        """End it."""
+        ...
 
 
 class OpenWaits:
@@ -46,7 +61,7 @@ class OpenWaits:
         self._max_followers = max_followers
         self._followers: set[anyio.CancelScope] = set()
         self._background: set[anyio.CancelScope] = set()
-        self._waiters: set[anyio.CancelScope] = set()
+        self._waiters: set[Ended] = set()
         self.stopping = False
         "Whether the server is going down."
         self._ending = False
@@ -82,8 +97,18 @@ class OpenWaits:
         """Hold a scope that is cancelled when a stopping server waits no longer."""
         return self._open(self._waiters, lambda: self._ending)
 
+    def add(self, wait: Ended) -> None:
+        """List a wait with those that `waiter` holds; `discard` takes it out."""
+        self._waiters.add(wait)
+        if self._ending:
+            wait.cancel()
+
+    def discard(self, wait: Ended) -> None:
+        """Take a wait out."""
+        self._waiters.discard(wait)
+
     def _open(
-        self, scopes: set[anyio.CancelScope], is_over: Callable[[], bool]
+        self, scopes: set[anyio.CancelScope] | set[Ended], is_over: Callable[[], bool]
     ) -> AbstractContextManager[anyio.CancelScope]:
         return _Wait(scopes, is_over)
 
@@ -105,7 +130,9 @@ class _Wait:
 
     __slots__ = ("_is_over", "_scope", "_scopes")
 
-    def __init__(self, scopes: set[anyio.CancelScope], is_over: Callable[[], bool]) -> None:
+    def __init__(
+        self, scopes: set[anyio.CancelScope] | set[Ended], is_over: Callable[[], bool]
+    ) -> None:
         self._scopes, self._is_over = scopes, is_over
         self._scope = new_scope()
 
@@ -145,7 +172,7 @@ class Departure:
     __slots__ = ("_ends", "has_left")
 
     def __init__(self) -> None:
-        self._ends: set[anyio.CancelScope] = set()
+        self._ends: set[Ended] = set()
         self.has_left = False
 
     def left(self) -> None:
@@ -154,15 +181,23 @@ class Departure:
         for scope in tuple(self._ends):
             scope.cancel()
 
+    def add(self, wait: Ended) -> None:
+        """End a wait when the client leaves; `discard` takes that back."""
+        self._ends.add(wait)
+        if self.has_left:
+            wait.cancel()
+
+    def discard(self, wait: Ended) -> None:
+        """Let a wait be."""
+        self._ends.discard(wait)
+
     async def ending(self, scope: anyio.CancelScope, work: Callable[[], Awaitable[T]]) -> T:
         """Return what `work` gives; its `scope` is cancelled when the client leaves."""
-        if self.has_left:
-            scope.cancel()
-        self._ends.add(scope)
+        self.add(scope)
         try:
             return await work()
         finally:
-            self._ends.discard(scope)
+            self.discard(scope)
 
 
 async def disconnected(receive: Receive) -> None:
@@ -225,16 +260,20 @@ async def wait_for_turn(
             gateway is stopping, and the turn goes on when it is started again (503); or the
             session failed.
     """
-    results: list[TurnResult] = []  # none where its scope ended the wait
+    results: list[TurnResult] = []  # none where the wait was ended
     departure: Departure | None = request.scope.get(DEPARTURE)
+    deadline: float = request.scope.get(DEADLINE, inf)
     work = answer or submission.result
     try:
-        with waits.waiter() as scope:
-            scope.deadline = request.scope.get(DEADLINE, scope.deadline)
-            if departure is None:
-                results.append(await while_connected(request, work))
-            else:
-                results.append(await departure.ending(scope, work))
+        if departure is not None and answer is None:
+            results += await _Watched(submission).result(waits, departure, deadline)
+        else:
+            with waits.waiter() as scope:
+                scope.deadline = deadline
+                if departure is None:
+                    results.append(await while_connected(request, work))
+                else:
+                    results.append(await departure.ending(scope, work))
     except CoreError as error:
         raise ProblemError(accepted_problem(error, submission)) from error
     except ClientLeftError:
@@ -249,6 +288,49 @@ async def wait_for_turn(
         raise ProblemError(stopping_problem(submission))
     await leave(submission)
     raise ProblemError(_late_problem(submission))
+
+
+class _Watched:
+    """A wait for the end of a turn that looks by itself whether it is over.
+
+    Every turn over HTTP waits here. A scope around it takes longer than all else of the wait.
+    """
+
+    __slots__ = ("_submission", "is_over")
+
+    def __init__(self, submission: Submission) -> None:
+        self._submission = submission
+        self.is_over = False
+
+    def cancel(self) -> None:
+        """End it."""
+        self.is_over = True
+        self._submission.nudge()
+
+    async def result(
+        self, waits: OpenWaits, departure: Departure, deadline: float
+    ) -> tuple[TurnResult, ...]:
+        """Return how the turn ended; nothing where the wait was over before.
+
+        Raises:
+            CoreError: As `Submission.result` does.
+        """
+        timer = None
+        if deadline != inf:
+            timer = asyncio.get_running_loop().call_at(deadline, self.cancel)
+        waits.add(self)
+        departure.add(self)
+        try:
+            return (await self._submission.result(is_over=lambda: self.is_over),)
+        except ActorStoppedError:
+            if not self.is_over:
+                raise
+            return ()
+        finally:
+            departure.discard(self)
+            waits.discard(self)
+            if timer is not None:
+                timer.cancel()
 
 
 async def leave(submission: Submission) -> None:

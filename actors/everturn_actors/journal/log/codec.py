@@ -66,11 +66,9 @@ def seed(session_id: str) -> int:
 def encode(session_id: str, events: Iterable[Event]) -> bytes:
     """Return the lines of `events`, each with its newline."""
     start = seed(session_id)
-    lines: list[bytes] = []
-    for event in events:
-        record = b'{"v":%d,%b' % (FORMAT_VERSION, encode_event(event)[1:])
-        lines.append(sealed(record, start))
-    return b"".join(lines)
+    return b"".join(
+        [sealed(b"%b%b" % (_OUR_VERSION, encode_event(event)[1:]), start) for event in events]
+    )
 
 
 def decode(line: bytes, start: int) -> Event:

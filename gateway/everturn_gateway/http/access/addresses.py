@@ -63,6 +63,11 @@ def client_address(peer: str, headers: Headers, trusted: Sequence[ProxyNetwork])
     return _key(found.pop() or nearest) if len(found) == 1 else _key(nearest)
 
 
+def peer_address(peer: str) -> str:
+    """Return the same for a request that says of nobody that he passed it on."""
+    return _key(_read(peer))
+
+
 def header_of(headers: Headers, name: bytes) -> str | None:
     """Return the first header of a name in lower case; None where there is none.
 

@@ -266,6 +266,13 @@ def foreign_refusal(access: Access, headers: Headers) -> Problem | None:
 
 
 @lru_cache(maxsize=256)
+def is_own_host(access: Access, host: bytes) -> bool:
+    """Return whether a `Host` header names this server, as `foreign_refusal` asks it to."""
+    name = _hostname(f"//{host.decode('latin-1')}")
+    return name == access.host.lower() or is_loopback(name)
+
+
+@lru_cache(maxsize=256)
 def _hostname(address: str) -> str:
     try:
         return urlsplit(address).hostname or ""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_gateway.config.sections import ProxyNetwork
-from everturn_gateway.http.access.addresses import client_address, header_of
+from everturn_gateway.http.access.addresses import client_address, header_of, peer_address
 from everturn_gateway.http.access.auth import (
     CALLER,
     FOREIGN_PAGE,
@@ -24,10 +24,11 @@ from everturn_gateway.http.access.auth import (
     Refused,
     bearer_of,
     foreign_refusal,
+    is_own_host,
     is_webhook,
 )
 from everturn_gateway.http.access.cookies import LOGIN_PATH, Browsers, is_page
-from everturn_gateway.http.problems import Problem, problem, problem_response
+from everturn_gateway.http.problems import Problem, problem
 from everturn_gateway.principals import LOCAL, RateLimiter, TokenRegistry
 from everturn_gateway.telemetry.instruments import Instruments
 
@@ -40,6 +41,14 @@ WRONG_OF_ALL: Final = 300  # from all addresses together
 LOGGED_OF_ADDRESS: Final = 1  # lines of the log a minute
 LOGGED_OF_ALL: Final = 30
 _EVERYBODY: Final = "*"
+_API: Final = "/api/v1/sessions"
+# Headers that say nothing of who asks, where from, or by whom a request was passed on.
+_SAY_NOTHING: Final = frozenset(
+    (
+        *(b"accept", b"accept-encoding", b"connection", b"content-length", b"content-type"),
+        *(b"idempotency-key", b"prefer", b"user-agent"),
+    )
+)
 
 
 class WrongTokens(Struct):
@@ -95,11 +104,10 @@ class OneCaller:
 
 
 class Guard:
-    """Turns away whoever may not ask, or asks too often. Plain ASGI."""
+    """Turns away whoever may not ask, or asks too often."""
 
     def __init__(
         self,
-        app: ASGIApp,
         *,
         access: Access,
         tokens: TokenRegistry,
@@ -109,25 +117,21 @@ class Guard:
         trusted_proxies: Sequence[ProxyNetwork] = (),
         address_requests_per_minute: int = 0,
     ) -> None:
-        self._app, self._access = app, access
+        self._access, self._owner = access, access.owner
         self._authenticator = Authenticator(access, tokens)
         self._tokens, self._browsers = tokens, browsers
         self._to, self._wrong = instruments, wrong_tokens
         self._trusted = tuple(trusted_proxies)
         self._of_address = address_requests_per_minute
         self._addresses, self._principals = RateLimiter(), RateLimiter()
+        self._lets_programs_in = access.is_open_here and not address_requests_per_minute
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] == "http":
-            problem = await self._refusal(scope)
-            if problem is not None:
-                await problem_response(problem, scope)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    async def _refusal(self, scope: Scope) -> Problem | None:
+    async def refusal(self, scope: Scope) -> Problem | None:
         """Return why a request is turned away; None where it may pass, with its caller noted."""
+        if self._lets_programs_in and self._is_plain(scope):
+            address = peer_address((scope["client"] or ("",))[0])
+            scope[CALLER] = Caller(principal=self._owner, address=address)
+            return None
         path = scope["path"]
         if is_webhook(path):
             return None
@@ -152,6 +156,24 @@ class Guard:
             is_cross = header_of(headers, b"sec-fetch-site") in {"cross-site", "same-site"}
             foreign = FOREIGN_PAGE if is_cross else foreign_refusal(self._access, headers)
         return foreign or self._too_often(found)
+
+    def _is_plain(self, scope: Scope) -> bool:
+        """Whether a program of this machine asks the API, and says nothing of who it is.
+
+        All that `refusal` looks at comes to the same then: there is no token, no cookie, no page of
+        a browser and no proxy. A conversation over loopback is made of such requests alone.
+        """
+        if not scope["path"].startswith(_API):
+            return False
+        host = b""
+        for name, value in scope["headers"]:
+            if name == b"host":
+                if host:
+                    return False
+                host = value
+            elif name not in _SAY_NOTHING:
+                return False
+        return is_own_host(self._access, host)
 
     async def _by_login(
         self, scope: Scope, headers: Headers, address: str

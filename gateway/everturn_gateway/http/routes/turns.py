@@ -18,7 +18,7 @@ from everturn_gateway.http.openapi import SessionId, event_stream, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import ProblemError, problem
-from everturn_gateway.http.schemas.base import answer
+from everturn_gateway.http.schemas.base import answer, answer_json
 from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.schemas.messages import (
     AcceptedBody,
@@ -244,7 +244,7 @@ async def _reply(request: Request, submission: Submission, waits: OpenWaits) -> 
     problem = turn_problem(result)
     if problem is not None:
         raise ProblemError(problem)
-    return answer(ReplyBody.of(result), headers=replay_headers(submission))
+    return answer_json(ReplyBody.encoded(result), headers=replay_headers(submission))
 
 
 def _accepted(submission: Submission, body: BaseModel, events: str) -> Response:

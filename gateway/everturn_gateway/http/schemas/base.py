@@ -33,5 +33,9 @@ class Body(BaseModel):
 def answer(body: BaseModel, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return `body` as a JSON answer."""
     # As `model_dump_json` does, which decodes it, for the answer to encode it again.
-    data = body.__pydantic_serializer__.to_json(body)
+    return answer_json(body.__pydantic_serializer__.to_json(body), status, headers)
+
+
+def answer_json(data: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a body that is JSON already as an answer."""
     return Response(data, status_code=status, headers=headers, media_type="application/json")
