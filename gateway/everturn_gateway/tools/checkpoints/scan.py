@@ -40,7 +40,7 @@ class Scanner:
     def __init__(self, root: Path, closed: Callable[[], Iterable[Path]]) -> None:
         """Read `root`, but not what is in the folders that `closed` names."""
         self._root, self._closed = root, closed
-        self._known: dict[str, tuple[_Stamp, str]] = {}
+        self._known: dict[str, tuple[_Stamp, FileState]] = {}
 
     def forget(self) -> None:
         """Read everything anew the next time: contents that were kept may be gone."""
@@ -60,7 +60,7 @@ class Scanner:
         closed = [os.path.realpath(each) for each in self._closed()]
         top = os.path.realpath(self._root)
         found: Files = {}
-        known: dict[str, tuple[_Stamp, str]] = {}
+        known: dict[str, tuple[_Stamp, FileState]] = {}
         total = 0
         for entry in files_below(self._root):
             if _is_left_out(entry.path, left_out) or _is_closed(f"{top}/{entry.path}", closed):
@@ -73,20 +73,20 @@ class Scanner:
                 most = f"{FILES_MAX:,} files or {TOTAL_MAX_BYTES // 1024**2} MiB"
                 msg = f"it holds more than {most}; name what need not be kept in {IGNORE_FILE}"
                 raise TooLargeError(msg)
-            digest = self._digest(entry, known, keep)
-            if digest is not None:
-                mode = entry.info.st_mode & _PERMISSIONS
-                found[entry.path] = FileState(digest=digest, mode=mode, mark=_mark(entry))
+            state = self._state(entry, known, keep)
+            if state is not None:
+                found[entry.path] = state
         self._known = known
         return found
 
-    def _digest(
+    def _state(
         self,
         entry: Entry,
-        known: dict[str, tuple[_Stamp, str]],
+        known: dict[str, tuple[_Stamp, FileState]],
         keep: Callable[[str, bytes], None],
-    ) -> str | None:
+    ) -> FileState | None:
         info = entry.info
+        # Permissions and marks are attributes: whoever changes one changes the last time, too.
         stamp = (info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
         before = self._known.get(entry.path)
         if before is not None and before[0] == stamp:
@@ -99,9 +99,10 @@ class Scanner:
             return None
         digest = hashlib.sha256(data).hexdigest()
         keep(digest, data)
+        state = FileState(digest=digest, mode=info.st_mode & _PERMISSIONS, mark=_mark(entry))
         if time.time_ns() - info.st_ctime_ns > _SETTLED_NS:
-            known[entry.path] = stamp, digest
-        return digest
+            known[entry.path] = stamp, state
+        return state
 
 
 def _mark(entry: Entry) -> tuple[str, ...]:
