@@ -17,6 +17,7 @@ from everturn_gateway.search.words import fold, spoken
 
 ROUNDS_MOST: Final = 8  # of matches of which none may be shown
 SNIPPET_CHARACTERS: Final = 200
+_AROUND_EVENTS: Final = 10  # in which the message before and the one after stand, mostly
 _STEM: Final = 4  # characters of a word that an ending does not change
 _ENDING: Final = 3
 _BEFORE: Final = 60  # characters of a snippet before what was found
@@ -34,6 +35,9 @@ class Found(Struct, frozen=True, kw_only=True):
     "Where in it the first of the words stands; 0 where that is not known."
     file: str = ""
     "The file in which it stands; empty = in the event."
+    before: Event | None = None
+    "What people or the agent said before it, where neighbours are asked for."
+    after: Event | None = None
 
 
 class FoundPage(Struct, frozen=True, kw_only=True):
@@ -62,7 +66,14 @@ MaySee = Callable[[str], Awaitable[bool]]
 "Says of a session, by its id, whether it may be shown. Asked once for each session of a page."
 
 
-async def find(index: MessageIndex, query: MessageQuery, logs: Logs, may_see: MaySee) -> FoundPage:
+async def find(
+    index: MessageIndex,
+    query: MessageQuery,
+    logs: Logs,
+    may_see: MaySee,
+    *,
+    with_neighbours: bool = False,
+) -> FoundPage:
     """Search; return what is there by the logs and may be shown.
 
     Args:
@@ -70,11 +81,13 @@ async def find(index: MessageIndex, query: MessageQuery, logs: Logs, may_see: Ma
         query: What is looked for.
         logs: Has them.
         may_see: Says which sessions may be shown.
+        with_neighbours: Whether the messages beside each are wanted, too.
 
     Raises:
         JournalError: A session cannot be read of which `may_see` does not know.
     """
     words, found = spoken(query.text), list[Found]()
+    around = _AROUND_EVENTS if with_neighbours else 0
     seen: dict[str, bool] = {}
     offset = query.offset
     searched_to: datetime | None = None
@@ -83,7 +96,7 @@ async def find(index: MessageIndex, query: MessageQuery, logs: Logs, may_see: Ma
         for position, match in enumerate(page.matches):
             if match.session_id not in seen:
                 seen[match.session_id] = await may_see(match.session_id)
-            each = await _read(match, words, logs) if seen[match.session_id] else None
+            each = await _read(match, words, logs, around) if seen[match.session_id] else None
             if each is not None:
                 found.append(each)
             if len(found) == query.limit:
@@ -100,43 +113,45 @@ async def find(index: MessageIndex, query: MessageQuery, logs: Logs, may_see: Ma
     return FoundPage(found=tuple(found), next_offset=offset, searched_to=searched_to)
 
 
-async def _read(match: MessageMatch, words: Sequence[str], logs: Logs) -> Found | None:
+async def _read(match: MessageMatch, words: Sequence[str], logs: Logs, around: int) -> Found | None:
     """Return a message by its log; None where that does not have it (any more)."""
+    seq = match.seq
+    after = max(seq - 1 - around, 0)
     try:
-        events = await logs.history(match.session_id, after=match.seq - 1, limit=1)
+        near = await logs.history(match.session_id, after=after, limit=seq - after + around)
     except (JournalError, UnknownSessionError):
         return None
-    if not events or events[0].seq != match.seq:
-        return None
-    event = events[0]
-    said = [(role, text) for role, text in texts_of(event) if text.strip()]
-    if not said:
+    event = next((each for each in near if each.seq == seq), None)
+    said = [] if event is None else [each for each in texts_of(event) if each[1].strip()]
+    if event is None or not said:
         return None
     held = next(((role, text) for role, text in said if place(text, words) >= 0), None)
     role, text = held or said[0]
     name = "" if held else file_of(event)
-    if name:
-        try:
-            whole = await logs.result(match.session_id, name)
-        except (JournalError, UnknownSessionError):
-            whole = None
-        if whole is not None:
-            position = max(place(whole, words), 0)
-            return Found(
-                session_id=match.session_id,
-                event=event,
-                role=role,
-                text=whole,
-                position=position,
-                file=name,
-            )
+    whole = await _file(match.session_id, name, logs) if name else None
+    text = text if whole is None else whole
     return Found(
         session_id=match.session_id,
         event=event,
         role=role,
         text=text,
         position=max(place(text, words), 0),
+        file="" if whole is None else name,
+        before=next((e for e in reversed(near) if e.seq < seq and _is_talk(e)), None),
+        after=next((e for e in near if e.seq > seq and _is_talk(e)), None),
     )
+
+
+async def _file(session_id: str, name: str, logs: Logs) -> str | None:
+    try:
+        return await logs.result(session_id, name)
+    except (JournalError, UnknownSessionError):
+        return None
+
+
+def _is_talk(event: Event) -> bool:
+    """Return whether people or the agent say something with an event."""
+    return any(role in {"user", "assistant"} and text.strip() for role, text in texts_of(event))
 
 
 def snippet(found: Found, characters: int = SNIPPET_CHARACTERS) -> str:

@@ -243,7 +243,7 @@ class MessageTable:
         database = sqlite3.connect(place, check_same_thread=False, timeout=1.0)
         try:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            database.execute("PRAGMA journal_mode = DELETE")
+            database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA synchronous = OFF")
             database.execute("PRAGMA secure_delete = ON")  # what was deleted is gone
             with closing(database.execute("PRAGMA user_version")) as found:
@@ -266,7 +266,7 @@ class MessageTable:
                 self._connection.close()
         self._connection = None
         if self._path is not None:
-            for suffix in ("", "-journal"):
+            for suffix in ("", "-journal", "-wal", "-shm"):
                 with suppress(OSError):
                     self._path.with_name(self._path.name + suffix).unlink()
 
