@@ -6,6 +6,7 @@ memory does not depend on how many look.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +25,7 @@ from everturn_actors.state.session_state import SessionState
 ROWS_MAX: Final = 10_000  # some 700 bytes each
 TITLE_CHARACTERS: Final = 80
 PREVIEW_CHARACTERS: Final = 160
+_TASK_HEAD: Final = re.compile(r"\A\[Scheduled task [^\n]*\]\n")
 _FIRST_EVENTS: Final = 8  # among which the first message of a session stands
 _SAID: Final = (ModelReplied, Received, Announced)
 
@@ -144,7 +146,7 @@ class Changes:
         if not row.first_words and row.turns:
             first = await service.history(session_id, after=0, limit=_FIRST_EVENTS)
             texts = (each.body.text for each in first if isinstance(each.body, Received))
-            words = _first_words(next(texts, ""), TITLE_CHARACTERS) or state.key.chat
+            words = _first_words(_task(next(texts, "")), TITLE_CHARACTERS) or state.key.chat
             row = structs.replace(row, first_words=words)
         newer = self._rows.get(session_id)
         if newer is not None and newer.last_seq > row.last_seq:  # it changed while it was read
@@ -209,11 +211,16 @@ def _said(events: Sequence[Event]) -> str:
 def _title(state: SessionState) -> str:
     """Return the first words of a session, where its state still holds them."""
     if state.waiting and not state.turns:
-        return _first_words(state.waiting[0].text, TITLE_CHARACTERS)
+        return _first_words(_task(state.waiting[0].text), TITLE_CHARACTERS)
     turn = state.held_turns[0] if state.held_turns else state.open_turn
     if turn is None or turn.number != 1 or not turn.users:
         return ""
-    return _first_words(turn.users[0].told, TITLE_CHARACTERS)
+    return _first_words(_task(turn.users[0].told), TITLE_CHARACTERS)
+
+
+def _task(text: str) -> str:
+    """Return what a scheduled task asks for, without the line that says which one it is."""
+    return _TASK_HEAD.sub("", text, count=1)
 
 
 def _preview(state: SessionState) -> str:

@@ -10,6 +10,7 @@ from msgspec import Struct, structs
 from everturn_actors.context.explain import Explained, Explanation, Role
 from everturn_actors.model import Disposition
 
+_ROUNDING: Final = 2  # tokens that two counts of one text may differ by
 _GROUPS_MOST: Final = 400  # of neighbouring messages; a screen shows no more pieces side by side
 
 
@@ -84,7 +85,7 @@ def _compared(now: Sequence[Explained], other: Sequence[Explained] | None) -> tu
     found: list[Compared] = []
     for seq, each in sorted({**theirs, **mine}.items()):
         fate, was = _fate(mine.get(seq)), _fate(theirs.get(seq))
-        if other is None or fate != was:
+        if other is None or not _is_same(mine.get(seq), theirs.get(seq)):
             found.append(
                 Compared(
                     seq=seq,
@@ -96,6 +97,22 @@ def _compared(now: Sequence[Explained], other: Sequence[Explained] | None) -> tu
                 )
             )
     return tuple(found)
+
+
+def _is_same(mine: Explained | None, theirs: Explained | None) -> bool:
+    """Whether two requests have the same of a message.
+
+    Between them the estimate may have learnt, and counts the same text otherwise: a message that
+    both have whole, or of which both have the same share, is the same.
+    """
+    if mine is None or theirs is None:
+        return mine is theirs
+    whats = [(each.disposition, each.stage, each.by_seq) for each in (mine, theirs)]
+    if whats[0] != whats[1] or mine.disposition == "kept":
+        return whats[0] == whats[1]
+    shares = mine.tokens_after * theirs.tokens_before, theirs.tokens_after * mine.tokens_before
+    most = max(mine.tokens_before, theirs.tokens_before)
+    return abs(shares[0] - shares[1]) <= _ROUNDING * most
 
 
 def _fate(message: Explained | None) -> Fate | None:

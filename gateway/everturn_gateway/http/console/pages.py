@@ -41,11 +41,17 @@ _POLICY: Final = (
 )
 
 
+_PARTS: Final = frozenset({".js", ".css", ".json"})
+_WORKER: Final = "worker.js"  # has a policy of its own
+
+
 class _File(Struct, frozen=True):
     body: bytes
     packed: bytes
     etag: str
     media_type: str
+    is_part: bool
+    "A module or a style sheet, which a page loads."
 
 
 class _Route(Struct, frozen=True):
@@ -60,14 +66,19 @@ class ConsolePages:
     def __init__(self, app: ASGIApp, server: ServerConfig) -> None:
         """Stand in front of the API."""
         self._app = app
+        # Modules and styles are nothing by themselves: the policy of the page, or of the worker,
+        # that loads them holds. Sent with each of them it would be a third of a first visit.
         self._headers = {
-            "Content-Security-Policy": _POLICY,
             "X-Content-Type-Options": "nosniff",
-            "X-Frame-Options": "DENY",
-            "Referrer-Policy": "no-referrer",
             "Cross-Origin-Resource-Policy": "same-origin",
             "Cache-Control": "no-cache",
             "Vary": "Accept-Encoding",
+        }
+        self._page_headers = {
+            **self._headers,
+            "Content-Security-Policy": _POLICY,
+            "X-Frame-Options": "DENY",
+            "Referrer-Policy": "no-referrer",
         }
         self._is_https = server.public_url.startswith("https:")
         self._files: Mapping[str, _File] = {}
@@ -92,9 +103,10 @@ class ConsolePages:
 
     def _answer(self, file: _File | None, headers: Headers) -> Response:
         if file is None:
-            return Response("There is no such page.\n", 404, self._headers, "text/plain")
-        own = dict(self._headers)
-        if self._is_https or is_loopback(_hostname(headers.get("host", ""))):
+            return Response("There is no such page.\n", 404, self._page_headers, "text/plain")
+        own = dict(self._headers if file.is_part else self._page_headers)
+        is_safe = self._is_https or is_loopback(_hostname(headers.get("host", "")))
+        if is_safe and not file.is_part:
             # Elsewhere a browser takes no notice of it but to complain.
             own["Cross-Origin-Opener-Policy"] = "same-origin"
         own = {**own, "ETag": file.etag, "Content-Type": file.media_type}
@@ -126,5 +138,6 @@ def _read() -> Mapping[str, _File]:
             packed=packed,
             etag=f'"{hashlib.sha256(body).hexdigest()[:20]}"',
             media_type=_TYPES.get(path.suffix, guessed),
+            is_part=path.suffix in _PARTS and path.name != _WORKER,
         )
     return found

@@ -3,7 +3,7 @@
 import { address, call, get, post } from "./api.js";
 import { t } from "./parts/texts.js";
 import { may } from "./role.js";
-import { failed, needsLogin, onRefresh, refreshAgents, say } from "./state.js";
+import { failed, needsLogin, onRefresh, refreshAgents, say, state } from "./state.js";
 
 export const agents = {
   faults: null, // of all, for administrators; null = not known
@@ -20,6 +20,9 @@ export const agents = {
 };
 
 export const faultyAgents = () => agents.faults?.length ?? 0;
+// Of an agent that cannot be used, by its folder.
+export const faultsOf = (name) => (state.agents.some((each) => each.name === name) ? [] : (agents.faults ?? []).filter(({ file }) => folderOf(file) === name));
+export const folderOf = (file) => /([^/]+)\/agent\.ya?ml$/u.exec(file)?.[1] ?? "";
 const pathOf = (name) => `admin/agents/${encodeURIComponent(name)}`;
 const fileOf = (name, path) => `${pathOf(name)}/files/${path.split("/").map(encodeURIComponent).join("/")}`;
 
@@ -54,6 +57,12 @@ export async function openAgents(name) {
   const isRead = part === "memory" || part === "skills";
   if (!isRead || part !== agents.part) agents.known = null;
   agents.part = isRead ? part : "";
+  if (!agents.faults) await loadFaults();
+  if (!isRead && faultsOf(name).length) {
+    agents.error = null; // it is not among those that can be used: its faults stand in its place
+    say("");
+    return;
+  }
   try {
     const path = `agents/${encodeURIComponent(name)}`;
     if (isRead) agents.known = await get(`${path}/${part}`);

@@ -4,18 +4,17 @@ import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
 import { faultyAgents, openAgents } from "./agents.js";
 import { login, logout } from "./api.js";
 import { openChannels, wantingChannels } from "./channels.js";
+import { helpDialog, showHelp } from "./parts/help.js";
 import { afterRole, roleDialog, roleLine } from "./parts/role.js";
 import { ifLoaded, lazy, once } from "./parts/lazy.js";
 import { plain } from "./parts/text.js";
 import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
-import { openPast } from "./past.js";
 import { may, role } from "./role.js";
 import { openSchedules, stuckJobs } from "./schedules.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
 import { approvalsView } from "./views/approvals.js";
 import { loginView } from "./views/login.js";
-import { afterSession, sessionView } from "./views/session.js";
 import { sessionsView } from "./views/sessions.js";
 
 const place = document.getElementById("app");
@@ -31,6 +30,8 @@ const PLACES = [
   { name: "doctor", label: t("Doctor"), key: "d", icon: "M3 12h4l3-8 4 16 3-8h4", view: lazy("doctor", "doctorView"), need: "operate" },
   { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: lazy("log", "logView"), open: once("log", "openLog"), need: "operate" },
 ];
+const sessionView = lazy("session", "sessionView");
+const openPast = once("request", "openPast");
 const PAST = { request: lazy("request", "requestView"), then: lazy("then", "thenView") };
 const placeOf = (view) => PLACES.find(({ name }) => name === view);
 const addressOf = (name) => (name === "sessions" ? "#/" : `#/${name}`);
@@ -53,7 +54,7 @@ function drawNow() {
   const waiting = state.approvals.items.length;
   document.title = `${waiting ? `(${waiting}) ` : ""}${titleOf()} - Everturn`;
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
-  if (state.route.view === "session") afterSession();
+  if (state.route.view === "session") ifLoaded("session")?.afterSession();
   else if (state.route.view === "then") ifLoaded("then")?.afterThen();
   afterRole();
   // On a phone not all places fit.
@@ -90,7 +91,7 @@ function shell() {
       </div>
     </nav>
     <main id="main" tabindex="-1" class=${view}>${viewOf(view)}</main>
-    ${roleDialog()}
+    ${role.asked ? roleDialog() : helpDialog(PLACES)}
     <p class=${state.note ? "toast" : "hidden"} role="status" aria-live="polite">${state.note}</p>
   `;
 }
@@ -121,7 +122,7 @@ function connection() {
 
 function viewOf(view) {
   if (view in PAST) return PAST[view]();
-  if (view === "session" && state.session) return sessionView(state.session);
+  if (view === "session" && state.session) return sessionView();
   return (placeOf(view) ?? PLACES[0]).view();
 }
 
@@ -195,7 +196,8 @@ addEventListener("keydown", (event) => {
   else if (keys === "/") {
     event.preventDefault();
     location.hash = addressOf("search");
-  } else if (keys === "j" || keys === "k") {
+  } else if (keys === "?") showHelp(true);
+  else if (keys === "j" || keys === "k") {
     const rows = [...document.querySelectorAll(MOVES)];
     const at = rows.indexOf(document.activeElement?.closest(MOVES));
     rows[keys === "j" ? Math.min(at + 1, rows.length - 1) : Math.max(at - 1, 0)]?.focus();

@@ -24,18 +24,36 @@ function show(items) {
   approvals.error = "";
 }
 
-export async function decide(item, decision) {
+// A question that a session shows, as the list of all has it: what is under way with it stays.
+export function itemOf(session, approval) {
+  const isIt = (each) => each.session_id === session.id && each.call_id === approval.call_id && each.arguments_hash === approval.arguments_hash;
+  return state.approvals.items.find(isIt) ?? (approval.item ??= { ...approval, session_id: session.id, title: "" });
+}
+
+// What somebody has begun to answer, by call: it outlives whatever comes meanwhile.
+const typed = new Map();
+const nameOfCall = ({ session_id: id, call_id: callId }) => `${id} ${callId}`;
+export const typedFor = (item) => typed.get(nameOfCall(item)) ?? "";
+export const type = (item, text) => typed.set(nameOfCall(item), text);
+
+// `answer` is what the agent wants to know, where it asks for more than a permission.
+export async function decide(item, decision, answer = "") {
   const { session_id: id, call_id: callId, arguments_hash: shown } = item;
   item.isBusy = true;
   item.error = "";
   say("");
   try {
-    await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown });
+    const more = decision === "answer" ? { answer } : {};
+    await post(`sessions/${id}/approve`, { call_id: callId, decision, arguments_hash: shown, ...more });
+    typed.delete(nameOfCall(item));
     const answered = { ...item, decision, at: new Date().toISOString() };
     state.approvals.answered = [answered, ...state.approvals.answered].slice(0, 20);
-    say(decision === "deny" ? t("Denied.") : t("Allowed."));
+    say(decision === "answer" ? t("Answered.") : decision === "deny" ? t("Denied.") : t("Allowed."));
   } catch (error) {
-    if (!needsLogin(error)) item.error = failed(error);
+    if (!needsLogin(error)) {
+      item.error = failed(error);
+      say(item.error); // the question may be gone
+    }
   }
   item.isBusy = false;
   await load();

@@ -39,7 +39,10 @@ export async function openPast(id, seq, { than = 0, isTravel = false } = {}) {
   past.isTravel = isTravel;
   past.error = "";
   const isKnown = past.rows.some((row) => nameOf(row) === seq || row.started_seq === seq);
-  if (!isKnown) await list(id, seq);
+  if (!isKnown) {
+    past.seq = 0; // another one than was looked at before
+    await list(id, seq);
+  }
   else pick(at(seq));
 }
 

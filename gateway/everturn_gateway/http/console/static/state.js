@@ -9,7 +9,6 @@ const NOTE_MS = 6000;
 const PAGE_ROWS = 50;
 const PAGE_EVENTS = 200;
 const EVENTS_MOST = 600; // in the page at once; older ones are fetched when they are asked for
-const LIVE = 4096; // code points of a draft that is kept
 
 export const state = {
   connection: "connecting", // connecting, live, lost, login
@@ -502,7 +501,7 @@ const draftKey = (id) => `everturn draft ${address("")} ${id}`;
 export function keepDraft(session) {
   try {
     const { draft, key } = session;
-    if (draft) localStorage.setItem(draftKey(session.id), JSON.stringify({ text: draft.slice(0, LIVE * 8), key }));
+    if (draft) localStorage.setItem(draftKey(session.id), JSON.stringify({ text: draft, key }));
     else localStorage.removeItem(draftKey(session.id));
   } catch {
     // a browser that keeps nothing

@@ -5,7 +5,7 @@ import { deliveriesOf } from "./delivery.js";
 import { t, tn } from "./texts.js";
 import { turnsOf } from "./timing.js";
 
-const DECIDED = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), expired: t("nobody answered in time") };
+const DECIDED = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), answer: t("answered"), expired: t("nobody answered in time") };
 const ENDED = {
   failed: (values) => t("Turn {turn} failed", values),
   cancelled: (values) => t("Turn {turn} was cancelled", values),

@@ -9,7 +9,7 @@ const modules = new Map(); // name of a view -> its module, or why it did not co
 
 export const ifLoaded = (name) => (modules.get(name) instanceof Error ? undefined : modules.get(name));
 
-async function load(name) {
+export async function load(name) {
   if (!loading.has(name)) loading.set(name, import(`../views/${name}.js`));
   try {
     modules.set(name, await loading.get(name));

@@ -130,7 +130,7 @@ export function timeOfTurn(turn) {
   const total = spanIn((turn.to - turn.from) / 1000);
   const about = `${t("Turn {turn} took {time}", { turn: turn.number, time: total })}: ${parts.map(({ label, seconds }) => `${label} ${spanIn(seconds)}`).join(", ")}`;
   return html`<details class="timing">
-    <summary>${bar(turn, about)}<span class="faint">${t("turn {turn}", { turn: turn.number })}, ${total}</span></summary>
+    <summary><span class="faint">${t("turn {turn}", { turn: turn.number })}, ${total}</span>${bar(turn, about)}</summary>
     ${legend(parts)}
   </details>`;
 }

@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { address } from "../api.js";
+import { itemOf } from "../approvals.js";
 import { fork, FORK, forkSeq } from "../fork.js";
 import { question } from "../views/approvals.js";
 import { delivery } from "./delivery.js";
@@ -97,8 +98,7 @@ const STATUS = { "": "", asks: t("waits for a person"), runs: t("runs"), done: t
 function callOf(about, call, approval) {
   const { session } = about;
   if (approval) {
-    const item = (approval.item ??= { ...approval, session_id: session.id, title: "" });
-    return question(item, { hasSession: false });
+    return question(itemOf(session, approval), { hasSession: false });
   }
   const line = asCommand(call.name, call.arguments).split("\n")[0];
   const time = call.from && call.to ? took(call.from, call.to) : "";

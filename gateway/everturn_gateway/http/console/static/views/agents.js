@@ -3,7 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { live } from "../vendor/lit-html/directives/live.js";
-import { agents, check, isChanged, loadFaults, openAgents, reload, replaceTheirs, save, takeTheirs, type, validate } from "../agents.js";
+import { agents, check, faultsOf, folderOf, isChanged, loadFaults, openAgents, reload, replaceTheirs, save, takeTheirs, type, validate } from "../agents.js";
 import { roleNotice } from "../parts/role.js";
 import { folded, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
@@ -43,12 +43,20 @@ export function faultList(faults) {
   if (!faults.length) return html`<p class="well" role="status">${t("Nothing is wrong with it.")}</p>`;
   return html`<section class="faults" aria-label=${t("Faults")}>
     <h2>${tn("{count} fault", "{count} faults", faults.length)}</h2>
-    <ul>${faults.map((each) => html`<li><code>${plain(each.file)}${each.line ? `:${each.line}` : ""}</code>${each.field ? html` <b>${plain(each.field)}</b>` : nothing} ${plain(each.message)}</li>`)}</ul>
+    <ul>${faults.map((each) => html`<li>${fileOf(each)}${each.field ? html` <b>${plain(each.field)}</b>` : nothing} ${plain(each.message)}</li>`)}</ul>
   </section>`;
+}
+
+// Leads to the agent whose file it is.
+function fileOf({ file, line }) {
+  const text = html`<code>${plain(file)}${line ? `:${line}` : ""}</code>`;
+  const folder = folderOf(file);
+  return folder && !agents.name ? html`<a href=${href(folder)}>${text}</a>` : text;
 }
 
 function agentView() {
   const { name, detail, error, validated } = agents;
+  const faults = validated ?? faultsOf(name);
   return html`
     <header class="top">${back("#/agents", t("All agents"))}
       <div class="heading"><h1>${plain(name)}</h1>${detail?.description ? html`<p class="about">${plain(detail.description)}</p>` : nothing}</div>
@@ -59,7 +67,8 @@ function agentView() {
         ${detail ? html`<button class="main" @click=${() => begin(name)}>${t("New session")}</button>` : nothing}
       </div></header>
     ${error ? html`<p class="error" role="alert">${plain(error.message)}</p>` : nothing}
-    ${validated ? faultList(validated) : nothing}
+    ${validated || faults.length ? faultList(faults) : nothing}
+    ${faults.length && !detail ? html`<p class="faint">${t("It answers nobody until this is mended. It is read again when its folder is reloaded.")}</p>` : nothing}
     ${detail ? about(detail) : nothing}
   `;
 }

@@ -2,13 +2,14 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
-import { asCommand, folded, plain } from "../parts/text.js";
+import { live } from "../vendor/lit-html/directives/live.js";
+import { asCommand, folded, linked, plain } from "../parts/text.js";
 import { rich, t } from "../parts/texts.js";
 import { ago, left } from "../parts/time.js";
-import { decide } from "../approvals.js";
+import { decide, type, typedFor } from "../approvals.js";
 import { state } from "../state.js";
 
-const WORDS = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied") };
+const WORDS = { allow_once: t("allowed once"), allow_always: t("always allowed"), deny: t("denied"), answer: t("answered") };
 
 export function approvalsView() {
   const { items, answered, isLoading, error } = state.approvals;
@@ -28,20 +29,43 @@ export function approvalsView() {
 }
 
 export function question(item, { hasSession }) {
-  return html`<section class="question" tabindex="-1" aria-label=${t("{name} waits for a person", { name: plain(item.name) })}>
+  const { inquiry } = item;
+  return html`<article class="question" tabindex="-1" aria-label=${inquiry ? t("A question of the agent") : t("{name} waits for a person", { name: plain(item.name) })}>
     ${hasSession
       ? html`<p class="from"><a href=${`#/s/${item.session_id}`}>${plain(item.title || item.chat)}</a><span class="dot">·</span>${plain(item.agent)}<span class="dot">·</span>${plain(item.channel)}</p>`
       : nothing}
-    <p class="what">${rich("{name} waits for a person", { name: html`<b>${plain(item.name)}</b>` })} <span class="faint">${left(item.expires_at)}</span></p>
-    ${folded(asCommand(item.name, item.arguments))}
+    <p class="what">${inquiry ? html`<b>${t("A question of the agent")}</b>` : rich("{name} waits for a person", { name: html`<b>${plain(item.name)}</b>` })} <span class="faint">${left(item.expires_at)}</span></p>
+    ${inquiry ? html`<div class="text">${linked(inquiry.text)}</div>` : folded(asCommand(item.name, item.arguments))}
     ${item.reason ? html`<p class="why">${plain(item.reason)}</p>` : nothing}
     ${item.files?.length ? html`<p class="faint">${t("Bound to {files}: if one changes, it is asked anew.", { files: item.files.map(plain).join(", ") })}</p>` : nothing}
     ${item.approvers?.length ? html`<p class="faint">${t("May answer: {names}, and whoever runs the gateway.", { names: item.approvers.map(plain).join(", ") })}</p>` : nothing}
     ${item.error ? html`<p class="error" role="alert">${item.error}</p>` : nothing}
-    <div class="answers">
+    ${inquiry ? inquired(item) : permitted(item)}
+  </article>`;
+}
+
+const permitted = (item) => html`<div class="answers">
       <button class="main" ?disabled=${item.isBusy} @click=${() => decide(item, "allow_once")}>${t("Allow once")}</button>
       ${item.pattern ? html`<button ?disabled=${item.isBusy} @click=${() => decide(item, "allow_always")}>${rich("Always allow {pattern}", { pattern: html`<code>${plain(item.pattern)}</code>` })}</button>` : nothing}
       <button class="deny" ?disabled=${item.isBusy} @click=${() => decide(item, "deny")}>${t("Deny")}</button>
+    </div>`;
+
+// What the agent wants to know: one of its choices, or a text.
+function inquired(item) {
+  const { choices, takes_text: takesText, default: otherwise } = item.inquiry;
+  const submit = (event) => {
+    event.preventDefault();
+    const text = typedFor(item).trim();
+    if (text) decide(item, "answer", text);
+  };
+  return html`
+    ${takesText ? html`<form class="line" @submit=${submit}>
+      <input aria-label=${t("Your answer")} placeholder=${t("Your answer")} autocomplete="off" .value=${live(typedFor(item))} @input=${(e) => type(item, e.target.value)}>
+      <button class=${choices.length ? "" : "main"} ?disabled=${item.isBusy}>${t("Answer")}</button>
+    </form>` : nothing}
+    <div class="answers">
+      ${choices.map((each) => html`<button ?disabled=${item.isBusy} @click=${() => decide(item, "answer", each)}>${plain(each)}</button>`)}
+      <button class="deny" ?disabled=${item.isBusy} @click=${() => decide(item, "deny")}>${t("Do not answer")}</button>
     </div>
-  </section>`;
+    ${otherwise ? html`<p class="faint">${t("Without an answer: {text}", { text: plain(otherwise) })}</p>` : nothing}`;
 }

@@ -9,6 +9,8 @@ import { number, rich, t, tn } from "../parts/texts.js";
 import { compareWith, indexOf, nameOf, past, showRequest, showWhole } from "../past.js";
 import { say, state } from "../state.js";
 
+export { openPast } from "../past.js";
+
 const ROWS = 200;
 const MESSAGES = 40;
 const ROLES = { user: t("person"), assistant: t("agent"), tool: t("tool"), system: t("note") };

@@ -37,7 +37,7 @@ export function schedulesView() {
     </header>
     ${form.isShown ? newJob() : nothing}
     ${jobs.error ? html`<p class="error" role="alert">${plain(jobs.error)}</p>` : nothing}
-    ${jobs.faults.length ? faults() : nothing}
+    ${faults(jobs.faults.filter(({ message }) => !shown.some((job) => message === `${job.id}: ${job.why}`)))}
     <ul class="things" aria-label=${t("Schedules")}>${repeat(shown, (each) => each.id, jobRow)}</ul>
     ${!jobs.isLoading && !shown.length && !jobs.error ? empty() : nothing}
     ${jobs.next ? html`<button class="more" ?disabled=${jobs.isLoading} @click=${() => loadJobs({ more: true })}>${t("Show more")}</button>` : nothing}
@@ -55,9 +55,9 @@ const empty = () => html`<div class="empty">
   <pre class="mono">everturn schedule add</pre>
 </div>`;
 
-const faults = () => html`<details class="note failed" open>
+const faults = (found) => found.length === 0 ? nothing : html`<details class="note failed" open>
   <summary>${t("Definitions that are set aside, and jobs that cannot run")}</summary>
-  <ul>${jobs.faults.map((each) => html`<li><code>${plain(each.file)}${each.line ? `:${each.line}` : ""}</code> ${each.field ? html`<code>${plain(each.field)}</code> ` : nothing}${plain(each.message)}</li>`)}</ul>
+  <ul>${found.map((each) => html`<li><code>${plain(each.file)}${each.line ? `:${each.line}` : ""}</code> ${each.field ? html`<code>${plain(each.field)}</code> ` : nothing}${plain(each.message)}</li>`)}</ul>
 </details>`;
 
 function jobRow(job) {

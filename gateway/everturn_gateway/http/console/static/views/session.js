@@ -16,7 +16,8 @@ import { act, keepDraft, loadNewer, loadOlder, openSession, remove, say, send, s
 const NEAR_END_PX = 80;
 const FILE_MOST_BYTES = 20 * 1024 * 1024;
 
-export function sessionView(session) {
+export function sessionView() {
+  const { session } = state;
   const row = state.list.rows.get(session.id);
   const { document, events } = session;
   const first = session.first <= 1 && events.find((each) => each.type === "received");
@@ -47,7 +48,7 @@ export function sessionView(session) {
         ${session.follows && session.isAtEnd ? nothing : html`<button class="chip follow" @click=${() => follow(session)}>${t("Back to the newest")}</button>`}
         ${isEnded ? html`<p class="ended">${t("This session has ended. The conversation goes on in a new one.")}</p>` : composer(session)}
       </section>
-      <aside aria-label=${t("What the model sees")}>
+      <aside id="window" class=${session.isWindowShown ? "shown" : ""} aria-label=${t("What the model sees")} @keydown=${(e) => e.key === "Escape" && showWindow(session, false)}>
         ${session.context ? contextBar(session.context) : html`<h2>${t("What the model sees")}</h2><p class="faint">${t("Not known for this session.")}</p>`}
         ${newestTurn(session.events)}
         ${document ? totals(document) : nothing}
@@ -71,6 +72,7 @@ function actions(session, document, title) {
   return html`
     ${document.status === "paused" && document.open_turn ? html`<button class="main" @click=${() => act(session, "resume", t("The turn goes on."))}>${t("Resume")}</button>` : nothing}
     ${document.open_turn ? html`<button class="deny" @click=${() => act(session, "cancel", t("The turn is cancelled."))}>${t("Cancel turn")}</button>` : nothing}
+    <button class="sees" aria-label=${t("What the model sees")} aria-controls="window" aria-expanded=${Boolean(session.isWindowShown)} @click=${() => showWindow(session, !session.isWindowShown)}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 6h16M4 12h10M4 18h5"></path></svg></button>
     <details class="menu" @focusout=${closes} @click=${closes}>
       <summary aria-label=${t("More")}><svg viewBox="0 0 24 24" aria-hidden="true"><path d="M12 6h.01M12 12h.01M12 18h.01"></path></svg></summary>
       <div class="sheet">
@@ -86,6 +88,11 @@ function actions(session, document, title) {
 }
 
 const sure = (text) => window.confirm(text);
+
+function showWindow(session, isShown) {
+  session.isWindowShown = isShown;
+  say("");
+}
 
 function toggleRaw(session) {
   session.isRaw = !session.isRaw;

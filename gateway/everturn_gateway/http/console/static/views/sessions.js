@@ -3,6 +3,7 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { closes, labelActions } from "../parts/labels.js";
+import { load } from "../parts/lazy.js";
 import { dollars, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
 import { ago } from "../parts/time.js";
@@ -50,7 +51,7 @@ export function sessionsView() {
     ${list.error ? html`<p class="error" role="alert">${list.error}</p>` : nothing}
     <div class="newer">${list.newer.size ? html`<button class="chip" @click=${showNewer}>${t("{count} newer", { count: list.newer.size })}</button>` : nothing}</div>
     <ul class="rows" aria-label=${t("Sessions")} aria-busy=${list.isLoading}
-      @pointerenter=${() => useList(true)} @pointerleave=${() => useList(false)}
+      @pointerenter=${() => load("session") && useList(true)} @pointerleave=${() => useList(false)}
       @focusin=${() => useList(true)} @focusout=${(e) => e.currentTarget.contains(e.relatedTarget) || useList(false)}>
       ${repeat(shown, (row) => row.id, sessionRow)}
     </ul>

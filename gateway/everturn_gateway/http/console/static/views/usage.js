@@ -19,7 +19,7 @@ const BYS = [
 ];
 const usage = { days: 7, by: "agent", report: null, groups: null, isLoading: false, error: "" };
 const weekday = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", timeZone: "UTC" });
-const money = new Intl.NumberFormat(locale, { style: "currency", currency: "USD", maximumFractionDigits: 4 });
+const money = new Intl.NumberFormat(locale, { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", maximumFractionDigits: 4 });
 const percent = new Intl.NumberFormat(locale, { style: "percent" });
 const labelOf = (by) => BYS.find(([name]) => name === by)[1];
 const isOfDays = () => ["agent", "model"].includes(usage.by);
@@ -63,15 +63,18 @@ export function usageView() {
   `;
 }
 
+const nothingUsed = () => html`<div class="empty"><h2>${t("Nothing was used")}</h2><p>${t("Each answer of a model is counted here as soon as it has come.")}</p></div>`;
+
 const chip = (name, value, label) =>
   html`<button class="chip" aria-pressed=${usage[name] === value} @click=${() => choose(name, value)}>${label}</button>`;
 
 function whole(report) {
   const bys = BYS.filter(([by]) => may("operate") || !["schedule", "principal"].includes(by));
+  if (!report.rows.length && !report.limits.length) return nothingUsed();
   return html`
     ${sums(report.total)}
-    ${report.limits.map(limitOf)}
-    ${report.rows.length ? chart(report.rows) : html`<div class="empty"><h2>${t("Nothing was used")}</h2><p>${t("Each answer of a model is counted here as soon as it has come.")}</p></div>`}
+    ${report.limits.length ? html`<div class="limits">${report.limits.map(limitOf)}</div>` : nothing}
+    ${report.rows.length ? chart(report.rows) : nothingUsed()}
     <div class="chips by" role="group" aria-label=${t("By")}>${bys.map(([by, label]) => chip("by", by, label))}</div>
     ${isOfDays() ? table(summed(report.rows, usage.by), labelOf(usage.by)) : usage.groups ? grouped(usage.groups) : nothing}
     ${report.rows.length ? html`<h2>${t("By day")}</h2>${table(summed(report.rows, "day").reverse(), t("By day"), dayText)}` : nothing}
