@@ -96,5 +96,7 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     model: ModelSpec
     description: str = ""
     version: str = ""
+    language: str = ""
+    "In which language its channels speak to people, like `de`; empty = that of each of them."
     prompt: PromptSpec = field(default_factory=PromptSpec)
     session: SessionSpec = field(default_factory=SessionSpec)

@@ -61,6 +61,8 @@ class Person(Struct, frozen=True, kw_only=True):
     name: str = ""
     "What people call them. Anybody can choose any: never trust it."
     is_bot: bool = False
+    language: str = ""
+    "In which language they use the platform, as it says so: `de`, `es-ES`; empty = it does not."
 
 
 class IncomingFile(Struct, frozen=True, kw_only=True):

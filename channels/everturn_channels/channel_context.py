@@ -11,8 +11,14 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
+from everturn_channels.languages import Language
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
+
+
+def _any_language(agent: str) -> Language | None:
+    del agent
+    return None
 
 
 def _no_usage(is_asked: Callable[[str], bool]) -> str:
@@ -49,6 +55,8 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     "Who the agent is, in a line or two for people; empty = nothing is told."
     describe_model: Callable[[str], str]
     "Which model the agent uses, for people."
+    language: Callable[[str], Language | None] = _any_language
+    "The language that an agent speaks, by its name; None = that of whoever it speaks to."
     owners: Callable[[], Sequence[Owner]] = tuple
     "Who may act from private chats; by default nobody."
     describe_usage: Callable[[Callable[[str], bool]], str] = _no_usage

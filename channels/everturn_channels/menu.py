@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from everturn_channels.adapter import CommandName
+from everturn_channels.languages import marked
 
 COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
-    ("start", "say hello, and what this bot is"),
-    ("help", "show this list"),
-    ("reset", "forget this conversation and begin a new one"),
-    ("status", "show what is going on here: turns, tokens, model"),
-    ("context", "show what the model is sent, and what is hidden from it"),
-    ("compact", "have older messages summarised now; what follows is kept above all"),
-    ("stop", "cancel the answer that is being worked on"),
-    ("retry", "try again what could not be answered"),
-    ("undo", "take back the files of the last turn that changed some"),
-    ("prompt", "send a prompt of the agent's MCP servers; alone, list them"),
-    ("model", "show which model answers"),
+    ("start", marked("say hello, and what this bot is")),
+    ("help", marked("show this list")),
+    ("reset", marked("forget this conversation and begin a new one")),
+    ("status", marked("show what is going on here: turns, tokens, model")),
+    ("context", marked("show what the model is sent, and what is hidden from it")),
+    ("compact", marked("have older messages summarised now; what follows is kept above all")),
+    ("stop", marked("cancel the answer that is being worked on")),
+    ("retry", marked("try again what could not be answered")),
+    ("undo", marked("take back the files of the last turn that changed some")),
+    ("prompt", marked("send a prompt of the agent's MCP servers; alone, list them")),
+    ("model", marked("show which model answers")),
 )
 """Names without the slash, and what each does, in the order in which they are shown.
 
@@ -27,13 +28,13 @@ https://core.telegram.org/bots/api#botcommand, read 2026-11-22.
 """
 
 OWNER_COMMANDS: Final[tuple[tuple[str, str, str], ...]] = (
-    ("questions", "", "show the calls that wait for an answer, in any conversation"),
-    ("approve", "CODE [always]", "let a call run, once or from now on"),
-    ("deny", "CODE", "do not let a call run"),
-    ("pair", "[CODE]", "show who waits to be let in, or let somebody in"),
-    ("sessions", "", "show the conversations that go on"),
-    ("reset", "SESSION", "end one of them"),
-    ("usage", "", "show what the agents used today"),
+    ("questions", "", marked("show the calls that wait for an answer, in any conversation")),
+    ("approve", "CODE [always]", marked("let a call run, once or from now on")),
+    ("deny", "CODE", marked("do not let a call run")),
+    ("pair", "[CODE]", marked("show who waits to be let in, or let somebody in")),
+    ("sessions", "", marked("show the conversations that go on")),
+    ("reset", "SESSION", marked("end one of them")),
+    ("usage", "", marked("show what the agents used today")),
 )
 """What owners can do in private beside: a name, how it is used, and what it does.
 

@@ -1,6 +1,7 @@
-"""The short texts that people get from the gateway itself. Pure; all of them are Markdown.
+"""The short texts that people get from the gateway itself. All of them are Markdown.
 
-One place, so that they speak with one voice: plain, friendly, and with what to do next.
+One place, so that they speak with one voice: plain, friendly, and with what to do next. They are in
+the language that is spoken where they are made (`languages.speaking`).
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from everturn_actors.model import Decision, Outcome, Resolution
+from everturn_channels.languages import marked, said, t
 from everturn_channels.menu import COMMANDS
 from everturn_channels.names import one_line
 from everturn_channels.prompts import OfferedPrompt
 
 BUTTONS: Final[Mapping[Decision, str]] = {
-    "allow_once": "Allow once",
-    "allow_always": "Always allow",
-    "deny": "Deny",
-    "answer": "Answer",
+    "allow_once": marked("Allow once"),
+    "allow_always": marked("Always allow"),
+    "deny": marked("Deny"),
+    "answer": marked("Answer"),
 }
-"What the buttons of a question say."
+"What the buttons of a question say; `button_label` says it to somebody."
 
 DECISION_WORDS: Final[Mapping[str, Decision]] = {
     **dict.fromkeys(("y", "yes", "o", "once", "allow", "approve"), "allow_once"),
@@ -36,6 +38,12 @@ _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>()#~|!@])")
 _LIST: Final = re.compile(r"^(\d*)([-+=.])")  # begins a list, or a line below a heading
 _BACKTICKS: Final = re.compile(r"`+")
 
+
+def button_label(decision: Decision) -> str:
+    """Return what a button says, in the language that is spoken."""
+    return said(BUTTONS[decision])
+
+
 # --- people who may not, or not yet, talk to an agent ---
 
 
@@ -44,26 +52,30 @@ def no_access(code: str = "", *, sender_id: str = "") -> str:
 
     `code` is their pairing code; without one they are told their id, which the owner can list.
     """
-    lines = ["Hello! I do not know you yet, so I cannot answer you."]
+    lines = [t("Hello! I do not know you yet, so I cannot answer you.")]
     if code:
         lines += [
-            "If you know my owner, ask them to let you in with this command, within the hour:",
+            t("If you know my owner, ask them to let you in with this command, within the hour:"),
             f"```\neverturn pair approve {code}\n```",
-            "Then write to me again.",
+            t("Then write to me again."),
         ]
     elif sender_id:
         lines.append(
-            f"My owner can let you in: your id here is {code_span(sender_id)}, and it belongs into "
-            "`spec.access.dm.allowlist` of my agent."
+            t(
+                "My owner can let you in: your id here is {id}, and it belongs into {field} of my"
+                " agent.",
+                id=code_span(sender_id),
+                field="`spec.access.dm.allowlist`",
+            )
         )
     else:
-        lines.append("Only people whom my owner let in can talk to me.")
+        lines.append(t("Only people whom my owner let in can talk to me."))
     return "\n\n".join(lines)
 
 
 def no_private_chats() -> str:
     """Tell a person in a dm that nobody is answered there, whoever they are."""
-    return "Hello! My owner does not let me answer in private chats."
+    return t("Hello! My owner does not let me answer in private chats.")
 
 
 # --- messages that were not taken ---
@@ -71,7 +83,7 @@ def no_private_chats() -> str:
 
 def queue_full(reject_message: str = "") -> str:
     """Tell somebody that too many messages wait; `reject_message` is the owner's own wording."""
-    return reject_message or (
+    return reject_message or t(
         "Too many messages are waiting for an answer here, so I did not take this one. "
         "Please send it again in a moment."
     )
@@ -79,7 +91,7 @@ def queue_full(reject_message: str = "") -> str:
 
 def busy() -> str:
     """Tell somebody that no message is taken while a turn runs."""
-    return (
+    return t(
         "I am still working on the last answer, so I did not take this message. Please send it "
         "again when I am done; /stop cancels what I am doing."
     )
@@ -87,12 +99,12 @@ def busy() -> str:
 
 def not_kept() -> str:
     """Tell somebody that their message could not be made durable."""
-    return "Something is wrong on my side, and I could not take your message. Please try later."
+    return t("Something is wrong on my side, and I could not take your message. Please try later.")
 
 
 def not_yet_kept() -> str:
     """Tell somebody that their message is not durable yet, and is tried again."""
-    return (
+    return t(
         "Something is wrong on my side, so I could not take your message yet. I keep trying; there "
         "is no need to send it again."
     )
@@ -100,33 +112,38 @@ def not_yet_kept() -> str:
 
 def not_readable() -> str:
     """Tell a chat that something that was written there cannot be read."""
-    return "I could not read the last thing that was sent here. Please write it in another way."
+    return t("I could not read the last thing that was sent here. Please write it in another way.")
 
 
 def not_read(count: int, why: str = "") -> str:
     """Tell a chat that messages were skipped, for example because they were too old."""
-    what = "1 message" if count == 1 else f"{count} messages"
-    were = "was" if count == 1 else "were"
     reason = f" ({_plain(why)})" if why.strip() else ""
-    return (
-        f"I was away, and {what} that {were} written here meanwhile I did not read{reason}. "
-        "Please send again what still matters."
+    return t.plural(
+        "I was away, and 1 message that was written here meanwhile I did not read{reason}. Please"
+        " send again what still matters.",
+        "I was away, and {count} messages that were written here meanwhile I did not read{reason}."
+        " Please send again what still matters.",
+        count,
+        reason=reason,
     )
 
 
 def nothing_to_read(unsupported: str) -> str:
     """Tell somebody that a message held nothing that can be read."""
-    return f"I cannot read {_plain(unsupported)}. Could you put it into words?"
+    return t("I cannot read {what}. Could you put it into words?", what=_plain(said(unsupported)))
 
 
-def too_large(limit_bytes: int) -> str:
+def too_large(limit_bytes: int, *, with_others: bool = False) -> str:
     """Return why a file was not taken, as a part of a sentence: `larger than 20 MB`."""
-    return f"larger than {_size(limit_bytes)}"
+    if with_others:
+        return t("with the others larger than {size}", size=_size(limit_bytes))
+    return t("larger than {size}", size=_size(limit_bytes))
 
 
 def refused_file(file_name: str, why: str) -> str:
     """Return that a file was not taken, for `compose` and for its sender."""
-    return f"{one_line(file_name, 120) or 'without a name'} was not taken: {why}"
+    name = one_line(file_name, 120) or t("A file without a name")
+    return t("{file} was not taken: {reason}", file=name, reason=why)
 
 
 # --- turns ---
@@ -141,12 +158,13 @@ def turn_ended(outcome: Outcome, error: str = "") -> str:
         case "answered":
             return ""
         case "failed":
-            reason = f": {_plain(error)}" if error.strip() else "."
-            return f"I could not answer{reason}"
+            if not error.strip():
+                return t("I could not answer.")
+            return t("I could not answer: {reason}", reason=_plain(error))
         case "cancelled":
-            return "Stopped."
+            return t("Stopped.")
         case "interrupted":
-            return (
+            return t(
                 "I was interrupted before I could answer. Please send your message again if it "
                 "still matters."
             )
@@ -159,36 +177,41 @@ def turn_ended(outcome: Outcome, error: str = "") -> str:
 
 def click_taken(decision: Decision) -> str:
     """Tell whoever clicked a button that their word counts. One short line, plain text."""
-    return {
-        "allow_once": "Allowed, this once.",
-        "allow_always": "Allowed from now on.",
-        "deny": "Not allowed.",
-        "answer": "Answered.",
-    }[decision]
+    match decision:
+        case "allow_once":
+            return t("Allowed, this once.")
+        case "allow_always":
+            return t("Allowed from now on.")
+        case "deny":
+            return t("Not allowed.")
+        case "answer":
+            return t("Answered.")
+        case _:
+            assert_never(decision)
 
 
 def click_late(settled: Resolution | None = None) -> str:
     """Tell whoever clicked a button that it is too late. One short line, plain text."""
     match settled:
         case "allow_once" | "allow_always":
-            return "Too late: it was allowed already."
+            return t("Too late: it was allowed already.")
         case "deny":
-            return "Too late: it was denied already."
+            return t("Too late: it was denied already.")
         case "answer":
-            return "Too late: it was answered already."
+            return t("Too late: it was answered already.")
         case "overtaken":
-            return "Too late: a new message came first."
+            return t("Too late: a new message came first.")
         case "withdrawn":
-            return "Too late: it does not have to be answered any more."
+            return t("Too late: it does not have to be answered any more.")
         case "expired" | None:
-            return "Too late: this question has expired."
+            return t("Too late: this question has expired.")
         case _:
             assert_never(settled)
 
 
 def click_refused() -> str:
     """Tell whoever clicked a button that it is not theirs to click. One short line, plain text."""
-    return "Only the person who is asked can answer this."
+    return t("Only the person who is asked can answer this.")
 
 
 # --- commands ---
@@ -197,31 +220,31 @@ def click_refused() -> str:
 def start_text(agent: str, description: str = "") -> str:
     """Answer /start: who this is and how to begin."""
     about = f" {_plain(one_line(description, _REASON_LIMIT))}" if description.strip() else ""
-    return (
-        f"Hello, I am **{_plain(agent)}**.{about}\n\nJust write to me. /help shows what I can do."
-    )
+    hello = t("Hello, I am {agent}.", agent=f"**{_plain(agent)}**")
+    return f"{hello}{about}\n\n{t('Just write to me. /help shows what I can do.')}"
 
 
 def help_text() -> str:
     """Answer /help: the commands, one a line."""
-    return "\n".join(f"- /{name} - {what}" for name, what in COMMANDS)
+    return "\n".join(f"- /{name} - {said(what)}" for name, what in COMMANDS)
 
 
 def unknown_command(name: str) -> str:
     """Answer a command that is none."""
-    return f"I do not know the command {code_span(f'/{one_line(name)}')}. /help shows those I know."
+    command = code_span(f"/{one_line(name)}")
+    return t("I do not know the command {command}. /help shows those I know.", command=command)
 
 
 def reset_done(*, had_session: bool = True) -> str:
     """Answer /reset."""
     if not had_session:
-        return "There is nothing to forget: your next message begins a conversation."
-    return "Done: this conversation is over, and your next message begins a new one."
+        return t("There is nothing to forget: your next message begins a conversation.")
+    return t("Done: this conversation is over, and your next message begins a new one.")
 
 
 def undo_done_before() -> str:
     """Answer /undo that a platform hands in once more."""
-    return "That was taken back already."
+    return t("That was taken back already.")
 
 
 def prompts_text(prompts: Sequence[OfferedPrompt]) -> str:
@@ -231,17 +254,17 @@ def prompts_text(prompts: Sequence[OfferedPrompt]) -> str:
         + (f" - {_plain(each.description)}" if each.description else "")
         for each in prompts
     )
-    return "\n".join(lines) or "There is no prompt: no MCP server of this agent has one."
+    return "\n".join(lines) or t("There is no prompt: no MCP server of this agent has one.")
 
 
 def prompt_sent(text: str) -> str:
     """Answer /prompt with what was said in the name of whoever gave it."""
-    return f"Sent: {_plain(text)}"
+    return t("Sent: {text}", text=_plain(text))
 
 
 def stop_done(*, was_running: bool) -> str:
     """Answer /stop."""
-    return "Stopped." if was_running else "I am not working on anything right now."
+    return t("Stopped.") if was_running else t("I am not working on anything right now.")
 
 
 def sentence(text: str) -> str:
@@ -251,12 +274,12 @@ def sentence(text: str) -> str:
 
 def retry_begun() -> str:
     """Answer /retry."""
-    return "I am trying again."
+    return t("I am trying again.")
 
 
 def no_session() -> str:
     """Answer a command that needs a conversation where there is none."""
-    return "There is no conversation here yet. Just write to me."
+    return t("There is no conversation here yet. Just write to me.")
 
 
 # --- parts ---
@@ -283,7 +306,8 @@ def _longest_run(text: str) -> int:
 def _shortened(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
-    return f"{text[: limit - 1].rstrip()}… ({len(text) - limit + 1} more characters)"
+    more = t.plural("{count} more character", "{count} more characters", len(text) - limit + 1)
+    return f"{text[: limit - 1].rstrip()}… ({more})"
 
 
 def _size(size_bytes: int) -> str:

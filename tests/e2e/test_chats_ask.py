@@ -28,6 +28,7 @@ from support.talking import (
 from support.telegram_api import BOT, TOKEN, Json, TelegramApi, open_telegram_api
 
 from everturn_actors.model import ToolCall
+from everturn_channels.languages import ready, speaking
 from everturn_channels.texts import click_late, click_refused
 
 ASKS: Final = Answer(
@@ -41,11 +42,14 @@ ASKS: Final = Answer(
 )
 
 
-def write_asking(folder: Path, model_url: str, channels: dict[str, Any], tool: str = "") -> None:
+def write_asking(
+    folder: Path, model_url: str, channels: dict[str, Any], tool: str = "", language: str = ""
+) -> None:
     """Write a workspace whose agent may ask people, and has one more tool."""
     write_talking(folder, model_url, channels=channels, agents={"helper": OPEN})
     file = folder / "agents" / "helper" / "agent.yaml"
     more = "    - {type: builtin, name: ask_user}\n" + (f"    - {tool}\n" if tool else "")
+    more += f"  language: {language}\n" if language else ""
     file.write_text(file.read_text() + more)
 
 
@@ -55,11 +59,14 @@ def results(folder: Path, chat: int | str) -> list[str]:
 
 
 async def test_a_question_on_telegram_is_answered_by_who_is_asked(tmp_path: Path) -> None:
-    """Nobody else's click counts, a kill in between loses nothing, and a late click says so."""
+    """Nobody else's click counts, a kill in between loses nothing, and a late click says so.
+
+    All in the language of the agent.
+    """
     brain = Brain()
     async with open_model_api(default=brain) as model, open_telegram_api() as telegram:
         channel = {"bot_token": TOKEN, "api_base": telegram.url}
-        write_asking(tmp_path, model.url, {"telegram": channel})
+        write_asking(tmp_path, model.url, {"telegram": channel}, language="fr")
         brain.plan("paint", ASKS, Answer(text="Blue it is."))
         async with gateway_process(tmp_path, imported=TELEGRAM) as gateway:
             await until_listening(telegram)
@@ -74,9 +81,12 @@ async def test_a_question_on_telegram_is_answered_by_who_is_asked(tmp_path: Path
         async with gateway_process(tmp_path, imported=TELEGRAM):
             await until(lambda: read(telegram, GROUP)[-1] == "Blue it is.")
             telegram.click(question, red)
-            await until(lambda: click_late() in told(telegram))
+            await until(lambda: told(telegram)[2:])
 
-    assert refused == [click_refused()]
+    with speaking(await ready("fr")):
+        assert refused == [click_refused()]
+        assert told(telegram)[-1] == click_late()
+    assert "Quiconque peut parler ici peut répondre" in question["text"]
     assert results(tmp_path, GROUP) == ["Blue"]
     assert len(brain.about("paint")) == 2
     assert "reply_markup" not in question or not question["reply_markup"]

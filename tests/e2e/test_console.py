@@ -25,6 +25,7 @@ from support.console import HOSTILE, console
 from support.gateway import open_http_gateway
 from support.shell_agents import results, running, until_asked, write_shell_agent
 
+from everturn_actors.model import Reply, ToolCall
 from everturn_gateway.config.settings import ServerConfig
 
 pytestmark = [needs_browser, pytest.mark.timeout(300)]
@@ -68,8 +69,8 @@ async def test_a_conversation_is_begun_followed_and_answered(tmp_path: Path) -> 
 
 
 async def test_what_waits_for_a_person_is_answered_in_the_inbox(tmp_path: Path) -> None:
-    """On a phone: the count stands in the title, one touch lets the call run."""
-    await anyio.to_thread.run_sync(write_shell_agent, tmp_path)
+    """On a phone: the count stands in the title, one touch lets a call run, or gives an answer."""
+    await anyio.to_thread.run_sync(write_shell_agent, tmp_path, ("bash", "ask_user"))
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
@@ -94,8 +95,39 @@ async def test_what_waits_for_a_person_is_answered_in_the_inbox(tmp_path: Path) 
         await gateway.provider.until_called(2)
         ran = await results(gateway, session_id)
 
+        asked = (
+            '{"question": "Which <b>colour</b>?", "choices": ["Red", "Blue"], "free_text": true}'
+        )
+        call = ToolCall(call_id="c2", name="ask_user", arguments=asked)
+        gateway.provider.script.append(Reply(text="", calls=(call,), stop_reason="tool_calls"))
+        await client.post(
+            f"/api/v1/sessions/{session_id}/messages",
+            json={"content": "paint"},
+            headers={"Prefer": "respond-async"},
+        )
+        await page.get_by_text("Which <b>colour</b>?").wait_for()
+        await page.get_by_label("Your answer").fill("green, with")
+        await page.goto(console(gateway, f"#/s/{session_id}"))
+        await page.get_by_label("Your answer").press("End")
+        await page.get_by_label("Your answer").press_sequentially(" dots")
+        await page.keyboard.press("Enter")
+        await page.locator(".call", has_text="ask_user").locator(".mark.done").wait_for()
+        answer = (await results(gateway, session_id))[-1]
+        await page.get_by_role("button", name="What the model sees").click()
+        await page.get_by_text("Messages shown").wait_for()
+        faults += await faults_of(page)
+        await page.keyboard.press("Escape")
+        await page.get_by_text("Messages shown").wait_for(state="hidden")
+        await page.locator("h1").click()
+        await page.keyboard.press("?")
+        await page.get_by_role("dialog", name="Keys").wait_for()
+        faults += await faults_of(page)
+        await page.keyboard.press("Escape")
+        await page.get_by_role("dialog", name="Keys").wait_for(state="hidden")
+
     assert title.startswith("(1) ")
     assert ran == ["hi"]
+    assert "green, with dots" in answer
     assert not wide
     assert faults == []
 
@@ -132,8 +164,7 @@ async def test_what_others_write_stays_text(tmp_path: Path) -> None:
     assert injected == "TypeError"
 
 
-@pytest.mark.parametrize("width", [320, 1280])
-async def test_everybody_can_use_every_view(tmp_path: Path, width: int) -> None:
+async def test_everybody_can_use_every_view(tmp_path: Path) -> None:
     """In light and dark, on a small phone and a desk, with things in it and without."""
     found: list[str] = []
     async with (
@@ -142,14 +173,16 @@ async def test_everybody_can_use_every_view(tmp_path: Path, width: int) -> None:
         open_browser() as browser,
     ):
         session_id = await gateway.session()
-        for scheme in ("light", "dark"):
-            async with open_window(browser, width=width, scheme=scheme) as window:
+        for width, scheme in ((320, "light"), (1280, "light"), (320, "dark"), (1280, "dark")):
+            async with open_window(
+                browser, width=width, scheme="dark" if scheme == "dark" else "light"
+            ) as window:
                 page = await window.tab(console(gateway))
                 for name, place in {**VIEWS, "session": f"#/s/{session_id}"}.items():
                     await page.goto(console(gateway, place))
                     await page.locator(f"main.{name} h1").wait_for()
                     await page.locator(".state.live").wait_for(state="attached")
-                    found += [f"{name} {scheme}: {each}" for each in await faults_of(page)]
+                    found += [f"{name} {width} {scheme}: {each}" for each in await faults_of(page)]
                     if await is_too_wide(page):
                         found.append(f"{name}: too wide")
                 found += window.messages

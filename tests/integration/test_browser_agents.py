@@ -159,8 +159,7 @@ async def test_where_editing_is_closed_the_page_says_how_to_open_it(tmp_path: Pa
         window.messages = [each for each in window.messages if "status of 403" not in each]
 
 
-@pytest.mark.parametrize("width", [320, 1280])
-async def test_everybody_can_use_the_views_of_agents(tmp_path: Path, width: int) -> None:
+async def test_everybody_can_use_the_views_of_agents(tmp_path: Path) -> None:
     """With faults and hostile texts, in light and dark."""
     found: list[str] = []
     bad = "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: bad}\nspec: {x: 1}\n"
@@ -170,13 +169,16 @@ async def test_everybody_can_use_the_views_of_agents(tmp_path: Path, width: int)
         open_editing(gateway)
         await write(tmp_path / "agents" / "test" / "skills" / "greet" / "SKILL.md", skill)
         await gateway.library.reload()
-        for scheme in ("light", "dark"):
-            async with open_window(browser, width=width, scheme=scheme) as window:
+        for width, scheme in ((320, "light"), (1280, "light"), (320, "dark"), (1280, "dark")):
+            async with open_window(
+                browser, width=width, scheme="dark" if scheme == "dark" else "light"
+            ) as window:
                 page = await window.tab(console(gateway, "#/agents"))
                 await page.locator(".faults").wait_for()
                 for place, wanted in (
                     ("#/agents", ".faults"),
                     ("#/agents/test", ".facts"),
+                    ("#/agents/bad", ".faults"),
                     ("#/agents/test/files", ".adding"),
                     ("#/agents/bad/files/agent.yaml", ".editor"),
                 ):

@@ -37,7 +37,7 @@ async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path) -> None:
         await badge.wait_for()
         error = await ill.locator(".error").inner_text()
         ran = await has_run(page)
-        faults = await view_faults(gateway, "#/channels", ".channel")
+        faults = await view_faults(gateway, window, "#/channels", ".channel")
 
     assert state == "out of reach"
     assert "⟨U+202E⟩evil" in error
@@ -58,7 +58,7 @@ async def test_people_are_let_in_turned_away_and_taken_back(tmp_path: Path) -> N
         bob = page.locator(".question", has_text="window.ran=1")
         await bob.wait_for()
         badge = await page.locator(".place", has_text="Channels").locator(".badge").inner_text()
-        faults = await view_faults(gateway, "#/channels", ".question")
+        faults = await view_faults(gateway, window, "#/channels", ".question")
         await ann.get_by_role("button", name="Let in").click()
         await ann.wait_for(state="detached")
         is_in = await gateway.pairing.is_paired("telegram", ANN.id)

@@ -36,7 +36,7 @@ async def test_what_is_found_stands_there_as_text(tmp_path: Path, width: int) ->
         await page.get_by_role("button", name="Examine again").press("Enter")
         await page.get_by_text("Everything is in order.").wait_for()
         left = await page.locator(".finding").count()
-        faults += await view_faults(gateway, "#/doctor", ".empty")
+        faults += await view_faults(gateway, window, "#/doctor", ".empty")
 
     assert len(texts) == 3
     assert "⟨U+202E⟩evil" in texts[1]

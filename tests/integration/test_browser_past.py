@@ -128,6 +128,9 @@ async def test_the_conversation_is_shown_as_it_was_at_a_request(tmp_path: Path) 
         marks = await page.locator(".hidden-from-model").count()
         await page.get_by_role("link", name="What the model saw").click()
         await page.get_by_text("Request 10 of 11").wait_for()
+        # The newest one, where another was looked at before.
+        await page.goto(console(gateway, f"{session_id}/then/0"))
+        await page.locator(".entry.user:not(.later)", has_text="the last one").wait_for()
 
     assert at_end is not None
     assert "later" not in at_end

@@ -23,13 +23,50 @@ from everturn_channels.delivery.approvals import approval_token, button_data
 from everturn_channels.errors import NotSentError, RefusedError
 from everturn_channels.inbound.button_clicks import NO_BUTTON
 from everturn_channels.inbound.command_handler import COMPACTING
-from everturn_channels.texts import click_late, click_refused, no_session
+from everturn_channels.languages import ready, speaking
+from everturn_channels.texts import (
+    click_late,
+    click_refused,
+    no_session,
+    stop_done,
+    unknown_command,
+)
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 BOB = Person(id="8", name="Bob")
 
 
 # --- commands ---
+
+
+async def test_people_are_spoken_to_in_their_language(tmp_path: Path) -> None:
+    """That of their platform, over a restart too, unless the agent has one."""
+    hans = Person(id="7", name="Hans", language="de-AT")
+    french = {"language": lambda agent: "fr" if agent == "test" else None}
+    told: list[str] = []
+    await ready("de")
+    await ready("fr")
+    async with feeding(tmp_path) as fed:
+        await (await fed.adapter.handler()).keep_cursor("begun", "yes")
+        await fed.say()
+        await fed.until_idle()
+        told += [await fed.command("stop", sender=hans), await fed.command("stop")]
+        told.append(await fed.command("nope", sender=Person(id="7", language="pt")))
+        told.append(await fed.command("start", sender=hans))
+        told.append(await fed.command("stop", chat=GROUP, is_addressed=True))
+    async with feeding(tmp_path) as fed:
+        told.append(await fed.command("status"))
+    async with feeding(tmp_path, more=french) as fed:
+        told.append(await fed.command("status", sender=hans))
+
+    with speaking("de"):
+        assert told[:2] == [stop_done(was_running=False)] * 2
+        assert told[2] == unknown_command("nope")
+        assert told[3].startswith("Hallo, ich bin **test**. The agent test.")
+        assert told[5] == no_session()
+    assert told[4] == no_session()
+    with speaking("fr"):
+        assert told[6] == no_session()
 
 
 @pytest.mark.parametrize("name", ["status", "context", "compact", "stop", "retry", "undo"])

@@ -39,6 +39,7 @@ from everturn_channels.adapter import (
 )
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases
+from everturn_channels.chats.chat_languages import ChatLanguages
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.chats.cursors import open_cursors
 from everturn_channels.delivery.rate_limiter import RateLimiter
@@ -354,6 +355,7 @@ async def feeding(
                 limiter=RateLimiter(clock, lambda: 1.0),
                 aliases=ChatAliases(served.name),
                 chat_types=chat_types,
+                languages=ChatLanguages(context.language),
                 limits=limits or Limits(fetch_retry_s=0),
             )
             await run_channel(channel, jitter=lambda: 1.0)

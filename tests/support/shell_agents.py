@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,11 @@ def running(command: str, call_id: str = "c1") -> Reply:
     return Reply(text="I will look.", calls=(call,), stop_reason="tool_calls")
 
 
-def write_shell_agent(folder: Path, **policy: Any) -> None:
-    """Write the agent `second`, which has a shell and this tool policy."""
+def write_shell_agent(folder: Path, tools: Sequence[str] = ("bash",), **policy: Any) -> None:
+    """Write the agent `second`, which has a shell, or these tools, and this tool policy."""
     file = write_agent(folder / "agents", name="second")
     document = yaml.safe_load(file.read_text())
-    document["spec"]["tools"] = [{"type": "builtin", "name": "bash"}]
+    document["spec"]["tools"] = [{"type": "builtin", "name": each} for each in tools]
     file.write_text(yaml.safe_dump(document))
     if policy:
         (file.parent / "policy.yaml").write_text(yaml.safe_dump(policy))

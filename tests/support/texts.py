@@ -75,7 +75,7 @@ def _of_program(path: Path) -> Iterator[Use]:
             continue
         where = f"{path.relative_to(ROOT)}:{node.lineno}"
         match node.func:
-            case ast.Name(id="t"):
+            case ast.Name(id="t" | "marked"):
                 yield Use(where=where, text=_literal(node, 0))
             case ast.Attribute(value=ast.Name(id="t"), attr="plural"):
                 yield Use(where=where, text=_literal(node, 1), one=_literal(node, 0))

@@ -22,6 +22,7 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_ser
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.adapter import ChatRef
+from everturn_channels.chats.chat_languages import ChatLanguages
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.health import Health
 from everturn_channels.settings import (
@@ -339,7 +340,9 @@ async def opened_channels(folder: Path, clock: ManualClock) -> tuple[Channels, H
     """Return the channels of a gateway that was just started, and the health of both."""
     channels = await make_channels(config_with(folder), MemoryKeyedStore(), clock, SecretRegistry())
     matrix, irc = [cast("BotChannel", channel) for channel in channels._open.values()]
-    loaded = [await each._load(await each.open_aliases()) for each in (matrix, irc)]
+    loaded = [
+        await each._load(await each.open_aliases(), ChatLanguages()) for each in (matrix, irc)
+    ]
     return channels, loaded[0].health, loaded[1].health
 
 

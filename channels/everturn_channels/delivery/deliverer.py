@@ -26,6 +26,7 @@ from everturn_channels.delivery.sender import Sender
 from everturn_channels.delivery.stopping import leaves
 from everturn_channels.delivery.tally import NoTally, Tally
 from everturn_channels.delivery.typing_indicator import TypingIndicator
+from everturn_channels.languages import Language, ready, speaking
 from everturn_channels.settings import ChannelSettings
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class Deliverer:
         tally: Tally | None = None,
         limiter: RateLimiter | None = None,
         jitter: Callable[[], float] = random.random,
+        language_of: Callable[[ConversationKey], Language] | None = None,
     ) -> None:
         """Begin without anything under way.
 
@@ -56,10 +58,12 @@ class Deliverer:
             tally: Counts the messages that were sent, and those that were given up.
             limiter: When the bot may speak, where others speak with its voice as well.
             jitter: Gives a number from 0 to 1, anew with every call.
+            language_of: Tells in which language a conversation is spoken to; without it English.
         """
         self._adapter, self._settings, self._clock = adapter, settings, clock
         self._chat_type_of, self._tally = chat_type_of, tally or NoTally()
         self._limiter = limiter or RateLimiter(clock, jitter)
+        self._language_of = language_of
 
     async def deliver(self, session: Outgoing) -> None:
         """See `DeliveryPort.deliver`.
@@ -69,6 +73,12 @@ class Deliverer:
             ActorStoppedError: Its actor is gone.
             JournalError: What was done could not be written down.
         """
+        # Whatever task began this one may have spoken to somebody else.
+        language = self._language_of(session.state.key) if self._language_of else "en"
+        with speaking(await ready(language)):
+            await self._deliver(session)
+
+    async def _deliver(self, session: Outgoing) -> None:
         questions = Questions()
         try:
             while not leaves(session) and _has_work(session.state):

@@ -16,7 +16,7 @@ from everturn_channels.delivery.questions import Question
 from everturn_channels.delivery.words import end_text, question_text
 from everturn_channels.names import one_line
 from everturn_channels.settings import ChannelSettings
-from everturn_channels.texts import BUTTONS
+from everturn_channels.texts import button_label
 
 REPLY_FILE: Final = "reply.md"
 _FILE_MARK: Final = "\x1d"  # a control character: nobody's text begins with it, see `_texts`
@@ -84,14 +84,14 @@ def buttons_of(question: Question, session_id: str) -> tuple[Button, ...]:
             for number, choice in enumerate(approval.inquiry.choices, 1)
         )
     always = (
-        (Button(label=BUTTONS["allow_always"], data=button_data("allow_always", token)),)
+        (Button(label=button_label("allow_always"), data=button_data("allow_always", token)),)
         if approval.pattern
         else ()
     )
     return (
-        Button(label=BUTTONS["allow_once"], data=button_data("allow_once", token)),
+        Button(label=button_label("allow_once"), data=button_data("allow_once", token)),
         *always,
-        Button(label=BUTTONS["deny"], data=button_data("deny", token)),
+        Button(label=button_label("deny"), data=button_data("deny", token)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What people read besides replies: ends of turns, questions, files that cannot be sent. Pure."""
+"""What people read besides replies: ends of turns, questions, files that cannot be sent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from everturn_actors.model import (
     Resolution,
     ToolCall,
 )
+from everturn_channels.languages import t
 from everturn_channels.names import one_line, visible
-from everturn_channels.texts import BUTTONS, turn_ended
+from everturn_channels.texts import button_label, turn_ended
 
 _NAMES_MAX: Final = 6  # tools in a line; more tell nobody anything
 _ARGUMENTS_INDENT: Final = 2
@@ -33,20 +34,26 @@ def end_text(item: OutboxItem) -> str:
 
 def missing_file(attachment: Attachment) -> str:
     """Return the line in place of a file that is gone."""
-    return f"The file {_named(attachment)} cannot be sent: it is no longer there."
+    return t("The file {file} cannot be sent: it is no longer there.", file=_named(attachment))
 
 
 def large_file(attachment: Attachment, size_bytes: int, limit_bytes: int) -> str:
     """Return the line in place of a file that the platform does not take; 0 = it takes none."""
     if not limit_bytes:
-        return f"The file {_named(attachment)} cannot be sent: no files can be sent here."
-    sizes = f"it has {size_bytes:,} bytes, and {limit_bytes:,} can be sent here"
-    return f"The file {_named(attachment)} cannot be sent: {sizes}."
+        return t(
+            "The file {file} cannot be sent: no files can be sent here.", file=_named(attachment)
+        )
+    return t(
+        "The file {file} cannot be sent: it has {size} bytes, and {limit} can be sent here.",
+        file=_named(attachment),
+        size=size_bytes,
+        limit=limit_bytes,
+    )
 
 
 def refused_file(attachment: Attachment) -> str:
     """Return the line in place of a file that the platform refused."""
-    return f"The file {_named(attachment)} could not be sent: it was refused here."
+    return t("The file {file} could not be sent: it was refused here.", file=_named(attachment))
 
 
 def question_text(
@@ -68,19 +75,28 @@ def question_text(
         parts.append(held)
     always = visible(approval.pattern)
     if always and has_buttons:
-        parts.append(f"{BUTTONS['allow_always']}: every call that fits {always}")
-    may = f"{_who(approval.approvers)} may answer"
-    parts.append(f"{may}, until {approval.expires_at:%Y-%m-%d %H:%M} UTC.")
+        parts.append(always_text(always))
+    parts.append(_who_may(approval.approvers, f"{approval.expires_at:%Y-%m-%d %H:%M}"))
     if inquiry is not None:
         parts += _how_to_answer(inquiry, approval, session_id, has_buttons=has_buttons)
     elif not has_buttons:
         parts.append(
-            f"There are no buttons here. Whoever runs the gateway answers with:\n"
-            f"everturn approve {session_id} {approval.call_id}\n"
-            f"(with --deny: it does not run)"
+            "\n".join(
+                (
+                    t("There are no buttons here. Whoever runs the gateway answers with:"),
+                    f"everturn approve {session_id} {approval.call_id}",
+                    t("(with {option}: it does not run)", option="--deny"),
+                )
+            )
         )
         if always:
-            parts.append(f"(with --always: from now on every call that fits {always})")
+            parts.append(
+                t(
+                    "(with {option}: from now on every call that fits {pattern})",
+                    option="--always",
+                    pattern=always,
+                )
+            )
     return "\n\n".join(parts)
 
 
@@ -92,7 +108,9 @@ def inquiry_text(inquiry: Inquiry) -> str:
 
 def default_text(inquiry: Inquiry) -> str:
     """Return what holds where nobody answers in time; empty where nothing does."""
-    return f"Without an answer: {one_line(inquiry.default)}." if inquiry.default else ""
+    if not inquiry.default:
+        return ""
+    return t("Without an answer: {text}.", text=one_line(inquiry.default))
 
 
 def _how_to_answer(
@@ -102,12 +120,12 @@ def _how_to_answer(
         yield default_text(inquiry)
     if not has_buttons or not inquiry.choices:
         # Whatever is written closes the question, and the agent reads it next.
-        yield "Write the answer here."
+        yield t("Write the answer here.")
     elif inquiry.takes_text:
-        yield "Or write another answer here."
+        yield t("Or write another answer here.")
     if not has_buttons:
         command = f"everturn approve {session_id} {approval.call_id} --answer ..."
-        yield f"Whoever runs the gateway may also answer with:\n{command}"
+        yield f"{t('Whoever runs the gateway may also answer with:')}\n{command}"
 
 
 def files_text(files: Sequence[FileDigest]) -> str:
@@ -118,22 +136,35 @@ def files_text(files: Sequence[FileDigest]) -> str:
     if not names:
         return ""
     more = len(names) - _FILES_NAMED
-    shown = ", ".join(names[:_FILES_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"An answer holds only while this stays as it is: {shown}."
+    shown = ", ".join(names[:_FILES_NAMED]) + (_and_more(more) if more > 0 else "")
+    return t("An answer holds only while this stays as it is: {files}.", files=shown)
 
 
-def _who(approvers: Sequence[str]) -> str:
+def always_text(pattern: str) -> str:
+    """Return what the button does that allows for good."""
+    button = button_label("allow_always")
+    return t("{button}: every call that fits {pattern}", button=button, pattern=pattern)
+
+
+def _who_may(approvers: Sequence[str], time: str) -> str:
     named = ", ".join(filter(None, approvers))
     if named:
-        return f"Only {named}"
-    return "Only whoever runs the gateway" if approvers else "Whoever may talk here"
+        return t("Only {names} may answer, until {time} UTC.", names=named, time=time)
+    if approvers:
+        return t("Only whoever runs the gateway may answer, until {time} UTC.", time=time)
+    return t("Whoever may talk here may answer, until {time} UTC.", time=time)
+
+
+def _and_more(count: int) -> str:
+    return " " + t("and {count} more", count=count)
 
 
 def call_text(call: ToolCall | None) -> str:
     """Return a call as people judge it: what it is, and every argument as it stands."""
     if call is None:
-        return "May a tool run?"
-    return f"May {visible(call.name)} run?\n\n{_arguments(call.arguments)}"
+        return t("May a tool run?")
+    asked = t("May {name} run?", name=visible(call.name))
+    return f"{asked}\n\n{_arguments(call.arguments)}"
 
 
 def settled_text(settled: Resolution | None, by: str, answer: str = "") -> str:
@@ -141,36 +172,39 @@ def settled_text(settled: Resolution | None, by: str, answer: str = "") -> str:
 
     Which owner answered stands in the log: a group need not learn who is one.
     """
-    who = f" by {visible(by)}" if by else ""
-    if by.startswith(OWNER_PREFIX):
-        who = " by an owner"
+    name = t("an owner") if by.startswith(OWNER_PREFIX) else visible(by)
     match settled:
         case "allow_once":
-            return f"Allowed once{who}."
+            return t("Allowed once by {name}.", name=name) if by else t("Allowed once.")
         case "allow_always":
-            return f"Allowed{who}, from now on always."
+            if by:
+                return t("Allowed by {name}, from now on always.", name=name)
+            return t("Allowed, from now on always.")
         case "deny":
-            return f"Denied{who}."
+            return t("Denied by {name}.", name=name) if by else t("Denied.")
         case "answer":
-            return f"Answered{who}: {one_line(answer, _ANSWER_CHARACTERS)}"
+            text = one_line(answer, _ANSWER_CHARACTERS)
+            if by:
+                return t("Answered by {name}: {text}", name=name, text=text)
+            return t("Answered: {text}", text=text)
         case "expired":
-            return "Nobody answered in time: it did not run."
+            return t("Nobody answered in time: it did not run.")
         case "overtaken":
-            return "A message came first: it did not run."
+            return t("A message came first: it did not run.")
         case "withdrawn":
-            return "It does not have to be answered any more."
+            return t("It does not have to be answered any more.")
         case None:
-            return "This question is closed."
+            return t("This question is closed.")
 
 
 def running_text(names: Sequence[str]) -> str:
     """Return which tools run just now."""
-    return f"running {_listed(names)}..."
+    return t("running {names}...", names=_listed(names))
 
 
 def ran_text(names: Sequence[str]) -> str:
     """Return which tools ran."""
-    return f"ran {_listed(names)}"
+    return t("ran {names}", names=_listed(names))
 
 
 def with_todo(todo: str, told: str) -> str:
@@ -192,5 +226,5 @@ def _named(attachment: Attachment) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     once = [*dict.fromkeys(map(visible, names))]
-    more = f" and {len(once) - _NAMES_MAX} more" if len(once) > _NAMES_MAX else ""
+    more = _and_more(len(once) - _NAMES_MAX) if len(once) > _NAMES_MAX else ""
     return ", ".join(once[:_NAMES_MAX]) + more

@@ -181,7 +181,7 @@ def read_command(
         name=_text(data["name"]),
         argument=" ".join(given),
         chat=_chat(interaction),
-        sender=person_of(interaction.user),
+        sender=person_of(interaction.user, interaction.locale.value),
         at=interaction.created_at,
         is_addressed=True,
         answer=answer,
@@ -196,7 +196,7 @@ def read_click(
     return ButtonClick(
         data=_text(data["custom_id"]),
         chat=_chat(interaction),
-        sender=person_of(interaction.user),
+        sender=person_of(interaction.user, interaction.locale.value),
         at=interaction.created_at,
         answer=answer,
     )

@@ -74,9 +74,9 @@ def chat_ref_of(channel: Channel, person: str = "") -> ChatRef:
             return ChatRef(id=str(getattr(channel, "id", "")), type="group")
 
 
-def person_of(user: discord.User | discord.Member) -> Person:
-    """Return somebody, by the name that people see there."""
-    return Person(id=str(user.id), name=user.display_name, is_bot=user.bot)
+def person_of(user: discord.User | discord.Member, language: str = "") -> Person:
+    """Return somebody, by the name that people see there; only an interaction says the language."""
+    return Person(id=str(user.id), name=user.display_name, is_bot=user.bot, language=language)
 
 
 def read_message(message: discord.Message, channel: Channel, me: int, to_file: Fetcher) -> Message:

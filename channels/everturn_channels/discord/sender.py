@@ -32,6 +32,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
     paused_s,
 )
+from everturn_channels.languages import marked, said
 
 DEADLINE_S = 60.0
 "For one request, the waits of the library for its turn included."
@@ -41,8 +42,8 @@ FILES_MAX_BYTES = 10 * 1024 * 1024
 Source: https://docs.discord.com/developers/reference#uploading-files, 2026-11.
 """
 LABEL_CHARS = 80
-REPEAT_LABEL = "(This may be a repeat.)"
-NEXT_IS_REPEAT = "(The next message may be a repeat.)"
+REPEAT_LABEL = marked("(This may be a repeat.)")
+NEXT_IS_REPEAT = marked("(The next message may be a repeat.)")
 ROW_BUTTONS, ROWS = 5, 5
 # SUPPRESS_EMBEDS: Discord fetches an address that it embeds before anybody clicks, and one in an
 # answer, or in the question about a call, may carry what the conversation says.
@@ -111,11 +112,11 @@ class Sender:
         Raises:
             SendError: It could not be said; the message itself was not sent.
         """
-        text = f"{REPEAT_LABEL}\n{payload.get('content', '')}".rstrip()
+        text = f"{said(REPEAT_LABEL)}\n{payload.get('content', '')}".rstrip()
         if units(text) <= LIMIT_UNITS:
             payload["content"] = text
             return
-        line = json.dumps({"content": NEXT_IS_REPEAT})
+        line = json.dumps({"content": said(NEXT_IS_REPEAT)})
         before = Outbound(chat_id=message.chat_id, topic=message.topic, payload=line)
         try:
             await self.send(before)

@@ -25,6 +25,7 @@ from everturn_channels.adapter import (
     Person,
 )
 from everturn_channels.inbound.running_channel import RunningChannel
+from everturn_channels.languages import marked
 from everturn_channels.rate_limits import Cooldown, RecentKeys, TokenBuckets
 from everturn_channels.texts import no_access, no_private_chats
 
@@ -34,17 +35,19 @@ LOG_EVERY_S: Final = 3600  # a refusal is logged so often for each chat
 REFUSE_EVERY_S: Final = 3600  # and told so often to each person
 PAIR_EVERY_S: Final = 600  # how often a person who is not known yet is told anything
 
-NOT_AVAILABLE: Final = "I am not available at the moment. My owner finds the reason in the log."
+NOT_AVAILABLE: Final = marked(
+    "I am not available at the moment. My owner finds the reason in the log."
+)
 
-DAMAGED: Final = (
+DAMAGED: Final = marked(
     "The record of this conversation is damaged, so I cannot go on with it. My owner finds in the "
     "log how to repair it."
 )
-FAILING: Final = (
+FAILING: Final = marked(
     "This conversation failed several times, so I take nothing more in it for now. /stop ends what "
     "fails, /reset begins anew. My owner finds the reason in the log."
 )
-LATER: Final = "I cannot do that just now. Please try again in a moment."
+LATER: Final = marked("I cannot do that just now. Please try again in a moment.")
 NOBODY: Final = Person(id="")
 
 Tell = Callable[[str], Awaitable[None]]

@@ -18,6 +18,7 @@ from everturn_channels.adapter import ChatRef
 from everturn_channels.errors import ChannelError
 from everturn_channels.health import Health
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
+from everturn_channels.languages import Language, ready, speaking
 from everturn_channels.texts import not_read
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ class Backlog:
         tasks: BackgroundTasks,
         notifier: Notifier,
         is_known: Callable[[ChatRef], Awaitable[bool]],
+        language_of: Callable[[str], Language],
     ) -> None:
         """Begin with nothing left out.
 
@@ -58,13 +60,14 @@ class Backlog:
             tasks: Runs the report.
             notifier: Tells it.
             is_known: Whether a conversation goes on in a chat: nobody else is told anything.
+            language_of: In which language a chat is told.
         """
         self._channel = channel
         self._clock = clock
         self._health = health
         self._tasks = tasks
         self._notifier = notifier
-        self._is_known = is_known
+        self._is_known, self._language_of = is_known, language_of
         self._skipped: dict[tuple[str, str], _Skipped] = {}
         self._total = 0
         self._is_reporting = False
@@ -114,6 +117,7 @@ class Backlog:
         if not await self._is_known(skipped.chat):
             return
         try:
-            await self._notifier.notify(skipped.chat, not_read(skipped.count, skipped.why))
+            with speaking(await ready(self._language_of(skipped.chat.id))):
+                await self._notifier.notify(skipped.chat, not_read(skipped.count, skipped.why))
         except ChannelError as error:
             logger.info("could not be told", extra={**fields, "error": str(error)})

@@ -15,9 +15,10 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.service import TurnService
 from everturn_channels.adapter import ButtonClick
 from everturn_channels.delivery.approvals import find_question, read_button
+from everturn_channels.languages import marked
 from everturn_channels.texts import click_late, click_refused, click_taken
 
-NO_BUTTON: Final = "This button does nothing any more."
+NO_BUTTON: Final = marked("This button does nothing any more.")
 
 
 async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnService) -> str:

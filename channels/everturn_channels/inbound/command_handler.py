@@ -37,6 +37,7 @@ from everturn_channels.inbound.commands import answer_to, is_about_session, is_k
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, is_owner_command
 from everturn_channels.inbound.owners.texts import IN_PRIVATE, owner_help_text
+from everturn_channels.languages import marked
 from everturn_channels.prompts import read_prompt
 from everturn_channels.texts import click_refused, prompt_sent, prompts_text, sentence
 
@@ -50,8 +51,8 @@ COMMAND_S: Final = 10.0  # for what a command does; all but /compact take millis
 COMPACT_SOON_S: Final = 0.5  # a summary that is ready by then is told of in the answer
 COMPACT_S: Final = 600.0  # then nobody is told any more
 
-COMPACTING: Final = "Older messages are being summarised. You can go on meanwhile."
-STILL_COMPACTING: Final = "The summary takes long; /context shows it when it is ready."
+COMPACTING: Final = marked("Older messages are being summarised. You can go on meanwhile.")
+STILL_COMPACTING: Final = marked("The summary takes long; /context shows it when it is ready.")
 
 
 class CommandHandler:

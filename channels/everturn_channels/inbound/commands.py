@@ -21,6 +21,7 @@ from everturn_channels.adapter import Command
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.receiver import message_key
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
+from everturn_channels.languages import t
 from everturn_channels.menu import COMMANDS
 from everturn_channels.texts import (
     help_text,
@@ -91,14 +92,14 @@ async def _in_session(command: Command, session_id: str, context: ChannelContext
             try:
                 return compacted_text(await service.compact(session_id, command.argument.strip()))
             except InvalidInputError as error:
-                return f"I cannot do that: {error}."
+                return t("I cannot do that: {reason}.", reason=str(error))
         case "undo":
             return await _undo(command, session_id, context)
         case "context":
             try:
                 return context_text(await service.reader.context(session_id))
             except ContextDoesNotFitError as error:
-                return f"No request would fit: {error}"
+                return t("No request would fit: {reason}", reason=str(error))
         case _:
             state = await service.view(session_id)
             return status_text(state, in_queue=bool(service.activity.waiting_for(session_id)))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 from mimetypes import guess_extension
 from typing import Final
@@ -28,6 +29,7 @@ from everturn_actors.state.validation import (
 )
 from everturn_channels.adapter import IncomingFile
 from everturn_channels.errors import ConnectionLostError, FileTooLargeError
+from everturn_channels.languages import t
 from everturn_channels.texts import too_large
 
 logger = logging.getLogger(__name__)
@@ -49,8 +51,8 @@ class Fetched(Struct, frozen=True, kw_only=True):
     name: str
     "What to call it to people; never empty."
     upload: Upload | None = None
-    why_not: str = ""
-    "As a part of a sentence: `larger than 20 MB`."
+    why_not: Callable[[], str] = str
+    "Says it in the language that is spoken, as a part of a sentence: `larger than 20 MB`."
 
 
 async def fetch_files(
@@ -73,8 +75,7 @@ async def fetch_files(
             name = clean_name(file.file_name)
             shown = shown_name(name, number)
             if number > ATTACHMENTS_MAX:
-                why_not = f"one too many, at most {ATTACHMENTS_MAX} files are taken at once"
-                fetched.append(Fetched(name=shown, why_not=why_not))
+                fetched.append(Fetched(name=shown, why_not=_too_many))
                 continue
             data, why_not = await _fetch(file, limit_bytes, left_bytes, retry_s)
             if data is None:
@@ -83,12 +84,12 @@ async def fetch_files(
             left_bytes -= len(data)
             upload = _upload(data, file.media_type, name)
             if upload is None:
-                fetched.append(Fetched(name=shown, why_not="empty"))
+                fetched.append(Fetched(name=shown, why_not=_is_empty))
             else:
                 fetched.append(Fetched(name=shown, upload=upload))
     for number, file in enumerate(files[len(fetched) :], len(fetched) + 1):
         shown = shown_name(clean_name(file.file_name), number)
-        fetched.append(Fetched(name=shown, why_not=f"not here within {FETCH_S} seconds"))
+        fetched.append(Fetched(name=shown, why_not=_too_late))
     return tuple(fetched)
 
 
@@ -126,12 +127,12 @@ def shown_name(name: str, number: int) -> str:
 
 async def _fetch(
     file: IncomingFile, limit_bytes: int, left_bytes: int, retry_s: float
-) -> tuple[bytes | None, str]:
+) -> tuple[bytes | None, Callable[[], str]]:
     """Return the bytes of a file, or None and why there are none."""
-    why_large = too_large(limit_bytes)
+    why_large = partial(too_large, limit_bytes)
     if left_bytes < limit_bytes:
         limit_bytes = left_bytes
-        why_large = f"with the others {too_large(MESSAGE_BYTES)}"
+        why_large = partial(too_large, MESSAGE_BYTES, with_others=True)
     if (file.size_bytes or 0) > limit_bytes:
         return None, why_large
     for tried in range(1, TRIES + 1):
@@ -149,8 +150,24 @@ async def _fetch(
             logger.exception("a file could not be fetched", extra={"tried": tried})
             break
         else:
-            return (data, "") if len(data) <= limit_bytes else (None, why_large)
-    return None, "it could not be fetched"
+            return (data, str) if len(data) <= limit_bytes else (None, why_large)
+    return None, _not_fetched
+
+
+def _too_many() -> str:
+    return t("one too many, at most {count} files are taken at once", count=ATTACHMENTS_MAX)
+
+
+def _is_empty() -> str:
+    return t("empty")
+
+
+def _too_late() -> str:
+    return t("not here within {count} seconds", count=int(FETCH_S))
+
+
+def _not_fetched() -> str:
+    return t("it could not be fetched")
 
 
 def _upload(data: bytes, told_type: str, name: str) -> Upload | None:

@@ -29,6 +29,7 @@ from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.inbound.running_channel import RunningChannel
+from everturn_channels.languages import ready, speaking
 from everturn_channels.rate_limits import Cooldown, RecentKeys
 from everturn_channels.texts import not_readable
 
@@ -49,6 +50,8 @@ class ChannelInboundHandler:
         adapter, context, health = channel.adapter, channel.context, channel.health
         self._aliases, self._chat_types = channel.aliases, channel.chat_types
         self._limiter, self._limits = channel.limiter, channel.limits
+        self._languages = channel.languages
+        self._languages.keep_in(channel.cursors)
         self._adapter, self._context, self._settings = adapter, context, channel.settings
         self._health, self._cursors, self._tasks = health, channel.cursors, tasks
         self._notifier = Notifier(
@@ -69,6 +72,7 @@ class ChannelInboundHandler:
             context=context,
             cursors=channel.cursors,
             notifier=self._notifier,
+            language_of=self._languages.of_chat,
         )
         self._backlog = Backlog(
             channel=adapter.name,
@@ -77,6 +81,7 @@ class ChannelInboundHandler:
             tasks=tasks,
             notifier=self._notifier,
             is_known=self._is_known,
+            language_of=self._languages.of_chat,
         )
         self._settled: RecentKeys[tuple[str, str, str]] = RecentKeys()
         self._settler = EventSettler(
@@ -110,7 +115,11 @@ class ChannelInboundHandler:
         name = _name_of(event)
         if name is not None and name in self._settled:
             return
-        await self._settler.settle(event)
+        key = self._access.key_of(event.chat, event.sender)
+        agent = key.agent if key is not None else ""
+        language = await self._languages.heard(event.chat, event.sender, agent)
+        with speaking(await ready(language)):
+            await self._settler.settle(event)
         if name is not None:
             self._settled.note(name)
         await self._notices.heard(event)
@@ -198,7 +207,8 @@ class ChannelInboundHandler:
 
     async def _tell_unreadable(self, chat: ChatRef) -> None:
         if await self._is_known(chat):
-            await self._notifier.notify(chat, not_readable())
+            with speaking(await ready(self._languages.of_chat(chat.id))):
+                await self._notifier.notify(chat, not_readable())
 
     def blocked(self, chat: str, why: str) -> float:
         """Note that a chat cannot be read now. See `InboundHandler.blocked`."""

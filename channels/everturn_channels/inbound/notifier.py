@@ -20,6 +20,7 @@ from everturn_channels.adapter import Adapter, Button, ChatRef, Outbound
 from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import ChannelError, NotSentError
 from everturn_channels.health import Health
+from everturn_channels.languages import said
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +112,7 @@ class Notifier:
         Raises:
             SendError: It could not be said.
         """
-        payloads = self._adapter.render(text, is_plain=is_plain)
+        payloads = self._adapter.render(said(text), is_plain=is_plain)
         below = buttons if self._adapter.capabilities.buttons else ()
         for index, payload in enumerate(payloads):
             line = Outbound(
@@ -135,7 +136,7 @@ class Notifier:
         """Answer somebody who waits for it: at once if the bot may speak, or as soon as it may."""
 
         async def send() -> None:
-            await answer(text)
+            await answer(said(text))
 
         async def send_paced() -> None:
             await self._paced(send)

@@ -51,6 +51,7 @@ from everturn_channels.inbound.message_text import ambient_text, compose, edit_t
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.inbound.text_files import text_of
+from everturn_channels.languages import marked, speaking, t
 from everturn_channels.rate_limits import Cooldown
 from everturn_channels.settings import QueueRules
 from everturn_channels.texts import (
@@ -67,7 +68,14 @@ FETCH_HOLD_MAX_S: Final = 10.0  # of what the fetching of one part is thought to
 EXTRAS_MAX: Final = 64  # messages whose files' text is kept for an edit: those of the last moments
 EXTRAS_CHARS: Final = 64 * 1024  # of one of them
 
-TOO_FAST: Final = "You write faster than I can read, so I did not take this. Please slow down."
+TOO_FAST: Final = marked(
+    "You write faster than I can read, so I did not take this. Please slow down."
+)
+
+
+def _why_not(fetched: Sequence[Fetched]) -> tuple[str, ...]:
+    """Return what is said of each file that was not taken."""
+    return tuple(refused_file(each.name, each.why_not()) for each in fetched if each.upload is None)
 
 
 class _Extras(Struct, frozen=True, kw_only=True):
@@ -185,11 +193,11 @@ class Receiver:
             retry_s=self._limits.fetch_retry_s,
         )
         took_s = min(anyio.current_time() - began, FETCH_HOLD_MAX_S)
-        why_not = tuple(
-            refused_file(each.name, each.why_not) for each in fetched if each.upload is None
-        )
+        why_not = _why_not(fetched)
         if why_not:
             self._word(message, "\n".join(why_not))
+        with speaking("en"):  # as a model reads it
+            refused = _why_not(fetched)
         uploads = tuple(each.upload for each in fetched if each.upload is not None)
         if not uploads and not message.text.strip():
             return  # nothing is left of it, and its sender was told why
@@ -198,7 +206,7 @@ class Receiver:
             message=replace(message, files=()),
             texts=texts,
             saved=saved,
-            refused=why_not,
+            refused=refused,
         )
         await self._hand_in(extras, admission, uploads, took_s)
 
@@ -301,7 +309,7 @@ class Receiver:
         except InvalidInputError as error:
             logger.info("a message was refused", extra={**fields, "error": str(error)})
             if is_for_us:
-                self._word(message, f"This was not taken: {error}.")
+                self._word(message, t("This was not taken: {reason}.", reason=str(error)))
         except UnknownAgentError as error:
             logger.warning("a message has no agent", extra={**fields, "error": str(error)})
             if is_for_us:

@@ -1,4 +1,4 @@
-"""What a session is and what stands in its context, as Markdown for people in a chat. Pure."""
+"""What a session is and what stands in its context, as Markdown for people in a chat."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from everturn_actors.context.report import ContextReport, percent_of
 from everturn_actors.model import Usage
 from everturn_actors.service import Compacted
 from everturn_actors.state.session_state import SessionState
+from everturn_channels.languages import said, t
 from everturn_channels.money import dollars
 
 _NAME, _TOKENS = 8, 10  # columns
@@ -21,45 +22,68 @@ def status_text(state: SessionState, *, in_queue: bool = False) -> str:
         in_queue: Whether its model call waits until the model has room for it. For what exactly
             is the operator's affair: it names addresses.
     """
-    lines = [f"**Session** `{state.session_id}`", _turns(state)]
+    lines = [f"**{t('Session')}** `{state.session_id}`", _turns(state)]
     if in_queue:
-        lines.append("The model is busy with others: the next call to it waits for its turn")
+        lines.append(t("The model is busy with others: the next call to it waits for its turn"))
     outage = state.open_turn.outage if state.open_turn else None
     if outage is not None:
-        lines.append(f"The model is {outage.described}")
+        lines.append(t("The model is {state}", state=outage.described))
     if state.waiting:
-        lines.append(f"Waiting: {_count(len(state.waiting), 'message')}")
+        lines.append(
+            t.plural("Waiting: {count} message", "Waiting: {count} messages", len(state.waiting))
+        )
     asked = len(state.open_approvals)
     if asked:
-        waits = "waits" if asked == 1 else "wait"
-        lines.append(f"Approvals: {_count(asked, 'question')} {waits} for an answer")
+        lines.append(
+            t.plural(
+                "Approvals: {count} question waits for an answer",
+                "Approvals: {count} questions wait for an answer",
+                asked,
+            )
+        )
     lines.append(_used(state.usage))
     if state.usage.cost_nanodollars:
-        lines.append(f"Cost: {dollars(state.usage.cost_nanodollars)}")
+        lines.append(t("Cost: {cost}", cost=dollars(state.usage.cost_nanodollars)))
     return "\n".join(f"- {line}" if index else line for index, line in enumerate(lines))
 
 
 def context_text(report: ContextReport) -> str:
     """Return what the next request would hold, and what is hidden from it."""
     window = report.window_tokens
-    of = f" of {window:,}" if window else ""
-    level = f", {report.level}" if report.level != "green" else ""
-    share = f", {report.percent} %{level}" if window else ", the window is not known"
+    level = f", {said(report.level)}" if report.level != "green" else ""
+    used = (
+        t(
+            "{used} of {window} tokens, {percent} %",
+            used=report.used_tokens,
+            window=window,
+            percent=report.percent,
+        )
+        if window
+        else t("{used} tokens, the window is not known", used=report.used_tokens)
+    )
+    policy, model = f"`{report.policy}`", f"`{report.model}`"
     lines = [
-        f"**Context**: {report.used_tokens:,}{of} tokens{share}",
-        f"Policy `{report.policy}`, model `{report.model}`",
+        f"**{t('Context')}**: {used}{level if window else ''}",
+        t("Policy {policy}, model {model}", policy=policy, model=model),
         "```",
         *(_region(region.name, region.tokens, window) for region in report.regions),
         "```",
-        f"Messages: {_messages(report)}",
+        t("Messages: {text}", text=_messages(report)),
     ]
     summary = report.summary
     if summary:
-        by = "by a model" if summary.source == "model" else "by how each of them began"
-        told = f"{_count(summary.messages, 'message')} up to turn {summary.last_turn:,}, {by}"
-        lines.append(f"Summary: {told}")
-    lines += [f"Next: {sentence}" for sentence in report.next]
-    lines += [f"Note: {sentence}" for sentence in report.notes]
+        by = t("by a model") if summary.source == "model" else t("by how each of them began")
+        lines.append(
+            t.plural(
+                "Summary: {count} message up to turn {turn}, {by}",
+                "Summary: {count} messages up to turn {turn}, {by}",
+                summary.messages,
+                turn=summary.last_turn,
+                by=by,
+            )
+        )
+    lines += [t("Next: {text}", text=sentence) for sentence in report.next]
+    lines += [t("Note: {text}", text=sentence) for sentence in report.notes]
     return "\n".join(lines)
 
 
@@ -67,11 +91,14 @@ def compacted_text(compacted: Compacted) -> str:
     """Return what became of the wish for a summary."""
     if not compacted.done:
         return compacted.text
-    who = "a model" if compacted.source == "model" else "how each of them began"
-    are = "message is" if compacted.messages == 1 else f"{compacted.messages:,} messages are"
-    done = (
-        f"The oldest {are} summarised by {who}:"
-        f" {compacted.tokens_before:,} tokens before, {compacted.tokens_after:,} after."
+    by = t("by a model") if compacted.source == "model" else t("by how each of them began")
+    done = t.plural(
+        "The oldest message is summarised {by}: {before} tokens before, {after} after.",
+        "The oldest {count} messages are summarised {by}: {before} tokens before, {after} after.",
+        compacted.messages,
+        by=by,
+        before=compacted.tokens_before,
+        after=compacted.tokens_after,
     )
     return f"{done}\n{compacted.text}" if compacted.text else done
 
@@ -79,18 +106,24 @@ def compacted_text(compacted: Compacted) -> str:
 def _turns(state: SessionState) -> str:
     turn = state.open_turn
     if turn is not None:
-        doing = f"turn {turn.number:,} is running, step {len(turn.steps) + 1:,}"
+        doing = t("turn {turn} is running, step {step}", turn=turn.number, step=len(turn.steps) + 1)
     else:
-        doing = "nothing is running"
-    paused = ", paused" if state.status == "paused" else ""
-    return f"Turns: {state.turns:,}, {doing}{paused}"
+        doing = t("nothing is running")
+    paused = f", {t('paused')}" if state.status == "paused" else ""
+    return f"{t('Turns: {count}', count=state.turns)}, {doing}{paused}"
 
 
 def _used(usage: Usage) -> str:
     if not usage.input_tokens and not usage.output_tokens:
-        return "Tokens: none reported yet"
-    cached = f" ({usage.cached_tokens:,} of them from a cache)" if usage.cached_tokens else ""
-    return f"Tokens: {usage.input_tokens:,} in{cached}, {usage.output_tokens:,} out"
+        return t("Tokens: none reported yet")
+    counts = {"input": usage.input_tokens, "output": usage.output_tokens}
+    if not usage.cached_tokens:
+        return t("Tokens: {input} in, {output} out", **counts)
+    return t(
+        "Tokens: {input} in ({cached} of them from a cache), {output} out",
+        cached=usage.cached_tokens,
+        **counts,
+    )
 
 
 def _region(name: str, tokens: int, window: int) -> str:
@@ -99,16 +132,12 @@ def _region(name: str, tokens: int, window: int) -> str:
 
 
 def _messages(report: ContextReport) -> str:
-    hidden = f"{report.hidden_messages:,} hidden"
     fates = ", ".join(_fates(report))
-    return f"{report.shown_messages:,} shown, {hidden}" + (f" ({fates})" if fates else "")
+    counts = {"shown": report.shown_messages, "hidden": report.hidden_messages}
+    return t("{shown} shown, {hidden} hidden", **counts) + (f" ({fates})" if fates else "")
 
 
 def _fates(report: ContextReport) -> Iterator[str]:
     for disposition, count in report.by_disposition.items():
         if disposition != "kept":
-            yield f"{count:,} {disposition}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+            yield f"{count:,} {said(disposition)}"

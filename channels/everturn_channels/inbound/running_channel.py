@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases
+from everturn_channels.chats.chat_languages import ChatLanguages
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.chats.cursors import Cursors
 from everturn_channels.delivery.rate_limiter import RateLimiter
@@ -48,6 +49,8 @@ class RunningChannel:
     "Chats that were given another id: those that the adapter speaks to."
     chat_types: ChatTypes = field(default_factory=ChatTypes)
     "Where it is noted which kind of chat somebody writes in."
+    languages: ChatLanguages = field(default_factory=ChatLanguages)
+    "In which language it speaks to whom."
     limits: Limits = field(default_factory=Limits)
     "How much is taken at a time."
 

@@ -5,6 +5,7 @@ English stands in the code, and is the key: `t("Log out")`. The console reads th
 
 from __future__ import annotations
 
+from everturn_channels.languages.speaking import marked, ready, said, speaking, t
 from everturn_channels.languages.texts import (
     ENGLISH,
     FOLDER,
@@ -15,4 +16,17 @@ from everturn_channels.languages.texts import (
     texts_in,
 )
 
-__all__ = ["ENGLISH", "FOLDER", "LANGUAGES", "Language", "Texts", "language_of", "texts_in"]
+__all__ = [
+    "ENGLISH",
+    "FOLDER",
+    "LANGUAGES",
+    "Language",
+    "Texts",
+    "language_of",
+    "marked",
+    "ready",
+    "said",
+    "speaking",
+    "t",
+    "texts_in",
+]

@@ -44,12 +44,12 @@ class Texts:
         self.language: Final = language
         self._table = table
 
-    def __call__(self, text: str, **values: str | int) -> str:
+    def __call__(self, text: str, /, **values: str | int) -> str:
         """Return a text with its values; English where this language has none."""
         found = self._table.get(text, text)
         return self._filled(found if isinstance(found, str) else text, values)
 
-    def plural(self, one: str, other: str, count: int, **values: str | int) -> str:
+    def plural(self, one: str, other: str, count: int, /, **values: str | int) -> str:
         """Return a text that depends on a number, which it may call `{count}`."""
         found = self._table.get(other)
         forms = found if isinstance(found, dict) else {"one": one, "other": other}

@@ -88,6 +88,7 @@ class _Sender(Struct, frozen=True, kw_only=True):
     id: Word = ""
     name: Word = ""
     is_bot: bool = False
+    language: Word = ""
 
 
 class _File(Struct, frozen=True, kw_only=True):
@@ -249,7 +250,8 @@ def _hello(line: _Hello) -> Hello:
 
 def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
     chat, at = _chat(line), _instant(line, hands)
-    sender = Person(id=line.sender.id, name=line.sender.name, is_bot=line.sender.is_bot)
+    told = line.sender
+    sender = Person(id=told.id, name=told.name, is_bot=told.is_bot, language=told.language)
     match line:
         case _Message():
             return Message(

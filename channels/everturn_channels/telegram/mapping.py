@@ -25,6 +25,7 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
+from everturn_channels.languages import marked
 from everturn_channels.telegram.markup import head
 
 UPDATES: Final = (
@@ -46,22 +47,22 @@ _CHAT_TYPES: Final[dict[str, ChatType]] = {
 }
 _QUOTATIONS: Final = frozenset(("blockquote", "expandable_blockquote"))
 _UNSUPPORTED: Final = {
-    "sticker": "a sticker",
-    "venue": "a place",
-    "location": "a location",
-    "contact": "a contact",
-    "poll": "a poll",
-    "dice": "a throw of dice",
-    "game": "a game",
-    "story": "a story",
-    "checklist": "a checklist",
-    "live_photo": "a live photo",
-    "paid_media": "paid media",
-    "invoice": "an invoice",
-    "gift": "a gift",
-    "unique_gift": "a gift",
-    "giveaway": "a giveaway",
-    "rich_message": "a rich message",
+    "sticker": marked("a sticker"),
+    "venue": marked("a place"),
+    "location": marked("a location"),
+    "contact": marked("a contact"),
+    "poll": marked("a poll"),
+    "dice": marked("a throw of dice"),
+    "game": marked("a game"),
+    "story": marked("a story"),
+    "checklist": marked("a checklist"),
+    "live_photo": marked("a live photo"),
+    "paid_media": marked("paid media"),
+    "invoice": marked("an invoice"),
+    "gift": marked("a gift"),
+    "unique_gift": marked("a gift"),
+    "giveaway": marked("a giveaway"),
+    "rich_message": marked("a rich message"),
 }
 "What a message may hold beside text and files, most telling first, in words."
 
@@ -171,7 +172,7 @@ class Reading(Struct, frozen=True, kw_only=True):
         return ButtonClick(
             data=query.data,
             chat=chat,
-            sender=Person(id=str(user.id), name=user.full_name, is_bot=user.is_bot),
+            sender=_person(user),
             at=now,
             answer=partial(self.reach.answer_click, query.id),
         )
@@ -408,6 +409,15 @@ def _sent_at(message: types.Message) -> datetime:
         return message.date.replace(tzinfo=UTC)
 
 
+def _person(user: types.User) -> Person:
+    return Person(
+        id=str(user.id),
+        name=user.full_name,
+        is_bot=user.is_bot,
+        language=user.language_code or "",
+    )
+
+
 def _sender(message: types.Message) -> Person:
     """Return who wrote a message; in the name of a chat, that chat."""
     chat, user = message.sender_chat, message.from_user
@@ -416,7 +426,7 @@ def _sender(message: types.Message) -> Person:
     if chat is not None:
         return Person(id=str(chat.id), name=chat.title or chat.full_name)
     if user is not None:
-        return Person(id=str(user.id), name=user.full_name, is_bot=user.is_bot)
+        return _person(user)
     return Person(id="")
 
 

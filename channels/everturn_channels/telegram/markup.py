@@ -19,6 +19,8 @@ import pyromark
 from telegramify_markdown import MessageEntity, RenderConfig, convert
 from telegramify_markdown.converter import STANDARD_OPTIONS
 
+from everturn_channels.languages import marked, said
+
 TEXT_UNITS: Final = 4096
 """The longest text of a message.
 
@@ -29,9 +31,10 @@ ENTITIES_MAX: Final = 100
 
 Source: MAX_MESSAGE_ENTITIES of docs.python-telegram-bot.org, found by experiment; read 2026-11-22.
 """
-REPEAT_LABEL: Final = "(This may be a repeat.)"
+REPEAT_LABEL: Final = marked("(This may be a repeat.)")
+LABEL_UNITS: Final = 60  # that it may have in any language
 "What stands above a message that may be there already."
-CHUNK_UNITS: Final = TEXT_UNITS - len(REPEAT_LABEL) - 1
+CHUNK_UNITS: Final = TEXT_UNITS - LABEL_UNITS - 1
 "The longest chunk: the label and its line end always fit above it."
 
 # Beyond these a text goes as it stands: converting it would hold up everybody else.
@@ -97,7 +100,7 @@ def labelled(
     text: str, entities: Sequence[dict[str, object]]
 ) -> tuple[str, list[dict[str, object]]]:
     """Return a chunk with the line above it that says that it may be a repeat."""
-    line = f"{REPEAT_LABEL}\n"
+    line = f"{said(REPEAT_LABEL)}\n"
     return line + text, [{**e, "offset": cast("int", e["offset"]) + len(line)} for e in entities]
 
 

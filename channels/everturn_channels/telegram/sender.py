@@ -35,6 +35,7 @@ from aiogram.types import (
 
 from everturn_channels.adapter import Button, Outbound, OutgoingFile
 from everturn_channels.errors import RefusedError
+from everturn_channels.languages import said
 from everturn_channels.telegram import markup
 from everturn_channels.telegram.connection import (
     REQUEST_S,
@@ -170,7 +171,7 @@ class Sender:
             chat_id=_chat(message.chat_id),
             document=upload,
             message_thread_id=_topic(message.topic),
-            caption=markup.REPEAT_LABEL if message.is_repeat else None,
+            caption=said(markup.REPEAT_LABEL) if message.is_repeat else None,
             reply_parameters=_reply(message.reply_to),
             reply_markup=_keyboard(message.buttons),
         )

@@ -15,6 +15,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.languages import Language, language_of
 from everturn_channels.money import dollars
 from everturn_channels.names import visible
 from everturn_channels.prompts import OfferedPrompt
@@ -196,6 +197,13 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
         """Return what agents used today, as Markdown."""
         return usage_text(self.library, self.ledger, is_asked)
 
+    def language(self, agent: str) -> Language | None:
+        """Return the language that an agent speaks; None = that of whoever it speaks to."""
+        try:
+            return language_of(self.library.file(agent).spec.language)
+        except UnknownAgentError:
+            return None
+
 
 def make_channel_context(
     config: Callable[[], Config],
@@ -221,6 +229,7 @@ def make_channel_context(
         rules=library.access,
         describe_agent=answers.describe_agent,
         describe_model=answers.describe_model,
+        language=answers.language,
         owners=lambda: config().owners,
         describe_usage=answers.describe_usage,
         save_file=answers.save_file,

@@ -16,6 +16,7 @@ from everturn_actors.supervisor import Supervisor
 from everturn_channels.adapter import Adapter
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases, open_aliases
+from everturn_channels.chats.chat_languages import ChatLanguages
 from everturn_channels.chats.chat_types import ChatTypes
 from everturn_channels.chats.cursors import open_cursors
 from everturn_channels.chats.moved_chats import MovingAdapter
@@ -46,6 +47,7 @@ class _Bot(Struct, frozen=True, kw_only=True):
     aliases: ChatAliases
     health: Health
     chat_types: ChatTypes
+    languages: ChatLanguages
     limiter: RateLimiter
     "Of all that it says: where its platform asks it to be quiet, all of it is."
     deliverer: Deliverer
@@ -115,7 +117,9 @@ class BotChannel:
         while True:
             try:
                 async with loading:
-                    bot = self._bot or await self._load(await self.open_aliases())
+                    bot = self._bot or await self._load(
+                        await self.open_aliases(), ChatLanguages(context.language)
+                    )
                 async with open_cursors(
                     self._keyed, self._config.name, self._clock, supervisor=supervisor
                 ) as cursors:
@@ -126,6 +130,7 @@ class BotChannel:
                         health=bot.health,
                         cursors=cursors,
                         chat_types=bot.chat_types,
+                        languages=bot.languages,
                         limiter=bot.limiter,
                         aliases=bot.aliases,
                     )
@@ -155,7 +160,7 @@ class BotChannel:
         """Return the id by which conversations know a chat."""
         return self._aliases.first(chat) if self._aliases is not None else chat
 
-    async def _load(self, aliases: ChatAliases) -> _Bot:
+    async def _load(self, aliases: ChatAliases, languages: ChatLanguages) -> _Bot:
         """Make the bot, whose chats may have moved.
 
         Raises:
@@ -180,6 +185,7 @@ class BotChannel:
             chat_type_of=chat_type_of(config.plugin, chat_types),
             tally=health,
             limiter=limiter,
+            language_of=languages.of,
         )
         bot = _Bot(
             inner=inner,
@@ -187,6 +193,7 @@ class BotChannel:
             aliases=aliases,
             health=health,
             chat_types=chat_types,
+            languages=languages,
             limiter=limiter,
             deliverer=deliverer,
         )

@@ -40,6 +40,7 @@ def agent_spec(
         name=values.metadata.name,
         description=values.metadata.description,
         version=values.metadata.version,
+        language=values.spec.language or "",
         model=_model_spec(values.spec.model),
         prompt=prompt,
         session=_session_spec(values.spec, policy, sessions),

@@ -16,9 +16,9 @@ from everturn_actors.model import Approval, ConversationKey, ToolCall
 from everturn_actors.state.session_state import SessionState
 from everturn_channels.access.owners import Owner
 from everturn_channels.delivery.approvals import approval_token
-from everturn_channels.delivery.words import call_text, files_text, inquiry_text
+from everturn_channels.delivery.words import always_text, call_text, files_text, inquiry_text
+from everturn_channels.languages import t
 from everturn_channels.names import one_line, visible
-from everturn_channels.texts import BUTTONS
 
 CODE_HEX_DIGITS: Final = 12  # with fewer, an agent could look for a call with the code of another
 _NAME_CHARACTERS: Final = 200
@@ -73,7 +73,12 @@ def owner_question_text(question: OpenQuestion) -> str:
     key, approval = question.key, question.approval
     inquiry = approval.inquiry
     parts = [
-        f"{one_line(key.agent)} asks, in {_where(key)}, session {question.session_id}",
+        t(
+            "{agent} asks, in {chat}, session {id}",
+            agent=one_line(key.agent),
+            chat=_where(key),
+            id=question.session_id,
+        ),
         inquiry_text(inquiry) if inquiry is not None else call_text(question.call),
     ]
     if approval.reason.strip():
@@ -83,20 +88,23 @@ def owner_question_text(question: OpenQuestion) -> str:
     allow = f"/approve {question.code}"
     if approval.pattern:
         pattern = visible(approval.pattern)
-        parts.append(f"{BUTTONS['allow_always']}: every call that fits {pattern}")
+        parts.append(always_text(pattern))
         allow = f"{allow}, {allow} always"
     until = f"{approval.expires_at:%Y-%m-%d %H:%M} UTC"
     if inquiry is not None:
-        parts.append(f"/approve {question.code} and the answer, until {until}.")
+        parts.append(t("{command} and the answer, until {time}.", command=allow, time=until))
         return "\n\n".join(parts)
-    parts.append(f"{allow} or /deny {question.code}, until {until}.")
+    deny = f"/deny {question.code}"
+    parts.append(t("{allow} or {deny}, until {time}.", allow=allow, deny=deny, time=until))
     return "\n\n".join(parts)
 
 
 def _where(key: ConversationKey) -> str:
     # Some are chosen by whoever writes: none may look like a line of the question.
-    topic = f", topic {one_line(key.topic, _NAME_CHARACTERS)}" if key.topic else ""
-    return f"{one_line(key.channel)} {one_line(key.chat, _NAME_CHARACTERS)}{topic}"
+    where = f"{one_line(key.channel)} {one_line(key.chat, _NAME_CHARACTERS)}"
+    if not key.topic:
+        return where
+    return t("{chat}, topic {topic}", chat=where, topic=one_line(key.topic, _NAME_CHARACTERS))
 
 
 def _call(state: SessionState, call_id: str) -> ToolCall | None:

@@ -10,7 +10,7 @@ has a moment to answer, and no turn does anything for it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NoReturn
 
@@ -23,6 +23,7 @@ from everturn_channels.errors import ChannelError, NotSentError, SendError
 from everturn_channels.inbound.notifier import Notifier
 from everturn_channels.inbound.owners.commands import show_question
 from everturn_channels.inbound.owners.open_questions import OpenQuestion, open_questions
+from everturn_channels.languages import Language, ready, speaking
 from everturn_channels.rate_limits import RecentKeys
 
 logger = logging.getLogger(__name__)
@@ -38,12 +39,18 @@ class QuestionNotices:
     """The notices of one channel."""
 
     def __init__(
-        self, *, channel: str, context: ChannelContext, cursors: Cursors, notifier: Notifier
+        self,
+        *,
+        channel: str,
+        context: ChannelContext,
+        cursors: Cursors,
+        notifier: Notifier,
+        language_of: Callable[[str], Language],
     ) -> None:
         self._channel = channel
         self._context = context
         self._cursors = cursors
-        self._notifier = notifier
+        self._notifier, self._language_of = notifier, language_of
         self._seen: frozenset[str] = frozenset()
         "Tokens of what waited at the look before."
         self._brought: RecentKeys[tuple[str, str]] = RecentKeys()
@@ -134,7 +141,8 @@ class QuestionNotices:
             SendError: It was not, or may not have been.
         """
         try:
-            await show_question(self._notifier, chat, question)
+            with speaking(await ready(self._language_of(chat.id))):
+                await show_question(self._notifier, chat, question)
         except NotSentError:
             raise
         except SendError:

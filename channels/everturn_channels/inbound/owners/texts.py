@@ -1,4 +1,4 @@
-"""The short texts that owners get in private. Pure; all of them are Markdown."""
+"""The short texts that owners get in private. All of them are Markdown."""
 
 from __future__ import annotations
 
@@ -8,82 +8,96 @@ from typing import Final
 from everturn_actors.model import ConversationKey, Decision
 from everturn_actors.ports import SessionSummary
 from everturn_channels.access.pairing import Request
+from everturn_channels.languages import marked, said, t
 from everturn_channels.menu import OWNER_COMMANDS
-from everturn_channels.texts import code_span, help_text
+from everturn_channels.texts import click_taken, code_span, help_text
 
-NO_QUESTIONS: Final = "No question waits for an answer."
-NO_SUCH_QUESTION: Final = (
+NO_QUESTIONS: Final = marked("No question waits for an answer.")
+NO_SUCH_QUESTION: Final = marked(
     "No open question has this code; /questions shows them. "
     "Write `/approve CODE`, `/approve CODE always` or `/deny CODE`."
 )
-NO_SUCH_ANSWER: Final = "That is none of the answers. Write `/approve CODE NUMBER`."
-NO_SUCH_CODE: Final = "Nobody waits with this code; /pair shows who does."
-NOT_FOR_GOOD: Final = "This cannot be allowed for good, only this once."
-PAIRING_FAILS: Final = "The list of paired people cannot be read or written; the log says why."
-NO_SUCH_SESSION: Final = "There is no such session; /sessions shows the newest."
-IN_PRIVATE: Final = "Please write this to me in private."
+NO_SUCH_ANSWER: Final = marked("That is none of the answers. Write `/approve CODE NUMBER`.")
+NO_SUCH_CODE: Final = marked("Nobody waits with this code; /pair shows who does.")
+NOT_FOR_GOOD: Final = marked("This cannot be allowed for good, only this once.")
+PAIRING_FAILS: Final = marked(
+    "The list of paired people cannot be read or written; the log says why."
+)
+NO_SUCH_SESSION: Final = marked("There is no such session; /sessions shows the newest.")
+IN_PRIVATE: Final = marked("Please write this to me in private.")
 
 
 def owner_help_text() -> str:
     """Answer an owner's /help: the commands of everybody, and those of owners."""
     own = [
-        f"- /{name}{f' {code_span(use)}' if use else ''} - {what}"
+        f"- /{name}{f' {code_span(use)}' if use else ''} - {said(what)}"
         for name, use, what in OWNER_COMMANDS
     ]
-    return "\n".join([help_text(), "", "As an owner, in this private chat:", "", *own])
+    return "\n".join([help_text(), "", t("As an owner, in this private chat:"), "", *own])
 
 
 def questions_text(count: int, shown: int) -> str:
     """Return what stands above a list of questions."""
-    waits = "1 question waits" if count == 1 else f"{count} questions wait"
-    rest = f" These are the {shown} that expire first." if shown < count else ""
-    return f"{waits} for an answer.{rest}"
+    waits = t.plural(
+        "1 question waits for an answer.", "{count} questions wait for an answer.", count
+    )
+    rest = t("These are the {count} that expire first.", count=shown) if shown < count else ""
+    return " ".join(filter(None, (waits, rest)))
 
 
 def decided_text(decision: Decision, agent: str) -> str:
     """Return what an owner's answer to a question did."""
-    done = {
-        "allow_once": "Allowed, this once",
-        "allow_always": "Allowed from now on",
-        "deny": "Not allowed",
-        "answer": "Answered",
-    }
-    return f"{done[decision]}: {code_span(agent)} goes on."
+    return f"{click_taken(decision)} {t('{agent} goes on.', agent=code_span(agent))}"
 
 
 def requests_text(waiting: Sequence[Request], count: int) -> str:
     """Return who waits to be let in. Names are what people call themselves."""
     if not waiting:
-        return "Nobody waits to be let in."
+        return t("Nobody waits to be let in.")
     lines = [
-        f"- `/pair {each.code}` {code_span(each.name or '?')}, {code_span(each.sender_id)} on "
-        f"{each.channel}, until {each.expires_at:%H:%M} UTC"
+        t(
+            "- {command} {name}, {id} on {channel}, until {time} UTC",
+            command=f"`/pair {each.code}`",
+            name=code_span(each.name or "?"),
+            id=code_span(each.sender_id),
+            channel=each.channel,
+            time=f"{each.expires_at:%H:%M}",
+        )
         for each in waiting
     ]
-    more = [f"- and {count - len(waiting)} more"] if count > len(waiting) else []
+    left = count - len(waiting)
+    more = [t("- and {count} more", count=left)] if left > 0 else []
     return "\n".join([*lines, *more])
 
 
 def paired_text(person: Request) -> str:
     """Return who was let in."""
     name = f", {code_span(person.name)}," if person.name else ""
-    return f"Done: {code_span(person.sender_id)}{name} may talk to me on {person.channel} now."
+    who = f"{code_span(person.sender_id)}{name}"
+    return t("Done: {name} may talk to me on {channel} now.", name=who, channel=person.channel)
 
 
 def sessions_text(rows: Sequence[SessionSummary]) -> str:
     """Return which conversations go on, the one that began last in front."""
     if not rows:
-        return "There is no session."
+        return t("There is no session.")
     return "\n".join(
-        f"- `{row.session_id}` {code_span(row.key.agent)} in {_where(row.key)}, "
-        f"{row.status}, last at {row.updated_at:%Y-%m-%d %H:%M} UTC"
+        t(
+            "- {id} {agent} in {chat}, {status}, last at {time} UTC",
+            id=f"`{row.session_id}`",
+            agent=code_span(row.key.agent),
+            chat=_where(row.key),
+            status=said(row.status),
+            time=f"{row.updated_at:%Y-%m-%d %H:%M}",
+        )
         for row in rows
     )
 
 
 def reset_text(key: ConversationKey) -> str:
     """Return which conversation is over."""
-    return f"Done: the conversation of {code_span(key.agent)} in {_where(key)} is over."
+    agent, chat = code_span(key.agent), _where(key)
+    return t("Done: the conversation of {agent} in {chat} is over.", agent=agent, chat=chat)
 
 
 def _where(key: ConversationKey) -> str:

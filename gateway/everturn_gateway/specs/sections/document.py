@@ -8,6 +8,7 @@ from pydantic import Field
 
 from everturn_actors.model import Compaction
 from everturn_actors.spec import OnDisconnect
+from everturn_channels.languages import Language
 from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
 from everturn_gateway.specs.sections.access import AccessSection
 from everturn_gateway.specs.sections.context import ContextSection
@@ -68,6 +69,8 @@ class SpecSection(Section):
     "What the agent does: a path, or the text. By default SYSTEM_PROMPT.md, if it is there."
     instructions: str | None = None
     "Its playbook: a path, or the text. By default INSTRUCTIONS.md, if it is there."
+    language: Language | None = None
+    "Of what its channels say to people beside its replies; by default each person's own."
     session: SessionSection = SessionSection()
     access: AccessSection = AccessSection()
     memory: dict[str, object] | None = None

@@ -185,6 +185,11 @@ let awaited = ""; // the first of two keys
 
 addEventListener("keydown", (event) => {
   const target = event.target;
+  if (event.key === "Escape" && state.session?.isWindowShown) {
+    state.session.isWindowShown = false;
+    plan();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (target instanceof HTMLElement && target.matches("input, textarea, select")) return;
   const keys = `${awaited}${event.key}`;

@@ -67,5 +67,5 @@ function inquired(item) {
       ${choices.map((each) => html`<button ?disabled=${item.isBusy} @click=${() => decide(item, "answer", each)}>${plain(each)}</button>`)}
       <button class="deny" ?disabled=${item.isBusy} @click=${() => decide(item, "deny")}>${t("Do not answer")}</button>
     </div>
-    ${otherwise ? html`<p class="faint">${t("Without an answer: {text}", { text: plain(otherwise) })}</p>` : nothing}`;
+    ${otherwise ? html`<p class="faint">${t("Without an answer: {text}.", { text: plain(otherwise) })}</p>` : nothing}`;
 }

@@ -48,7 +48,7 @@ export function sessionView() {
         ${session.follows && session.isAtEnd ? nothing : html`<button class="chip follow" @click=${() => follow(session)}>${t("Back to the newest")}</button>`}
         ${isEnded ? html`<p class="ended">${t("This session has ended. The conversation goes on in a new one.")}</p>` : composer(session)}
       </section>
-      <aside id="window" class=${session.isWindowShown ? "shown" : ""} aria-label=${t("What the model sees")} @keydown=${(e) => e.key === "Escape" && showWindow(session, false)}>
+      <aside id="window" class=${session.isWindowShown ? "shown" : ""} aria-label=${t("What the model sees")}>
         ${session.context ? contextBar(session.context) : html`<h2>${t("What the model sees")}</h2><p class="faint">${t("Not known for this session.")}</p>`}
         ${newestTurn(session.events)}
         ${document ? totals(document) : nothing}
