@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.context.estimation.calibration import (
@@ -25,6 +25,7 @@ from everturn_actors.context.estimation.calibration import (
     prior_statistics,
 )
 from everturn_actors.context.estimation.hints import HINT_MAX_S, statistics_at, without_hints
+from everturn_actors.context.estimation.prices import Prices, checked, usual_prices
 from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
@@ -222,9 +223,12 @@ class _Entry(Value, frozen=True, forbid_unknown_fields=False):
     limit: _Said | None = None
     doubted_tokens: Count = 0
     no_tools: _Said | None = None
+    prices: tuple[float, ...] = ()
+    doubts: tuple[float, ...] = ()
     learnt_at: str = ""
 
 
+_PLAIN: Final = tuple(f.name for f in fields(ModelStatistics) if f.name != "prices")
 _SHEET: Final[Form[dict[str, _Entry]]] = form_of("models", dict[str, _Entry], {})
 
 
@@ -240,16 +244,27 @@ _FORM: Final = Form(encode=_encoded, decode=_decoded, empty=dict[str, _Learnt]()
 
 
 def _entry(learnt: _Learnt) -> _Entry:
-    entry = convert(learnt.statistics, _Entry, from_attributes=True)
-    return replace(entry, scale=round(entry.scale, 4), learnt_at=learnt.learnt_at)
+    known = learnt.statistics
+    flat = {name: getattr(known, name) for name in _PLAIN}
+    entry = convert(flat, _Entry, from_attributes=True)
+    return replace(
+        entry,
+        scale=round(entry.scale, 4),
+        prices=known.prices.each,
+        doubts=known.prices.doubts,
+        learnt_at=learnt.learnt_at,
+    )
 
 
 def _learnt(entry: _Entry) -> _Learnt:
-    read = convert(entry, ModelStatistics, from_attributes=True)
-    window = read.window_tokens
+    plain = {name: getattr(entry, name) for name in _PLAIN}
+    read = convert(plain, ModelStatistics, from_attributes=True)
+    window, scale = read.window_tokens, bounded(read.scale)
+    prices = checked(Prices(each=entry.prices, doubts=entry.doubts)) or usual_prices(scale)
     statistics = replace(
         read,
-        scale=bounded(read.scale),
+        scale=scale,
+        prices=prices,
         window_tokens=window if window is None or window >= _WINDOW_MIN else None,
         limit=_within_bounds(read.limit),
         no_tools=_within_bounds(read.no_tools),

@@ -21,6 +21,7 @@ from everturn_actors.context.estimation.calibration import (
     prior_statistics,
 )
 from everturn_actors.context.estimation.hints import with_limit, with_window
+from everturn_actors.context.estimation.prices import usual_prices
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START, ManualClock
@@ -115,6 +116,8 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
             "expires_at": "2026-01-04T03:04:05Z",
             "times": 2,
         },
+        "prices": list(FACTS.prices.each),
+        "doubts": list(FACTS.prices.doubts),
         "learnt_at": "2026-01-02T03:04:05+00:00",
     }
 
@@ -260,7 +263,9 @@ async def test_a_scale_out_of_bounds_is_taken_back_into_them(tmp_path: Path) -> 
     path = tmp_path / "models.json"
     path.write_bytes(entry(scale=1e9, window_tokens=0))
 
-    assert await known(path) == ModelStatistics(scale=SCALE_MAX, reports=1, units=1)
+    assert await known(path) == ModelStatistics(
+        scale=SCALE_MAX, prices=usual_prices(SCALE_MAX), reports=1, units=1
+    )
 
 
 async def test_what_cannot_be_read_does_not_keep_the_gateway_from_learning(

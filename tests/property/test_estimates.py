@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.conversations import turns
@@ -11,10 +12,13 @@ from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     SCALE_MIN,
     ModelStatistics,
-    correction_tokens,
     learn,
     prior_statistics,
-    session_scale,
+)
+from everturn_actors.context.estimation.classes import (
+    USUAL,
+    priced,
+    text_counts,
 )
 from everturn_actors.context.estimation.estimates import (
     Estimates,
@@ -22,6 +26,7 @@ from everturn_actors.context.estimation.estimates import (
     text_units,
     turn_units,
 )
+from everturn_actors.context.estimation.prices import checked, corrected, usual_prices
 from everturn_actors.model import Turn, UserMessage
 
 TEXTS = st.text(st.characters(exclude_categories=()))  # lone surrogates included
@@ -34,6 +39,13 @@ CJK = st.text(
         st.characters(min_codepoint=0x20000, max_codepoint=0x2FA1F),  # rare Chinese characters
     ),
     min_size=1,
+)
+SAMPLES = (
+    "The quick brown fox jumps over the lazy dog, twice a day. " * 9,
+    "def run(self) -> None:\n        return self._value[0]\n" * 9,
+    "漢字とかな" * 60,
+    "-" * 400,
+    "2026-11-26T10:00:00Z 12345 " * 12,
 )
 SCALES = st.floats(SCALE_MIN, SCALE_MAX)
 FACTS = st.builds(
@@ -122,29 +134,28 @@ def test_after_a_hundred_thousand_tokens_the_scale_is_found(rate: float, name: s
     assert abs(facts.scale / rate - 1) < 0.01
 
 
-@given(FACTS, AMOUNTS, AMOUNTS, st.integers(0, 100_000_000))
-def test_a_correction_is_at_most_half_of_the_estimate(
-    facts: ModelStatistics, sent: int, reported: int, now: int
-) -> None:
-    """A wrong report may cost room; it must not make a request look empty, or like ten."""
-    correction = correction_tokens(facts, sent_units=sent, reported_tokens=reported, now_units=now)
-
-    assert abs(correction) <= 0.5 * facts.scale * now / 100 + 1
-    assert SCALE_MIN <= session_scale(facts, sent_units=sent, reported_tokens=reported) <= SCALE_MAX
+COUNTED = st.lists(LONG_TEXTS, min_size=1, max_size=6)
 
 
-@given(FACTS, st.integers(10_000, 10_000_000), st.floats(0.9, 1.1), st.integers(0, 1_000_000))
-def test_more_to_send_is_never_predicted_to_be_less(
-    facts: ModelStatistics, sent: int, drift: float, more: int
-) -> None:
-    """R8: dropping a message must not make the rest look larger."""
-    reported = round(sent * facts.scale * drift / 100)
+@given(COUNTED, st.lists(AMOUNTS, min_size=1, max_size=6))
+def test_no_report_takes_a_price_out_of_its_bounds(parts: list[str], reports: list[int]) -> None:
+    """Whatever a provider says, every text costs something, and none a thousand times too much."""
+    prices = usual_prices(1.0)
+    for text, tokens in zip(parts * 6, reports, strict=False):
+        prices = corrected(prices, text_counts(text), tokens)
 
-    def predicted(now: int) -> int:
-        correction = correction_tokens(
-            facts, sent_units=sent, reported_tokens=reported, now_units=now
-        )
-        return Estimates(facts.scale).tokens(now) + correction
+    assert checked(prices) == prices
+    assert all(doubt >= 0 for doubt in prices.doubts)
 
-    assert predicted(sent) - 2 <= predicted(sent + more)
-    assert abs(predicted(sent) - reported) <= 2
+
+@given(st.floats(0.3, 3.0), st.lists(st.sampled_from(SAMPLES), min_size=30, max_size=60))
+def test_a_tokenizer_that_goes_by_class_is_found(scale: float, texts: list[str]) -> None:
+    """After some reports what comes next is predicted within a few percent."""
+    prices, own = usual_prices(1.0), [scale * price for price in USUAL]
+    for text in texts:
+        counts = text_counts(text)
+        prices = corrected(prices, counts, round(priced(counts, own)))
+    for text in set(texts[:20]) & set(texts[20:]):
+        counts = text_counts(text)
+
+        assert priced(counts, prices.each) == pytest.approx(priced(counts, own), rel=0.15)

@@ -10,12 +10,11 @@ from everturn_actors.context.estimation.calibration import (
     SCALE_MAX,
     SCALE_MIN,
     ModelStatistics,
-    correction_tokens,
     learn,
     prior_statistics,
     session_scale,
 )
-from everturn_actors.context.estimation.estimates import Estimates
+from everturn_actors.context.estimation.prices import usual_prices
 
 LEARNT = ModelStatistics(scale=1.2, reports=5, units=500_000)
 
@@ -53,7 +52,8 @@ def test_a_new_model_starts_with_its_family_and_a_margin(name: str, scale: float
     facts = prior_statistics(name)
 
     assert facts.scale == pytest.approx(scale * 1.25)
-    assert facts == ModelStatistics(scale=facts.scale)
+    assert facts == ModelStatistics(scale=facts.scale, prices=usual_prices(scale))
+    assert facts.safety == 1.25
 
 
 def test_the_first_report_replaces_the_guess() -> None:
@@ -121,48 +121,18 @@ def test_the_scale_stays_within_its_bounds(tokens: int, scale: float) -> None:
     assert learn(prior_statistics("m"), units=1_000_000, tokens=tokens).scale == scale
 
 
-def test_a_reported_prompt_is_counted_as_it_was() -> None:
-    """The same request again: its size is known, whatever the scale says."""
-    correction = correction_tokens(
-        LEARNT, sent_units=1_000_000, reported_tokens=9_000, now_units=1_000_000
-    )
-
-    assert Estimates(LEARNT.scale).tokens(1_000_000) + correction == 9_000
-
-
-def test_what_is_new_is_estimated_at_the_rate_of_its_own_session() -> None:
-    """A session in Chinese goes on in Chinese, however English all others are."""
-    now = 1_500_000
-    correction = correction_tokens(
-        LEARNT, sent_units=1_000_000, reported_tokens=15_000, now_units=now
-    )
-    predicted = Estimates(LEARNT.scale).tokens(now) + correction
-
-    assert predicted == pytest.approx(22_500, rel=0.02)
-
-
-def test_a_short_prompt_tells_little_of_what_follows() -> None:
-    """An injected prompt of the provider's own must not triple the price of a long result."""
-    facts = replace(LEARNT, scale=1.0)
-    correction = correction_tokens(facts, sent_units=10_000, reported_tokens=400, now_units=500_000)
-
-    assert Estimates(1.0).tokens(500_000) + correction < 1.35 * 5_000
-
-
 @table(
-    ("sent", "reported"),
-    [(0, 0), (0, 900), (100_000, 0), (100_000, -5), (100_000, 499), (100_000, 5_001)],
+    ("tokens", "units", "scale"),
+    [
+        (900.0, 100_000, 0.9),
+        (50.0, 100_000, 0.05),
+        (1.0, 100_000, 0.02),
+        (99_999.0, 1_000, 8.0),
+        (5.0, 0, 1.0),
+    ],
 )
-def test_without_a_report_that_can_be_nothing_is_corrected(sent: int, reported: int) -> None:
-    """Some servers report only what was not cached; half a prompt's size is no anchor."""
-    assert (
-        correction_tokens(LEARNT, sent_units=sent, reported_tokens=reported, now_units=200_000) == 0
-    )
-    assert session_scale(LEARNT, sent_units=sent, reported_tokens=reported) == LEARNT.scale
-
-
-def test_after_a_cut_the_session_keeps_its_own_rate() -> None:
-    """The prefix is gone, the language and the tools are still the same."""
-    scale = session_scale(LEARNT, sent_units=1_000_000, reported_tokens=15_000)
-
-    assert scale == pytest.approx(1.5, rel=0.02)
+def test_a_request_has_the_scale_that_its_own_text_asks_for(
+    tokens: float, units: int, scale: float
+) -> None:
+    """Separator lines come to a twentieth of the estimate, Amharic to three times it."""
+    assert session_scale(tokens, units) == pytest.approx(scale)

@@ -105,24 +105,24 @@ def test_the_report_tells_all_of_a_small_conversation() -> None:
             "policy": "everturn",
             "model": "test-model",
             "window_tokens": 2000,
-            "used_tokens": 498,
-            "percent": 24,
+            "used_tokens": 441,
+            "percent": 22,
             "level": "green",
             "regions": {
-                "system": 11,
-                "summary": 67,
-                "history": 156,
-                "turn": 46,
-                "tools": 18,
+                "system": 8,
+                "summary": 55,
+                "history": 127,
+                "turn": 37,
+                "tools": 14,
                 "reserve": 200,
                 "margin": 100,
-                "free": 1402,
+                "free": 1459,
             },
             "shown_messages": 13,
             "hidden_messages": 5,
             "by_disposition": {"cleared": 1, "summarised": 5},
             "summary": {"messages": 5, "last_turn": 1, "source": "model"},
-            "predicted_tokens": 298,
+            "predicted_tokens": 241,
             "reported": {
                 "input_tokens": 0,
                 "output_tokens": 0,
@@ -140,13 +140,13 @@ def test_the_report_tells_all_of_a_small_conversation() -> None:
     )
     assert sentences == snapshot(
         [
-            "window 2,000 - system 12 - tools 19 - reply 200 - margin 100 = 1,669",
+            "window 2,000 - system 9 - tools 15 - reply 200 - margin 100 = 1,676",
             "  tokens for messages (history cap none)",
-            "old tool results are cleared from 953 tokens of messages on: 749 to go",
-            "older turns are summarised after a turn from 1,350 tokens of messages",
-            "  on: 1,146 to go",
-            "the oldest turns leave from 1,589 tokens of messages on, down to 1,191:",
-            "  1,385 to go",
+            "old tool results are cleared from 967 tokens of messages on: 802 to go",
+            "older turns are summarised after a turn from 1,370 tokens of messages",
+            "  on: 1,205 to go",
+            "the oldest turns leave from 1,612 tokens of messages on, down to 1,209:",
+            "  1,447 to go",
             "so they do above 87 messages, down to 62: 13 are shown now",
             "the session holds up to 100 messages (18 now); then its oldest turns",
             "  leave it, and the log keeps them",
@@ -175,7 +175,7 @@ def test_a_notice_of_what_is_hidden_counts_as_the_summary() -> None:
         report(structs.replace(talk(), reductions=Reductions(cut_turn=3)), spec("duragent"))
     )
 
-    assert (found["summary"], found["history"], found["turn"]) == snapshot((18, 79, 44))
+    assert (found["summary"], found["history"], found["turn"]) == snapshot((15, 65, 36))
 
 
 def test_what_does_not_fit_is_not_called_free() -> None:
@@ -199,7 +199,7 @@ def test_what_the_provider_reported_is_in_the_prediction() -> None:
     )
     found = report(anchored)
 
-    assert abs(found.predicted_tokens - rendered.tokens - 20) <= 1  # both are rounded
+    assert abs(found.predicted_tokens - rendered.tokens - 20) <= 3  # all parts are rounded
     assert sum(tokens(found).values()) == found.window_tokens
     assert found.reported == anchored.reported
 
@@ -265,12 +265,12 @@ def test_the_outlook_of_an_agent_without_a_summariser_promises_no_summary() -> N
             "everturn",
             snapshot(
                 [
-                    "old tool results are cleared from 5,544 tokens of messages on: 5,263 to",
+                    "old tool results are cleared from 5,551 tokens of messages on: 5,324 to",
                     "  go",
-                    "older turns are summarised after a turn from 7,854 tokens of messages",
-                    "  on: 7,573 to go",
-                    "the oldest turns leave from 9,240 tokens of messages on, down to 6,930:",
-                    "  8,959 to go",
+                    "older turns are summarised after a turn from 7,865 tokens of messages",
+                    "  on: 7,638 to go",
+                    "the oldest turns leave from 9,253 tokens of messages on, down to 6,939:",
+                    "  9,026 to go",
                     "so they do above 87 messages, down to 62: 18 are shown now",
                     "the session holds up to 100 messages (18 now); then its oldest turns",
                     "  leave it, and the log keeps them",
@@ -309,7 +309,7 @@ def test_the_outlook_of_an_agent_without_a_summariser_promises_no_summary() -> N
                 [
                     "old tool results are cleared from 6,000 tokens of messages on: 5,751 to",
                     "  go",
-                    "older turns are summarised after a turn from 8,500 tokens on: 8,194 to",
+                    "older turns are summarised after a turn from 8,500 tokens on: 8,253 to",
                     "  go",
                     "the session holds up to 100 messages (18 now); then its oldest turns",
                     "  leave it, and the log keeps them",

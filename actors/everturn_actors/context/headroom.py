@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from msgspec import structs
-
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
-    correction_tokens,
     prior_statistics,
     session_scale,
 )
-from everturn_actors.context.estimation.estimates import turn_units
+from everturn_actors.context.estimation.classes import message_counts, priced
+from everturn_actors.context.estimation.estimates import (
+    UNITS_PER_TOKEN,
+    message_units,
+    turn_units,
+)
+from everturn_actors.context.estimation.forecast import own_rate, surely_far
 from everturn_actors.context.policy import Spare
 from everturn_actors.context.projection.projection import projection_units
 from everturn_actors.context.rendered import Prepared
@@ -24,8 +27,7 @@ Asked: TypeAlias = tuple[
 ]
 "What a request is made of."
 
-_CORRECTION = 2.0
-"The correction is at most half of an estimate, up or down: before the turn, and after it."
+_FAR = 4  # a prompt of less than a quarter of the window
 _ROUNDED_TOKENS = 256  # for what is rounded, and for a notice, which is priced anew
 
 
@@ -60,26 +62,24 @@ def _has_room(
     conversation: Conversation, prepared: Prepared, spare: Spare, statistics: ModelStatistics
 ) -> bool:
     """Whether what the newest turn added, and what its model reported, leaves room for more."""
-    sent_units, reported_tokens = conversation.fingerprint.units, conversation.reported.input_tokens
-    scale = session_scale(statistics, sent_units=sent_units, reported_tokens=reported_tokens)
-    shown, added = projection_units(prepared.projection), turn_units(conversation.turns[-1])
-    scaled = scale / prepared.estimates.scale
-    if spare.older > _CORRECTION * (1 + added / max(shown, 1)) * scaled:
-        return True  # at the worst: as long as a conversation is far from filling its window
-    if prepared.pictures.counts:  # which are shown is decided anew: the worst is assumed
+    turn, window = conversation.turns[-1], prepared.budget.window_tokens
+    sent, reported_tokens = conversation.fingerprint.units, conversation.reported.input_tokens
+    added = turn_units(turn)
+    if surely_far(sent + added, window * UNITS_PER_TOKEN) and reported_tokens * _FAR < window:
+        return True  # as long as a conversation is far from filling its window
+    # Which images are shown is decided anew.
+    if prepared.pictures.counts or not reported_tokens:
         return False
-    # What was reported corrects the estimate from now on. It grows or shrinks evenly with what is
-    # sent, which lies between the last request and that with all of the turn once more.
-    sent = prepared.fingerprint.units
-    model = structs.replace(statistics, scale=scale)
-    correction = max(
-        correction_tokens(
-            model, sent_units=sent_units, reported_tokens=reported_tokens, now_units=units
-        )
-        for units in (sent, sent + added)
-    )
+    reply = turn.steps[-1].reply if turn.steps else None
+    tokens, own = float(reported_tokens), 0
+    if reply is not None:
+        own, rate = message_units(reply), own_rate(conversation.fingerprint, reported_tokens)
+        expected = priced(message_counts((reply,)), statistics.prices.each) * rate
+        tokens += max(expected, conversation.reported.output_tokens)
+    shown = projection_units(prepared.projection)
+    scaled = session_scale(tokens, sent + own) / prepared.estimates.scale
     count = prepared.estimates
-    less: float = max(correction, 0) - prepared.limits.correction_tokens
-    less += count.tokens(sent - shown) * (scaled - 1)  # prompt and tools are priced anew, too
-    room = spare.older * max(count.tokens(shown), 1) - max(less, 0) - _ROUNDED_TOKENS
+    # Prompt and tools are priced anew, too.
+    less = max(count.tokens(prepared.fingerprint.units - shown) * (scaled - 1), 0)
+    room = spare.older * max(count.tokens(shown), 1) - less - _ROUNDED_TOKENS
     return count.tokens(shown + added) * scaled < room

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
+from everturn_actors.context.estimation.classes import CLASSES, Counts, added, message_counts
 from everturn_actors.context.estimation.estimates import total_units, turn_units
 from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.context.projection.reductions import shown_blocks
@@ -43,6 +44,15 @@ class History(Struct, kw_only=True):
     "Those of the messages that came with something."
     outside: Outside = NOTHING
     "The text from outside that stands in them."
+    _counts: Counts = field(default_factory=lambda: [0.0] * CLASSES)
+    _counted: int = 0
+
+    def counts(self) -> Counts:
+        """Return the counts of its messages by class; each is counted once, when that is asked."""
+        if self._counted < len(self.messages):
+            self._counts = added(self._counts, message_counts(self.messages[self._counted :]))
+            self._counted = len(self.messages)
+        return self._counts
 
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""

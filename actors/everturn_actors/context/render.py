@@ -13,33 +13,24 @@ from msgspec import structs
 from everturn_actors.context.catalog import limits_of, policy_of
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
-    correction_tokens,
     prior_statistics,
-    session_scale,
 )
-from everturn_actors.context.estimation.estimates import Estimates, message_units
-from everturn_actors.context.estimation.pictures import NO_PICTURES, choose
+from everturn_actors.context.estimation.forecast import Forecast
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.headroom import Asked, is_far
 from everturn_actors.context.history import (
     History,
     outside_in,
     shown_history,
-    shown_outside,
-    with_files,
 )
 from everturn_actors.context.policy import NO_SPARE, AnyPolicy
 from everturn_actors.context.projection.projection import (
-    PROJECTION_MESSAGES,
-    PROJECTION_UNITS,
-    Projection,
     Stored,
     projection_messages,
     projection_units,
 )
-from everturn_actors.context.projection.reductions import changes, shown_blocks
+from everturn_actors.context.projection.reductions import shown_blocks
 from everturn_actors.context.projection.turns import flatten
-from everturn_actors.context.prompt import system_prompt
 from everturn_actors.context.rendered import (
     Prepared,
     Rendered,
@@ -48,17 +39,12 @@ from everturn_actors.context.rendered import (
     fits,
     hidden_by,
     outside_of_summary,
-    pictures_room,
     preamble_units,
-    request_limits,
+    prepared_of,
     request_of,
-    running_blocks,
-    untold,
-    with_least_room,
 )
 from everturn_actors.events import EMERGENCY, ContextReduced
 from everturn_actors.model import (
-    DEFAULT_OPTIONS,
     Conversation,
     ToolDefinition,
     ToolResult,
@@ -263,6 +249,7 @@ class Renderer:
             projection, _ = stage(projection, prepared.budget)
         preamble, request, fingerprint = prepared.preamble, prepared.request, prepared.fingerprint
         outside = prepared.outside
+        forecast: Forecast | None = prepared.forecast
         if projection is not prepared.projection:
             messages = tuple(flatten(projection.blocks))
             units = projection_units(projection)
@@ -281,6 +268,7 @@ class Renderer:
             units += preamble_units(request, messages)
             prints = Fingerprints().of(request, 0, max(conversation.fingerprint.messages, 0))
             fingerprint = as_sent(conversation.fingerprint, prints, request, units)
+            forecast = None
         return Rendered(
             request=request,
             policy=policy,
@@ -290,6 +278,7 @@ class Renderer:
             preamble=preamble,
             fingerprint=fingerprint,
             tokens=prepared.estimates.tokens(fingerprint.units) + prepared.limits.correction_tokens,
+            forecast=forecast,
             outside=outside,
             pictures=prepared.pictures,
         )
@@ -347,67 +336,9 @@ class Renderer:
         tools: tuple[ToolDefinition, ...],
         statistics: ModelStatistics,
     ) -> Prepared:
-        policy, current = self.policy(spec, tools), conversation.current
-        reductions = conversation.reductions
+        policy = self.policy(spec, tools)
         history = shown_history(conversation, policy, self._history)
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
-        running = running_blocks(conversation, policy)
-        messages = (*history.messages, *flatten(running))
-        now = messages[len(history.messages) :]
-        shown = history.shown_messages + sum(1 for message in now if message.seq)
-        omitted = conversation.left_messages + conversation.held_messages - shown
-        summary = reductions.summary.text if reductions.summary else ""
-        at = None if current is None else current.started_at
-        options = DEFAULT_OPTIONS if current is None else current.options
-        told = "\n\n".join(filter(None, (conversation.instructions, options.instructions)))
-        system = system_prompt(spec.prompt, instructions=told, at=at)
-        files = (*history.with_files, *with_files(now))
-        fingerprint, reported = conversation.fingerprint, conversation.reported.input_tokens
-        sent = {"sent_units": fingerprint.units, "reported_tokens": reported}
-        if not files:  # what images cost says nothing about words
-            statistics = structs.replace(statistics, scale=session_scale(statistics, **sent))
-        limits, fixed = request_limits(policy, spec, statistics, system, tools)
-        limits = structs.replace(limits, window_messages=conversation.window_messages or None)
-        pictures = NO_PICTURES
-        if files:
-            room = pictures_room(policy, limits, fixed, summary)
-            pictures = choose(files, room_tokens=room, scale=statistics.scale)
-        units = history.units + sum(map(message_units, now)) + pictures.units
-        projection = Projection(
-            blocks=(*history.blocks, *running),
-            current=len(history.blocks),
-            media=pictures.counts,
-            changes=changes(reductions),
-            omitted_messages=omitted,
-            unsummarised=untold(conversation),
-            summary=summary,
-            note=reductions.note,
-        )
-        projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
-        preamble = policy.preamble(system, projection.whole_summary, omitted)
-        request = request_of(spec, preamble, messages, tools, options)
-        plain = len(request.messages) == len(messages)  # nothing stands before them
-        finished = len(history.messages) if plain else 0
-        prints = self._fingerprints.of(request, finished, max(fingerprint.messages, 0))
-        units += preamble_units(request, messages)
-        if fingerprint.prefix and fingerprint.prefix == prints[0]:
-            correction = correction_tokens(statistics, **sent, now_units=units)
-            limits = structs.replace(limits, correction_tokens=correction)
-        budget = policy.divide(policy.numbers, limits, *fixed)
-        return Prepared(
-            policy=policy,
-            limits=limits,
-            budget=with_least_room(budget) if policy.shrink else budget,
-            projection=projection,
-            turns=history.turns,
-            preamble=preamble,
-            system=system,
-            request=request,
-            fingerprint=as_sent(fingerprint, prints, request, units),
-            estimates=Estimates(statistics.scale),
-            pictures=pictures,
-            outside=shown_outside(now, reductions)
-            + history.outside
-            + outside_of_summary(conversation),
-        )
+        asked = (conversation, spec, tools, statistics)
+        return prepared_of(asked, policy, history, self._fingerprints)

@@ -9,18 +9,31 @@ from msgspec.structs import replace
 
 from everturn_actors.context.catalog import limits_of
 from everturn_actors.context.estimation.budget import Budget
-from everturn_actors.context.estimation.calibration import ModelStatistics
+from everturn_actors.context.estimation.calibration import ModelStatistics, session_scale
+from everturn_actors.context.estimation.classes import added, message_counts
 from everturn_actors.context.estimation.estimates import (
+    UNITS_PER_TOKEN,
     Estimates,
     message_units,
     text_units,
     tools_units,
 )
-from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures
+from everturn_actors.context.estimation.forecast import Forecast, Sizes, forecast_of
+from everturn_actors.context.estimation.pictures import NO_PICTURES, Pictures, choose
+from everturn_actors.context.estimation.windows import input_window
+from everturn_actors.context.fingerprint import Fingerprints
+from everturn_actors.context.history import History, shown_outside, with_files
 from everturn_actors.context.policy import AnyPolicy, Limits, Preamble
-from everturn_actors.context.projection.projection import Projection, Stage, projection_units
-from everturn_actors.context.projection.reductions import event_of, shown_blocks
-from everturn_actors.context.projection.turns import Block
+from everturn_actors.context.projection.projection import (
+    PROJECTION_MESSAGES,
+    PROJECTION_UNITS,
+    Projection,
+    Stage,
+    projection_units,
+)
+from everturn_actors.context.projection.reductions import changes, event_of, shown_blocks
+from everturn_actors.context.projection.turns import Block, flatten
+from everturn_actors.context.prompt import system_prompt
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import (
     DEFAULT_OPTIONS,
@@ -58,6 +71,8 @@ class Rendered(Struct, frozen=True, kw_only=True):
     preamble: Preamble
     tokens: int
     "What the prompt is predicted to cost: system prompt, tools and messages."
+    forecast: Forecast | None = None
+    "How that was predicted; None where the policy's ladder changed what it is."
     outside: Outside = NOTHING
     "The text from outside that it shows."
     pictures: Pictures = NO_PICTURES
@@ -98,6 +113,7 @@ class Prepared(Struct, frozen=True, kw_only=True):
     "The whole of the projection, before the policy's ladder."
     fingerprint: PromptFingerprint
     estimates: Estimates
+    forecast: Forecast
     pictures: Pictures
     outside: Outside
     "The text from outside that the projection shows."
@@ -189,7 +205,11 @@ def pictures_room(
 
 
 def as_sent(
-    last: PromptFingerprint, prints: tuple[str, str], request: ModelRequest, units: int
+    last: PromptFingerprint,
+    prints: tuple[str, str],
+    request: ModelRequest,
+    units: int,
+    tokens: int = 0,
 ) -> PromptFingerprint:
     """Return what is kept of a request, to compare the next one with."""
     known, whole = prints
@@ -197,6 +217,7 @@ def as_sent(
         prefix=whole,
         messages=len(request.messages),
         units=units,
+        tokens=tokens,
         is_cache_miss=bool(last.prefix) and known != last.prefix,
     )
 
@@ -268,3 +289,100 @@ def running_blocks(conversation: Conversation, policy: AnyPolicy) -> tuple[Block
     if not current.broken:
         return shown
     return (*shown, UserMessage(text=f"[{BROKEN.format(current.broken[-1])}]"))
+
+
+def prepared_of(
+    asked: tuple[Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics],
+    policy: AnyPolicy,
+    history: History,
+    fingerprints: Fingerprints,
+) -> Prepared:
+    """Return what a request can be made of.
+
+    Args:
+        asked: The conversation, its agent, the tools and what is known about the model.
+        policy: The agent's, with its numbers.
+        history: The conversation's finished turns as they are shown.
+        fingerprints: Of the requests with this history.
+    """
+    conversation, spec, tools, statistics = asked
+    reductions = conversation.reductions
+    running = running_blocks(conversation, policy)
+    messages = (*history.messages, *flatten(running))
+    now = messages[len(history.messages) :]
+    shown = history.shown_messages + sum(1 for message in now if message.seq)
+    omitted = conversation.left_messages + conversation.held_messages - shown
+    summary = reductions.summary.text if reductions.summary else ""
+    system, options = _system_of(conversation, spec)
+    files = (*history.with_files, *with_files(now))
+    fingerprint = conversation.fingerprint
+    pictures = NO_PICTURES
+    if files:
+        limits, fixed = request_limits(policy, spec, statistics, system, tools)
+        room = pictures_room(policy, limits, fixed, summary)
+        pictures = choose(files, room_tokens=room, scale=statistics.scale)
+    units = history.units + sum(map(message_units, now)) + pictures.units
+    projection = Projection(
+        blocks=(*history.blocks, *running),
+        current=len(history.blocks),
+        media=pictures.counts,
+        changes=changes(reductions),
+        omitted_messages=omitted,
+        unsummarised=untold(conversation),
+        summary=summary,
+        note=reductions.note,
+    )
+    projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
+    preamble = policy.preamble(system, projection.whole_summary, omitted)
+    request = request_of(spec, preamble, messages, tools, options)
+    before = request.messages[: len(request.messages) - len(messages)]
+    finished = 0 if before else len(history.messages)
+    prints = fingerprints.of(request, finished, max(fingerprint.messages, 0))
+    units += preamble_units(request, messages)
+    forecast = forecast_of(
+        statistics,
+        conversation,
+        request,
+        Sizes(
+            units=units,
+            image_units=pictures.units,
+            window_tokens=input_window(spec.model, statistics),
+            is_next=bool(fingerprint.prefix) and fingerprint.prefix == prints[0],
+        ),
+        lambda: added(history.counts(), message_counts((*before, *now))),
+    )
+    correction = 0
+    if files:  # what images cost says nothing about words
+        correction = round(forecast.tokens - statistics.scale * units / UNITS_PER_TOKEN)
+    else:
+        statistics = replace(statistics, scale=session_scale(forecast.tokens, units))
+    limits, fixed = request_limits(policy, spec, statistics, system, tools)
+    held = conversation.window_messages or None
+    limits = replace(limits, window_messages=held, correction_tokens=correction)
+    budget = policy.divide(policy.numbers, limits, *fixed)
+    return Prepared(
+        policy=policy,
+        limits=limits,
+        budget=with_least_room(budget) if policy.shrink else budget,
+        projection=projection,
+        turns=history.turns,
+        preamble=preamble,
+        system=system,
+        request=request,
+        fingerprint=as_sent(
+            fingerprint, prints, request, units, forecast.priced_tokens(statistics.prices.each)
+        ),
+        estimates=Estimates(statistics.scale),
+        forecast=forecast,
+        pictures=pictures,
+        outside=shown_outside(now, reductions) + history.outside + outside_of_summary(conversation),
+    )
+
+
+def _system_of(conversation: Conversation, spec: AgentSpec) -> tuple[str, CallOptions]:
+    """Return the agent's prompt as it is for the turn that runs, and what its caller asks for."""
+    current = conversation.current
+    options = DEFAULT_OPTIONS if current is None else current.options
+    at = None if current is None else current.started_at
+    told = "\n\n".join(filter(None, (conversation.instructions, options.instructions)))
+    return system_prompt(spec.prompt, instructions=told, at=at), options

@@ -67,6 +67,8 @@ class PromptFingerprint(Value, frozen=True, kw_only=True):
     messages: int = 0
     units: int = 0
     "Its estimated tokens before scaling, in hundredths."
+    tokens: int = 0
+    "What it was priced at by the classes of its characters, whatever was reported; 0 = not known."
     is_cache_miss: bool = False
     "Whether it did not begin with the request before it, though nothing had been reduced."
 

@@ -20,15 +20,17 @@ import anyio.lowlevel
 from msgspec import Struct
 from msgspec.structs import replace
 
+from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.hints import with_tools_refused
 from everturn_actors.context.estimation.windows import hint_notes
-from everturn_actors.context.learning import (
+from everturn_actors.context.learning.refusals import Refusals
+from everturn_actors.context.learning.reports import (
+    as_priced,
     learnt_of_refusal,
     learnt_of_reply,
     learnt_of_unnamed,
 )
 from everturn_actors.context.projection.projection import Stored
-from everturn_actors.context.refusals import Refusals
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import (
@@ -177,7 +179,9 @@ async def call_model(
             reason = flaw_of(reply, sent_files=turn.sent_files)
             if not reason and not reply.calls:
                 reason = why_not_in_form(reply.text, turn.options)
-            return _broken(turn, reply, reason) if reason else _replied(reply, rendered)
+            if reason:
+                return _broken(turn, reply, reason)
+            return _replied(reply, rendered, host.model_statistics.of(agent.spec.model))
 
 
 async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:
@@ -336,7 +340,7 @@ def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:
     )
 
 
-def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
+def _replied(reply: Reply, rendered: Rendered, statistics: ModelStatistics) -> ModelReplied:
     return ModelReplied(
         text=reply.text,
         reasoning=reply.reasoning,
@@ -344,7 +348,7 @@ def _replied(reply: Reply, rendered: Rendered) -> ModelReplied:
         usage=reply.usage,
         stop_reason=reply.stop_reason,
         model=reply.model,
-        fingerprint=rendered.fingerprint,
+        fingerprint=as_priced(rendered, statistics),
         opaque=reply.opaque,
         fallback=reply.fallback,
         outside=rendered.outside.sources,

@@ -12,6 +12,7 @@ it could be, or the provider refuses it as too long and it is shortened then.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from math import isfinite
 from typing import Final
@@ -20,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
+from everturn_actors.context.estimation.prices import Prices, corrected, usual_prices
 
 SCALE_MIN: Final = 0.8  # a Chinese character stays above 0.6 tokens
 SCALE_MAX: Final = 3.0
@@ -32,8 +34,7 @@ PLAUSIBLE_MAX: Final = 5.0
 _SAFETY = 1.25  # on what is known by the name alone
 _REPORT_MIN_UNITS = 50 * UNITS_PER_TOKEN  # below, what a template adds is all one would measure
 _MEMORY_UNITS = 20_000 * UNITS_PER_TOKEN  # as much of the past weighs against the newest report
-_OWN_UNITS = 1_000 * UNITS_PER_TOKEN  # a prompt of this size counts as much as all that is learnt
-_CORRECTION_MAX = 0.5  # of the estimate
+_SESSION_MIN, _SESSION_MAX = 0.02, 8.0
 
 # Part of the lower-cased name, scale; the first match wins. What 26 kinds of text come to in the
 # middle, with the tokenizer of each family (OpenAI's o200k and cl100k, Gemma 3, Qwen 3, Llama 3,
@@ -77,11 +78,16 @@ class Hint(Struct, frozen=True, kw_only=True):
     "Whether it is believed no longer; it is kept, to know when it is said again."
 
 
+_USUAL: Final = usual_prices(1.0)
+
+
 class ModelStatistics(Struct, frozen=True, kw_only=True):
     """What is known about one model of one provider, at one address."""
 
     scale: float
     "Tokens of this model for one estimated token."
+    prices: Prices = _USUAL
+    "Its tokens for a character of each class."
     reports: int = 0
     "How many reports the scale was learnt from; 0 = it is a guess by name."
     units: int = 0
@@ -98,6 +104,11 @@ class ModelStatistics(Struct, frozen=True, kw_only=True):
     "That it refused tools; None = it did not."
 
     @property
+    def safety(self) -> float:
+        """By how much a prompt is taken for larger as long as nothing was reported."""
+        return 1.0 if self.reports else _SAFETY
+
+    @property
     def limit_tokens(self) -> int | None:
         """The limit that is believed now; None = there is none."""
         return None if self.limit is None or self.limit.is_over else self.limit.tokens
@@ -112,9 +123,18 @@ def prior_statistics(model_name: str) -> ModelStatistics:
     """Return what the name of a model tells: on the safe side until the first report."""
     name = model_name.lower()
     if _CLAUDE_BEFORE_4_7.search(name):
-        return ModelStatistics(scale=_CLAUDE_PRIOR * _SAFETY)
-    prior = next((scale for part, scale in _PRIORS if part in name), _PRIOR)
-    return ModelStatistics(scale=prior * _SAFETY)
+        prior = _CLAUDE_PRIOR
+    else:
+        prior = next((scale for part, scale in _PRIORS if part in name), _PRIOR)
+    return ModelStatistics(scale=prior * _SAFETY, prices=usual_prices(prior))
+
+
+def priced_anew(
+    statistics: ModelStatistics, counts: Sequence[float], tokens: int
+) -> ModelStatistics:
+    """Return what is known after text of these counts by class came to so many tokens."""
+    prices = corrected(statistics.prices, counts, tokens)
+    return statistics if prices is statistics.prices else replace(statistics, prices=prices)
 
 
 def learn(statistics: ModelStatistics, *, units: int, tokens: int) -> ModelStatistics:
@@ -142,53 +162,14 @@ def bounded(scale: float) -> float:
     return min(max(scale, SCALE_MIN), SCALE_MAX) if isfinite(scale) else 1.0
 
 
-def session_scale(statistics: ModelStatistics, *, sent_units: int, reported_tokens: int) -> float:
-    """Return the scale for one session, whose last request came to `reported_tokens`.
+def session_scale(tokens: float, units: int) -> float:
+    """Return the scale for one request, whose units are predicted to come to so many tokens.
 
-    The next request is mostly more of the same, or less of it after a reduction, so its own rate
-    tells more than all other sessions together.
-
-    Args:
-        statistics: Of the model.
-        sent_units: What the reported request was estimated at; 0 where there is none.
-        reported_tokens: What the provider reported for it; where that is nothing, or implausible,
-            the scale is the model's.
+    It may be far from the model's: separator lines come to a twentieth, Amharic to three times.
     """
-    return bounded(_rate(statistics, sent_units, reported_tokens) or statistics.scale)
-
-
-def correction_tokens(
-    statistics: ModelStatistics, *, sent_units: int, reported_tokens: int, now_units: int
-) -> int:
-    """Return what to add to the scaled estimate of a request that goes on where another ended.
-
-    What was reported is counted as it was, and only what is new is estimated.
-
-    Args:
-        statistics: Of the model; its scale is the one that the estimate was scaled with.
-        sent_units: What the reported request was estimated at.
-        reported_tokens: What the provider reported for it; where that is nothing, or implausible,
-            nothing is added.
-        now_units: What the request to come is estimated at.
-
-    Returns:
-        A number of tokens, also a negative one; at most half of the estimate.
-    """
-    rate = _rate(statistics, sent_units, reported_tokens)
-    if rate is None:
-        return 0
-    estimate = statistics.scale * now_units
-    predicted = reported_tokens * UNITS_PER_TOKEN + rate * (now_units - sent_units)
-    bound = _CORRECTION_MAX * estimate
-    return round(min(max(predicted - estimate, -bound), bound) / UNITS_PER_TOKEN)
-
-
-def _rate(statistics: ModelStatistics, units: int, tokens: int) -> float | None:
-    """Return how many tokens an estimated one came to in a whole prompt; None = not known."""
-    if units <= 0 or not _is_plausible(units, tokens):
-        return None
-    # A short prompt is mostly instructions and tools, and tells little of what follows them.
-    return (tokens * UNITS_PER_TOKEN + statistics.scale * _OWN_UNITS) / (units + _OWN_UNITS)
+    if units <= 0:
+        return 1.0
+    return min(max(tokens * UNITS_PER_TOKEN / units, _SESSION_MIN), _SESSION_MAX)
 
 
 def _is_plausible(units: int, tokens: int) -> bool:

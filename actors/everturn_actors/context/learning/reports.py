@@ -5,10 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from everturn_actors.context.estimation.calibration import ModelStatistics, learn
+from msgspec.structs import replace
+
+from everturn_actors.context.estimation.calibration import (
+    ModelStatistics,
+    learn,
+    priced_anew,
+)
 from everturn_actors.context.estimation.hints import with_limit, with_success
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.context.refusals import Refusals
+from everturn_actors.context.learning.refusals import Refusals
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import PromptFingerprint, Reply, Usage
@@ -25,6 +31,7 @@ def learnt_of_refusal(
         # Counted by the provider itself, so as good as a report.
         units = rendered.fingerprint.units
         statistics = learn(statistics, units=units, tokens=error.prompt_tokens)
+        statistics = _priced(statistics, rendered, error.prompt_tokens)
     if error.window_tokens:
         statistics = with_limit(statistics, error.window_tokens, said=str(error), now=now)
     return statistics
@@ -87,7 +94,7 @@ def _with_report(
     Nothing is learnt where an image is part of it: what one costs is each provider's own affair.
     """
     last, reported = before
-    now = rendered.fingerprint
+    now, reported_tokens = rendered.fingerprint, tokens
     units = now.units
     goes_on = last.prefix and not now.is_cache_miss and reported.input_tokens
     if goes_on:
@@ -95,7 +102,30 @@ def _with_report(
         units -= last.units
     if _has_image(rendered, newest=bool(goes_on)):
         return statistics
-    return learn(statistics, units=units, tokens=tokens)
+    return _priced(learn(statistics, units=units, tokens=tokens), rendered, reported_tokens)
+
+
+def _priced(
+    statistics: ModelStatistics, rendered: Rendered, reported_tokens: int
+) -> ModelStatistics:
+    """Return what the report says of the prices of the classes of characters."""
+    forecast = rendered.forecast
+    if forecast is None or not forecast.counts:
+        return statistics
+    news = reported_tokens - forecast.known_tokens
+    statistics = priced_anew(statistics, forecast.counts, news)
+    if forecast.reply:
+        statistics = priced_anew(statistics, forecast.reply, forecast.reply_tokens)
+    return statistics
+
+
+def as_priced(rendered: Rendered, statistics: ModelStatistics) -> PromptFingerprint:
+    """Return the fingerprint of a request with what it costs by the prices as they are now."""
+    forecast = rendered.forecast
+    if forecast is None:
+        return rendered.fingerprint
+    tokens = forecast.priced_tokens(statistics.prices.each)
+    return replace(rendered.fingerprint, tokens=tokens)
 
 
 def _has_image(rendered: Rendered, *, newest: bool) -> bool:

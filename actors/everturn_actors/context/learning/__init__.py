@@ -1,0 +1,1 @@
+"""What answers and refusals of a provider teach of its model. Pure."""
