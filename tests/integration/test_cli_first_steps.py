@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import plistlib
 from pathlib import Path
 
 import anyio
@@ -9,8 +10,10 @@ import pytest
 from support.answers import Answer
 from support.command import everturn, start, terminal
 from support.model_api import ModelApi, open_model_api, refused, unauthorized
+from support.telegram_api import BOT, TOKEN, open_telegram_api
 
 from everturn_actors.model import ToolCall
+from everturn_gateway.commands.first_steps.services import plist_text, unit_text
 from everturn_gateway.config.env_file import read_env_file
 from everturn_gateway.errors import ConfigError
 
@@ -191,6 +194,51 @@ async def test_a_model_that_calls_the_tool_has_answered(tmp_path: Path) -> None:
 
     assert done.code == 0
     assert "(no words)" in done.out
+
+
+async def test_a_bot(tmp_path: Path) -> None:
+    """The token is tried before anything is written; its name and the way in are told."""
+    file = tmp_path / "everturn.yaml"
+    async with open_telegram_api() as api:
+        text = f"# mine\nserver: {{port: 0}}\nchannels:\n  telegram:\n    api_base: {api.url}\n"
+        missing = await everturn("setup", "telegram", cwd=tmp_path, stdin=b"x")
+        file.write_text(text)
+        wrong = await everturn(
+            *("setup", "telegram", "--key-file", "-"), cwd=tmp_path, stdin=b"1:wrong"
+        )
+        after_wrong = files(tmp_path), file.read_text()
+        right = await everturn(
+            *("setup", "telegram", "--key-file", "-"), cwd=tmp_path, stdin=TOKEN.encode()
+        )
+
+    assert (missing.code, "begin with `everturn setup`" in missing.err) == (2, True)
+    assert wrong.code == 2
+    assert after_wrong == (["everturn.yaml"], text)
+    assert right.code == 0, right.err
+    assert f"https://t.me/{BOT.lstrip('@')}" in right.out
+    assert "everturn pair approve CODE" in right.out
+    assert TOKEN not in right.out + right.err + file.read_text()
+    assert file.read_text() == f'{text}    bot_token: "${{TELEGRAM_BOT_TOKEN}}"\n'
+
+
+async def test_a_service(tmp_path: Path) -> None:
+    """A unit that starts this program with this configuration, also from a folder with a blank."""
+    folder = tmp_path / "my bot"
+    folder.mkdir()
+    (folder / "everturn.yaml").write_text("server: {port: 0}\n")
+    done = await everturn(
+        *("setup", "service"),
+        cwd=folder,
+        env={"XDG_CONFIG_HOME": str(tmp_path / "config")},
+    )
+    unit = (tmp_path / "config" / "systemd" / "user" / "everturn.service").read_text()
+
+    assert done.code == 0, done.err
+    assert "systemctl --user enable --now everturn" in done.out
+    assert f'"serve" "--config" "{folder}/everturn.yaml"\n' in unit
+    assert f"WorkingDirectory={folder}\n" in unit
+    assert plistlib.loads(plist_text(["a b"], folder).encode())["ProgramArguments"] == ["a b"]
+    assert 'ExecStart="/a$$b" "50%%"\n' in unit_text(["/a$b", "50%"], folder)
 
 
 def test_lines_beside_the_configuration(tmp_path: Path) -> None:

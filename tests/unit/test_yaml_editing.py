@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import table
 
-from everturn_gateway.yaml_files.editing import EditError, with_fields
+from everturn_gateway.yaml_files.editing import EditError, with_fields, with_section
 
 AGENT = """\
 spec:
@@ -65,6 +65,27 @@ def test_what_cannot_be_changed_safely_is_refused(text: str) -> None:
     """Something else would change with it."""
     with pytest.raises(EditError):
         with_fields(text, ("spec", "model"), {"name": "q"})
+
+
+@table(
+    "text, expected",
+    [
+        ("", "c:\n  t:\n    k: v\n"),
+        ("a: 1  # x", "a: 1  # x\nc:\n  t:\n    k: v\n"),
+        ("c:\n    d: {k: w}\na: 1\n", "c:\n    t:\n      k: v\n    d: {k: w}\na: 1\n"),
+        ("c: {t: {x: 1}}\n", "c: {t: {x: 1, k: v}}\n"),
+        ("c: {d: 1}\n", None),
+        ("c:\n", None),
+        ("- a\n", None),
+    ],
+)
+def test_a_section_is_added_or_filled(text: str, expected: str | None) -> None:
+    """All else stays, and what cannot be done safely is left to its owner."""
+    try:
+        found = with_section(text, "c", "t", {"k": "v"})
+    except EditError:
+        found = None
+    assert found == expected
 
 
 @given(st.text(max_size=30))

@@ -84,9 +84,19 @@ def init(
     return commands.scaffold.init(folder, agent=agent, provider=provider, model=model, ask=not yes)
 
 
+class Part(StrEnum):
+    """What can be set up."""
+
+    MODEL = "model"
+    TELEGRAM = "telegram"
+    DISCORD = "discord"
+    SERVICE = "service"
+
+
 @command(app)
 def setup(
     options: Options,
+    part: Annotated[Part, typer.Argument(help="What.", metavar="PART")] = Part.MODEL,
     *,
     agent: Annotated[str, typer.Option(help="Which agent; by default the only one.")] = "",
     provider: Provider = "",
@@ -95,7 +105,7 @@ def setup(
     ] = "",
     model: Annotated[str, typer.Option("--model", help="The model's name.")] = "",
     key_file: Annotated[
-        str, typer.Option(metavar="FILE", help="Holds the key; - reads it from stdin.")
+        str, typer.Option(metavar="FILE", help="Holds the key or token; - reads it from stdin.")
     ] = "",
     test: Annotated[
         bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
@@ -104,9 +114,14 @@ def setup(
         bool, typer.Option("--check", help="Change nothing; tell what is set up, and try it.")
     ] = False,
 ) -> int:
-    """Choose a model and its key, try it, and write them down. What no option says is asked."""
+    """Choose a model and its key, try it, and write them down. What no option says is asked.
+
+    PART: model; telegram or discord, a bot; service, a start with the machine.
+    """
     if check:
         return commands.setup.check(options)
+    if part is not Part.MODEL:
+        return commands.setup.set_up(options, part.value, key_file)
     answers = commands.setup.Answers(
         agent=agent,
         provider=provider,

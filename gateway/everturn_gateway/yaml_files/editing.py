@@ -54,6 +54,52 @@ def with_fields(text: str, at: Sequence[str], fields: Mapping[str, str]) -> str:
     return changed
 
 
+def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> str:
+    r"""Return the text in which the mapping `name` below the top field `at` has these fields.
+
+    Either is added where it is not there. One that is there keeps its other fields.
+
+    Raises:
+        EditError: See `with_fields`.
+
+    Example:
+        >>> with_section("a: 1\n", "channels", "telegram", {"bot_token": "x"})
+        'a: 1\nchannels:\n  telegram:\n    bot_token: x\n'
+    """
+    told = _told(text) or {}
+    if not isinstance(told, dict):
+        msg = "it is no mapping"
+        raise EditError(msg)
+    section = told.get(at)
+    if isinstance(section, dict) and name in section:
+        return with_fields(text, (at, name), fields)
+    lines = [f"{name}:", *(f"  {field}: {_scalar(value)}" for field, value in fields.items())]
+    if section:
+        key, _ = _mapping(text, (at,)).value[0]
+        start = _line_start(text, key.start_mark.index)
+        indent = " " * key.start_mark.column
+        new = "".join(f"{indent}{line}\n" for line in lines)
+        changed = text[:start] + new + text[start:]
+    elif at in told:
+        msg = f"{at} stands there without anything in it; take it out"
+        raise EditError(msg)
+    else:
+        end = "" if not text or text.endswith("\n") else "\n"
+        changed = f"{text}{end}{at}:\n" + "".join(f"  {line}\n" for line in lines)
+    wanted = {**told, at: {**(section or {}), name: dict(fields)}}
+    if _told(changed) != wanted:
+        msg = f"{at} stands there in a form that is not changed by a program"
+        raise EditError(msg)
+    return changed
+
+
+def _told(text: str) -> Any:  # noqa: ANN401 - YAML
+    try:
+        return _unshared(yaml.safe_load(text))
+    except yaml.YAMLError:
+        return ""
+
+
 def _mapping(text: str, at: Sequence[str]) -> Any:  # noqa: ANN401 - a node of PyYAML, without types
     try:
         node: Any = yaml.compose(text, yaml.SafeLoader)

@@ -17,6 +17,23 @@ from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers.keys import Keys
 
 
+def key_in(name: str) -> str:
+    """Return the key in a file; `-` = the first line of stdin.
+
+    Raises:
+        GatewayError: It cannot be read.
+    """
+    try:
+        text = sys.stdin.readline() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        msg = f"the key file {name} cannot be read: {error.strerror or error}"
+        raise GatewayError(msg) from error
+    except UnicodeDecodeError as error:
+        msg = f"the key file {name} is not UTF-8 at byte {error.start}"
+        raise GatewayError(msg) from error
+    return text.strip()
+
+
 class Keyring:
     """Holds a key that is new, before those that are there."""
 
@@ -53,15 +70,7 @@ class Keyring:
         Raises:
             GatewayError: It cannot be read, or is none.
         """
-        try:
-            text = sys.stdin.readline() if name == "-" else Path(name).read_text(encoding="utf-8")
-        except OSError as error:
-            msg = f"the key file {name} cannot be read: {error.strerror or error}"
-            raise GatewayError(msg) from error
-        except UnicodeDecodeError as error:
-            msg = f"the key file {name} is not UTF-8 at byte {error.start}"
-            raise GatewayError(msg) from error
-        self._take(text.strip())
+        self._take(key_in(name))
 
     def _take(self, key: str) -> None:
         """Hold a key; what no header can carry is refused before it is written anywhere."""

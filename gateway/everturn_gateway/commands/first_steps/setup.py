@@ -98,6 +98,30 @@ def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
     return EXIT_OK
 
 
+def set_up(options: Options, what: str, key_file: str) -> int:
+    """Set up a bot (`telegram`, `discord`) or a `service`; return the exit code.
+
+    Raises:
+        GatewayError: No agent is set up yet, or what is set up does not work; says what to do.
+    """
+    file = place_of(options) / scaffold.CONFIG_NAME
+    if not file.is_file():
+        msg = f"there is no {file} yet: begin with `everturn setup`"
+        raise GatewayError(msg)
+    load(Options(config=file))
+    if what == "service":
+        from everturn_gateway.commands.first_steps.services import (  # noqa: PLC0415 - for who has one
+            set_up_service,
+        )
+
+        return set_up_service(file)
+    from everturn_gateway.commands.first_steps.bots import (  # noqa: PLC0415 - the whole gateway
+        set_up_bot,
+    )
+
+    return set_up_bot(file, what, key_file)
+
+
 def place_of(options: Options) -> Path:
     """Return the folder whose configuration is written: here where something is set up, else home.
 
@@ -266,5 +290,6 @@ def _next_steps(folder: Path, agent: str) -> None:
     say(
         f"\nNext:\n  everturn chat{name}{more}     talk to it here\n"
         f"  everturn serve{more}    run the gateway: console in a browser, HTTP, bots, jobs\n"
+        f"  everturn setup telegram{more}    a bot; discord; service: a start at login\n"
         "A gateway that runs takes this over by itself. Again, or another model: everturn setup"
     )

@@ -23,14 +23,14 @@ def write_key(path: Path, name: str, value: str) -> None:
         GatewayError: It cannot be written, or the file has a fault.
     """
     read_env_file(path)  # what is wrong there is told with its line, and stays
-    with _told(path):
+    with told(path):
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         line = re.compile(rf"^[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
         new = f"{name}={value}"
         text, count = line.subn(lambda _: new, old, count=1)
         if not count:
             text = f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new}\n"
-        _replace(path, text, mode=0o600)
+        replace_file(path, text, mode=0o600)
 
 
 def write_model(path: Path, model: ModelSpec) -> bool:
@@ -47,7 +47,7 @@ def write_model(path: Path, model: ModelSpec) -> bool:
         GatewayError: The file cannot be read, changed or written.
     """
     fields = {"provider": model.provider, "name": model.name, "base_url": model.base_url}
-    with _told(path):
+    with told(path):
         old = path.read_text(encoding="utf-8")
         try:
             text = with_fields(old, ("spec", "model"), fields)
@@ -55,14 +55,19 @@ def write_model(path: Path, model: ModelSpec) -> bool:
             wanted = ", ".join(f"{key}: {value}" for key, value in fields.items() if value)
             msg = f"{path}: {error}; set it by hand: model: {{{wanted}}}"
             raise GatewayError(msg) from error
-        _replace(path, text, mode=path.stat().st_mode & 0o777)
+        replace_file(path, text, mode=path.stat().st_mode & 0o777)
     return text != old and bool(
         re.search(r"^ +(?:max_\w+_tokens|context_window):", text, re.MULTILINE)
     )
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
+    """Say of a file that cannot be read or written why.
+
+    Raises:
+        GatewayError: It cannot.
+    """
     try:
         yield
     except OSError as error:
@@ -73,7 +78,8 @@ def _told(path: Path) -> Iterator[None]:
         raise GatewayError(msg) from error
 
 
-def _replace(path: Path, text: str, *, mode: int) -> None:
+def replace_file(path: Path, text: str, *, mode: int) -> None:
+    """Write a file, whole or not at all."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.new")
     draft.unlink(missing_ok=True)
     try:
