@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from datetime import datetime
 from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
 from anyio import to_thread
-from msgspec.structs import replace
+from msgspec import Struct, structs
 
+from everturn_actors.documents import Document, Form, form_of
 from everturn_actors.journal.disk import make_directory
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -21,6 +24,42 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSetup, installed
+
+MOVE_KEY: Final = "move.json"
+_State: TypeAlias = Literal["", "begun", "left"]
+
+
+class MoveNote(Struct, frozen=True, kw_only=True):
+    """What a move left in a store."""
+
+    state: _State = ""
+    "begun: a move to here is not done; left: all of it was moved elsewhere; empty = neither."
+    other: str = ""
+    "The store on the other side."
+    at: datetime | None = None
+
+
+MOVE_FORM: Final[Form[MoveNote]] = form_of("move", MoveNote, MoveNote())
+
+
+async def check_not_moved(keyed: KeyedStore) -> None:
+    """Refuse a store that a move left, or has not filled yet.
+
+    Raises:
+        GatewayError: It is one.
+    """
+    document = Document(keyed, MOVE_KEY, MOVE_FORM)
+    note = await document.read()
+    if note.state == "left":
+        msg = (
+            f"all that was kept here was moved to {note.other} on {note.at:%Y-%m-%d}: name that"
+            " store in everturn.yaml. To go on with what still stands here, remove"
+            f" {document.place}"
+        )
+        raise GatewayError(msg)
+    if note.state == "begun":
+        msg = f"a move from {note.other} to here is not done: run `everturn move` again"
+        raise GatewayError(msg)
 
 
 @asynccontextmanager
@@ -51,10 +90,11 @@ async def open_storage(
             fault = WriteHealth(config.workspace).check
             yield OpenedStore(store=store, keyed=store.keyed, fault=fault, is_passing=True)
         return
-    plugin = await _plugin(config)
+    plugin = await plugin_of(config)
     setup = _setup(config, supervisor, on_batch=on_batch, is_serving=is_serving)
     hold = nullcontext() if plugin.locks_workspace else _held(config.workspace)
     async with hold, plugin.open(setup) as opened:
+        await check_not_moved(opened.keyed)
         yield opened
 
 
@@ -70,7 +110,7 @@ async def open_keyed(config: Config, *, is_change: bool) -> AsyncGenerator[Keyed
         JournalError: The store cannot be used.
         GatewayError: It is not installed, cannot be loaded, or is out of reach for a change.
     """
-    plugin = await _plugin(config)
+    plugin = await plugin_of(config)
     if plugin.open_keyed is None:
         if is_change:
             msg = (
@@ -81,6 +121,8 @@ async def open_keyed(config: Config, *, is_change: bool) -> AsyncGenerator[Keyed
         yield MemoryKeyedStore()
         return
     async with plugin.open_keyed(setup_of(config, is_change=is_change)) as keyed:
+        if is_change:
+            await check_not_moved(keyed)
         yield keyed
 
 
@@ -88,10 +130,10 @@ def setup_of(config: Config, *, is_change: bool) -> StoreSetup:
     """Return what a store is opened with by a command, for a moment."""
     supervisor = Supervisor(SystemClock())
     setup = _setup(config, supervisor, on_batch=lambda _stats: None, is_serving=False)
-    return replace(setup, is_change=is_change)
+    return structs.replace(setup, is_change=is_change)
 
 
-async def _plugin(config: Config) -> StorePlugin:
+async def plugin_of(config: Config) -> StorePlugin:
     """Return the store that the configuration names.
 
     Raises:

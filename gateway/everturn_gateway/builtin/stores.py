@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
+from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import KeyedStore
+from everturn_actors.ports.transfer import Transfer
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
 
 
@@ -25,9 +28,17 @@ async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
         yield OpenedStore(
             store=files,
             keyed=FileKeyedStore(setup.workspace),
+            transfer=partial(_transfer, files),
             waiting=lambda: files.waiting,
             fault=files.health.check,
         )
+
+
+def _transfer(files: FileStore) -> Transfer:
+    # Only a move needs it; no start of a gateway loads it.
+    from everturn_actors.journal.files.transfer import FileTransfer  # noqa: PLC0415
+
+    return FileTransfer(files)
 
 
 @asynccontextmanager

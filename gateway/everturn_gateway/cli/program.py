@@ -258,6 +258,23 @@ def doctor(
     return commands.doctor.doctor(options, repair=repair)
 
 
+@command(app, "move")
+def move_store(
+    options: Options,
+    *,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="`folder`, or the address of a database; empty = EVERTURN_DATABASE_URL.",
+            envvar="EVERTURN_DATABASE_URL",
+        ),
+    ],
+    schema: Annotated[str, typer.Option(help="Of the database.")] = "everturn",
+) -> int:
+    """Move all that is kept from the folder to a database, or back; no gateway may run."""
+    return commands.move.move(options, to=to, schema=schema)
+
+
 @command(app, "pid")
 def show_pid(options: Options) -> int:
     """Print the process id of the gateway that runs on the workspace; 1 where none does."""

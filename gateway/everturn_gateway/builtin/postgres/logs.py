@@ -65,7 +65,7 @@ SELECT count(*) FROM saved
 _READ: Final = "SELECT seq, line FROM event WHERE session = $1 AND seq > $2 ORDER BY seq LIMIT $3"
 _END: Final = "SELECT last_seq FROM session WHERE id = $1"
 _GAPS: Final = "SELECT gaps FROM snapshot WHERE session = $1"
-_DELETE: Final = """
+DELETE: Final = """
 WITH a AS (DELETE FROM event WHERE session = $1), b AS (DELETE FROM snapshot WHERE session = $1),
     c AS (DELETE FROM blob WHERE session = $1), d AS (DELETE FROM active WHERE session = $1),
     e AS (DELETE FROM conversation WHERE session = $1), f AS (DELETE FROM viewer WHERE session = $1)
@@ -170,4 +170,4 @@ class PostgresLogs(OnDatabase):
     async def delete(self, session_id: str) -> None:
         """See `SessionStore.delete`."""
         if is_session_id(session_id):
-            await self._database.execute(_DELETE, session_id)
+            await self._database.execute(DELETE, session_id)

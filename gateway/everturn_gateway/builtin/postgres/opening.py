@@ -33,6 +33,7 @@ from everturn_gateway.builtin.postgres.schema import (
     version_of_schema,
 )
 from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.transfer import PostgresTransfer
 from everturn_gateway.builtin.postgres.writer import Writer
 from everturn_gateway.plugins import OpenedStore, StoreSetup
 
@@ -82,6 +83,7 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     keyed=PostgresKeyedStore(database),
                     waiting=lambda: writer.waiting,
                     keeps_jobs=True,
+                    transfer=partial(PostgresTransfer, database),
                     fault=database.check,
                 )
 
