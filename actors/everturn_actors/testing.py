@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict, Unpack
 
 import anyio
 from msgspec import Struct, field
@@ -178,41 +178,54 @@ def make_spec(name: str = "test") -> AgentSpec:
     return AgentSpec(name=name, model=ModelSpec(provider="scripted", name="scripted"))
 
 
+class AgentParts(TypedDict, total=False):
+    """What the agent of a test is made of; None, or left out, is what each says."""
+
+    provider: ScriptedProvider | None
+    "The model; else one that numbers its replies."
+    spec: AgentSpec | None
+    "The agent, which is called `test` whatever its values say."
+    tools: Mapping[str, Tool] | None
+    "What the agent can do; else nothing."
+    summariser: ScriptedProvider | None
+    "Who writes summaries; else nobody."
+    gate: Gate | None
+    "Which calls may run; else all."
+
+
 @asynccontextmanager
 async def open_test_service(
     *,
-    provider: ScriptedProvider | None = None,
-    spec: AgentSpec | None = None,
-    tools: Mapping[str, Tool] | None = None,
     store: SessionStore | None = None,
     disk: MemoryDisk | None = None,
     clock: Clock | None = None,
     settings: ServiceSettings | None = None,
-    summariser: ScriptedProvider | None = None,
     model_statistics: ModelStatisticsStore | None = None,
-    gate: Gate | None = None,
     delivery_ports: Mapping[str, DeliveryPort] | None = None,
+    **parts: Unpack[AgentParts],
 ) -> AsyncGenerator[TestService]:
     """Open a real service over a scripted model and, unless `store` is given, a memory store.
 
     Args:
-        provider: The model; by default one that numbers its replies.
-        spec: The agent, which is called `test` whatever its values say.
-        tools: What the agent can do.
         store: Where sessions live.
         disk: The memory store's disk, to be opened again after a crash.
         clock: The time; by default a `ManualClock`.
         settings: Times; by default nobody waits for a client that left, and a stop drains at once.
-        summariser: Who writes summaries; by default nobody.
         model_statistics: What is learnt about the model.
-        gate: Which calls may run; by default all.
         delivery_ports: Who tells the people of a channel; `TestService.key` is of channel `test`.
+        parts: The agent's.
     """
-    provider = provider or ScriptedProvider()
+    provider = parts.get("provider") or ScriptedProvider()
     clock = clock or ManualClock()
-    spec = spec or make_spec()
-    writer = Summariser(provider=summariser, model=spec.model) if summariser else None
-    agent = Agent(spec=spec, provider=provider, tools=tools or {}, summariser=writer, gate=gate)
+    spec = parts.get("spec") or make_spec()
+    summariser = parts.get("summariser")
+    agent = Agent(
+        spec=spec,
+        provider=provider,
+        tools=parts.get("tools") or {},
+        summariser=Summariser(provider=summariser, model=spec.model) if summariser else None,
+        gate=parts.get("gate"),
+    )
     agents = StaticAgents({"test": agent})
     async with AsyncExitStack() as stack:
         if store is None:

@@ -15,7 +15,7 @@ from everturn_channels.adapter import Adapter
 from everturn_gateway.app import Additions, open_gateway, open_in_memory
 from everturn_gateway.app import Gateway as OpenGateway
 from everturn_gateway.config.channels import RESERVED, ChannelConfig
-from everturn_gateway.config.settings import Config, load_config
+from everturn_gateway.config.settings import Config, Overrides, load_config
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.plugins import INTERFACE, ChannelPlugin, ChannelSection
 
@@ -88,8 +88,10 @@ def _read(given: Given, passing: str) -> Config:
         return load_config(
             Path(given.config),
             environ=given.environ,
-            workspace=Path(given.workspace).absolute() if given.workspace is not None else None,
-            agents_dir=agents_dir,
+            overrides=Overrides(
+                workspace=None if given.workspace is None else Path(given.workspace),
+                agents_dir=agents_dir,
+            ),
         )
     workspace = Path(given.workspace or passing).absolute()
     return Config(workspace=workspace, agents_dir=agents_dir or workspace / "agents")

@@ -49,6 +49,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
 )
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
+from everturn_channels.plugin.process import Program
 from everturn_channels.plugin.protocol import WINDOW
 
 FULL = NotNowError("no space left", retry_after_s=5)
@@ -103,11 +104,13 @@ class Person:
 async def tcp_chat(handler: OpenInlet) -> AsyncGenerator[tuple[PluginAdapter, Person, Serving]]:
     """Run the sample with Ann in it."""
     adapter = PluginAdapter(
-        name="tcp",
-        command=sys.executable,
-        args=("-IS", str(SAMPLE)),
-        env={"CHAT_PORT": "0"},
-        cwd=SAMPLE.parent,
+        Program(
+            channel="tcp",
+            command=sys.executable,
+            args=("-IS", str(SAMPLE)),
+            env={"CHAT_PORT": "0"},
+            cwd=SAMPLE.parent,
+        ),
         restart="always",
         clock=ManualClock(),
     )
@@ -920,11 +923,13 @@ async def test_what_cannot_be_started_is_told_in_words(
     """A typing error in the settings is the most common fault."""
     (tmp_path / "text").write_text("no program")
     adapter = PluginAdapter(
-        name="test",
-        command=command,
-        args=(),
-        env={},
-        cwd=tmp_path / cwd,
+        Program(
+            channel="test",
+            command=command,
+            args=(),
+            env={},
+            cwd=tmp_path / cwd,
+        ),
         restart="always",
         clock=ManualClock(),
     )

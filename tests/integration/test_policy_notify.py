@@ -24,6 +24,7 @@ from everturn_gateway.tools.policy import (
     open_notifier,
     webhook_client,
 )
+from everturn_gateway.tools.policy.guarding import Beside
 
 NOTICE = ToolNotice(
     agent="assistant",
@@ -66,7 +67,11 @@ async def test_a_webhook_is_sent_what_happened_without_secrets() -> None:
         hook = WebhookDelivery(f"{web.url}/hook/t0ken")
         rules = Policy(notify=Notify(deliveries=(hook,)))
         tool = GuardedTool(
-            Program(), agent="assistant", secrets=_secrets(), policy=rules, notifier=notifier
+            Program(),
+            agent="assistant",
+            secrets=_secrets(),
+            policy=rules,
+            beside=Beside(notifier=notifier),
         )
         await tool.run(call(command="git push t0psecret"), context())
         await web.until_asked()

@@ -23,7 +23,7 @@ from everturn_actors.model import ModelRequest, Reply, Summary, Usage, UserMessa
 from everturn_actors.ports import ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider, texts
-from everturn_actors.turn.summaries import summarise
+from everturn_actors.turn.summaries import Patience, summarise
 
 MODEL = ModelSpec(provider="scripted", name="writer")
 TASK = SummaryTask(
@@ -58,7 +58,7 @@ async def ask(
         task,
         None if provider is None else Summariser(provider=provider, model=MODEL),
         clock=clock or ManualClock(),
-        timeout_s=timeout_s,
+        patience=Patience(timeout_s=timeout_s),
         window_tokens=window_tokens,
     )
 

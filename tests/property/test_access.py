@@ -34,8 +34,7 @@ def _evaluate(
 ) -> AccessDecision:
     return evaluate(
         rules,
-        channel="a",
-        platform="b",
+        places=("a", "b"),
         chat=chat,
         sender=sender,
         is_addressed=addressed,

@@ -31,7 +31,7 @@ from everturn_actors.testing import (
     make_spec,
 )
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.rate_limiter import DOUBT_S
+from everturn_channels.delivery.rate_limiter import DOUBT_S, RateLimiter
 from everturn_channels.settings import ChannelSettings
 
 WAIT_S = 60  # for what takes milliseconds
@@ -124,7 +124,7 @@ async def delivering(
         clock=clock,
         chat_type_of=lambda key: "dm" if key.chat.startswith("dm") else "group",
         tally=counter,
-        jitter=lambda: 0.0,
+        limiter=RateLimiter(clock, lambda: 0.0),
     )
     agent = Agent(spec=make_spec(), provider=provider, tools=tools or {}, gate=gate)
     async with AsyncExitStack() as stack:

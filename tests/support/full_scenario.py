@@ -55,7 +55,7 @@ from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import ManualClock, StaticAgents
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_channels.delivery import Deliverer
-from everturn_channels.delivery.rate_limiter import DOUBT_S
+from everturn_channels.delivery.rate_limiter import DOUBT_S, RateLimiter
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_registry import JobNeeds
@@ -429,7 +429,7 @@ async def open_gateway(
         delivery_ports = {
             name: Deliverer(
                 adapter_to(name, world, mark), settings=ChannelSettings(streaming=name == "tg"),
-                clock=clock, jitter=lambda: 0.0,
+                clock=clock, limiter=RateLimiter(clock, lambda: 0.0),
             )
             for name in ("tg", "dc")
         }  # fmt: skip

@@ -23,11 +23,13 @@ from everturn_actors.service import (
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_actors.testing import ManualClock, StaticAgents, make_spec
 from everturn_channels.delivery import Deliverer
+from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.telemetry.tracing import Tracer
 from everturn_gateway.tools.policy import GuardedTool, Policy
+from everturn_gateway.tools.policy.guarding import Beside
 from everturn_gateway.usage import DailyLimit
 
 WAIT_S = 60  # for what takes milliseconds
@@ -141,7 +143,7 @@ async def measured(
                 agent="test",
                 secrets=SecretRegistry(),
                 policy=Policy(),
-                watch=telemetry.tools,
+                beside=Beside(watch=telemetry.tools),
             )
             for name, tool in (tools or {}).items()
         },
@@ -150,7 +152,11 @@ async def measured(
     )
     settings = ChannelSettings(streaming=False)
     deliverers = (
-        {"test": Deliverer(adapter, settings=settings, clock=clock, jitter=lambda: 0.0)}
+        {
+            "test": Deliverer(
+                adapter, settings=settings, clock=clock, limiter=RateLimiter(clock, lambda: 0.0)
+            )
+        }
         if adapter is not None
         else {}
     )

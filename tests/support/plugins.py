@@ -15,6 +15,7 @@ from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import ChatRef, Command, InboundEvent
 from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
+from everturn_channels.plugin.process import Program
 
 PATIENCE_S = 60.0  # for a process on a busy machine
 PRELUDE = """\
@@ -65,11 +66,13 @@ def write_plugin(
     script = folder / "plugin.py"
     script.write_text(PRELUDE + dedent(body))
     return PluginAdapter(
-        name="test",
-        command=sys.executable,
-        args=("-IS", str(script)),
-        env=env or {},
-        cwd=folder,
+        Program(
+            channel="test",
+            command=sys.executable,
+            args=("-IS", str(script)),
+            env=env or {},
+            cwd=folder,
+        ),
         restart=restart,
         clock=clock or ManualClock(),
     )

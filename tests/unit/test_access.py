@@ -38,8 +38,7 @@ def _evaluate(
 ) -> AccessDecision:
     return evaluate(
         rules,
-        channel="telegram-family",
-        platform="telegram",
+        places=("telegram-family", "telegram"),
         chat=chat,
         sender=sender,
         is_addressed=addressed,

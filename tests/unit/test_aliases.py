@@ -145,8 +145,7 @@ async def test_lists_and_routes_may_name_either_id(named: str) -> None:
     route = find_route(routes, channel="t", platform="telegram", chat=chat, sender=ANN)
     decision = evaluate(
         rules,
-        channel="t",
-        platform="telegram",
+        places=("t", "telegram"),
         chat=chat,
         sender=ANN,
         is_addressed=True,

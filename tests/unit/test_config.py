@@ -14,6 +14,7 @@ from support.tables import table
 from everturn_channels.settings import Route
 from everturn_gateway.config.settings import (
     Config,
+    Overrides,
     SchedulesConfig,
     ServerConfig,
     SessionsConfig,
@@ -149,10 +150,9 @@ def test_options_override_the_file(tmp_path: Path) -> None:
         config = load_config(
             file,
             environ={},
-            host="::1",
-            port=0,
-            workspace=Path("mine"),
-            agents_dir=Path("agents"),
+            overrides=Overrides(
+                host="::1", port=0, workspace=Path("mine"), agents_dir=Path("agents")
+            ),
         )
 
     assert (config.server.host, config.server.port) == ("::1", 0)
@@ -166,7 +166,7 @@ def test_options_out_of_range_are_refused_together_with_the_file_s_faults(tmp_pa
     file.write_text("server: {port: high}\n", encoding="utf-8")
 
     with pytest.raises(ConfigError) as caught:
-        load_config(file, environ={}, host="http://x/", port=70_000)
+        load_config(file, environ={}, overrides=Overrides(host="http://x/", port=70_000))
 
     assert str(caught.value).splitlines() == [
         f"{file}:1: server.port: must be a whole number, not 'high'",

@@ -82,7 +82,9 @@ def test_a_message_without_a_number_has_no_id() -> None:
 async def test_a_silent_stream_is_kept_open_by_comments() -> None:
     """Proxies close what is silent; a comment is no message to a client."""
     wire = Wire()
-    stream = sse.EventStream(endless(b"data: 1\n\n"), OpenWaits(), keep_alive_s=0.001)
+    stream = sse.EventStream(
+        endless(b"data: 1\n\n"), OpenWaits(), silence=sse.Silence(longest_s=0.001)
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, stream, wire)
         await wire.until_sent(b"data: 1\n\n: keep-alive\n\n: keep-alive\n\n")
@@ -118,8 +120,7 @@ async def test_in_silence_there_may_be_something_to_say() -> None:
     stream = sse.EventStream(
         endless(b"data: 1\n\n"),
         OpenWaits(),
-        keep_alive_s=0.001,
-        in_silence=lambda: said.pop(0) if said else b"",
+        silence=sse.Silence(longest_s=0.001, says=lambda: said.pop(0) if said else b""),
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve, stream, wire)

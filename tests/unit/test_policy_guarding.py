@@ -24,6 +24,7 @@ from everturn_gateway.tools.policy import (
     open_notifier,
     read_pattern,
 )
+from everturn_gateway.tools.policy.guarding import Beside
 from everturn_gateway.tools.policy.outside.cleaning import clean
 from everturn_gateway.tools.policy.outside.fencing import fence
 
@@ -187,7 +188,11 @@ async def _logged(
     caplog.set_level(logging.INFO)
     async with open_notifier(clock, _secrets()) as notifier:
         coat = GuardedTool(
-            tool, agent="assistant", secrets=_secrets(), policy=rules, notifier=notifier
+            tool,
+            agent="assistant",
+            secrets=_secrets(),
+            policy=rules,
+            beside=Beside(notifier=notifier),
         )
         with contextlib.suppress(ToolFailedError):
             await coat.run(call(tool.definition.name, command=command), context())

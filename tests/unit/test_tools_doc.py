@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -82,8 +81,8 @@ async def test_the_table_names_every_tool_and_each_example_fits(tmp_path: Path) 
         secrets=SecretRegistry(),
         clock=ManualClock(),
     ) as shop:
-        make_tools = partial(shop.make_tools, config, agent="test", home=folder, files=None)
-        tools = (await to_thread.run_sync(make_tools)).tools
+        environment = shop.environment(agent="test", home=folder, files=None)
+        tools = (await to_thread.run_sync(shop.make_tools, config, environment)).tools
         schemas = {name: tool.definition.parameters for name, tool in tools.items()}
         free = {name for name, tool in tools.items() if tool.capabilities.safe}
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import cast
 
 import anyio
+from msgspec import Struct
 
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import ActorStoppedError, SessionEndedError
@@ -30,71 +31,53 @@ RETRY_S = 1.0  # until a delivery port that failed is begun anew; doubled with e
 RETRY_MAX_S = 60.0
 
 
-class DeliveryWorker:
-    """Implements `Outgoing` for one actor."""
+class DeliveryWorker(Struct, kw_only=True):
+    """Implements `Outgoing` for one actor; only the actor makes one."""
 
-    def __init__(
-        self,
-        *,
-        session_id: str,
-        delivery_ports: Mapping[str, DeliveryPort],
-        mailbox: Mailbox,
-        feed: Feed,
-        store: SessionStore,
-        clock: Clock,
-        present: Callable[[], SessionState | None],
-        changed: Callable[[], Awaitable[None]],
-        stopping: Callable[[], bool],
-    ) -> None:
-        """Prepare it; only the actor makes one.
-
-        Args:
-            session_id: The session.
-            delivery_ports: By the name of their channel.
-            mailbox: The actor's.
-            feed: Where its followers read.
-            store: Where the session lives.
-            clock: The time.
-            present: Gives the present state; None before the session has begun.
-            changed: Waits until something new is durable.
-            stopping: Whether the service stops.
-        """
-        self._session_id, self._delivery_ports = session_id, delivery_ports
-        self._mailbox, self._feed, self._store, self._clock = mailbox, feed, store, clock
-        self._present, self._changed, self._stopping = present, changed, stopping
-        self._works = False
+    session_id: str
+    delivery_ports: Mapping[str, DeliveryPort]
+    "By the name of their channel."
+    mailbox: Mailbox
+    "The actor's."
+    feed: Feed
+    "Where its followers read."
+    store: SessionStore
+    clock: Clock
+    present: Callable[[], SessionState | None]
+    "Gives the present state; None before the session has begun."
+    changed: Callable[[], Awaitable[None]]
+    "Waits until something new is durable."
+    stopping: Callable[[], bool]
+    "Whether the service stops."
+    works: bool = False
+    "Whether a delivery port is at work for the session."
 
     # --- the actor's side ---
 
     @property
-    def works(self) -> bool:
-        """Whether a delivery port is at work for the session."""
-        return self._works
-
-    @property
     def is_due(self) -> bool:
         """Whether something is owed that may still be delivered: such a session stays."""
-        state = self._present()
+        state = self.present()
         return state is not None and bool(state.outbox) and self.delivers(state.key.channel)
 
     def delivers(self, channel: str) -> bool:
         """Whether what is said in a session of `channel` is owed to its people."""
-        return channel in self._delivery_ports
+        return channel in self.delivery_ports
 
     def begin(self, tasks: Background) -> None:
         """Set the delivery port to work, if there is work and it is not at it."""
         delivery_port = self._needed()
-        if delivery_port is not None and not self._works:
-            self._works = True
+        if delivery_port is not None and not self.works:
+            self.works = True
             tasks.start_soon(self._carry)
 
     def _needed(self) -> DeliveryPort | None:
-        state = self._present()
+        state = self.present()
         if state is None or state.status == "ended" or self.is_stopping:
             return None
         turn = state.open_turn
         has_work = bool(state.outbox) or (turn is not None and turn.delivers)
-        return self._delivery_ports.get(state.key.channel) if has_work else None
+        return self.delivery_ports.get(state.key.channel) if has_work else None
 
     async def _carry(self) -> None:
         delay_s = RETRY_S
@@ -105,9 +88,9 @@ class DeliveryWorker:
                 await self._pause(delay_s, seen)
                 delay_s = RETRY_S if self._has_more(seen) else min(delay_s * 2, RETRY_MAX_S)
         finally:
-            self._works = False
+            self.works = False
             with suppress(ActorStoppedError):
-                self._mailbox.put(Tick(), own=True)  # it may rest now
+                self.mailbox.put(Tick(), own=True)  # it may rest now
 
     async def _carry_once(self, delivery_port: DeliveryPort) -> None:
         """Let the delivery port work until it comes back, or fails."""
@@ -126,7 +109,7 @@ class DeliveryWorker:
             return
         logger.error(
             "a delivery failed and is begun anew",
-            extra={"session_id": self._session_id, "error": str(error)},
+            extra={"session_id": self.session_id, "error": str(error)},
             exc_info=error,
         )
 
@@ -147,38 +130,33 @@ class DeliveryWorker:
 
         async def watch(scope: anyio.CancelScope) -> None:
             while not is_over():
-                await self._changed()
+                await self.changed()
             scope.cancel()
 
         if is_over():
             return
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch, tasks.cancel_scope)
-            await self._clock.sleep(delay_s)
+            await self.clock.sleep(delay_s)
             tasks.cancel_scope.cancel()
 
     # --- the delivery port's side (Outgoing) ---
 
     @property
-    def session_id(self) -> str:
-        """The session."""
-        return self._session_id
-
-    @property
     def state(self) -> SessionState:
         """Its present state."""
-        state = self._present()
+        state = self.present()
         assert state is not None, "a session that owes something has begun"
         return state
 
     @property
     def is_stopping(self) -> bool:
         """Whether the service stops: nothing new begins."""
-        return self._stopping()
+        return self.stopping()
 
     async def tell(self, *bodies: Body) -> None:
         """Make events of a delivery durable and apply them."""
-        answer = self._mailbox.put(RecordDelivery(bodies), own=True)
+        answer = self.mailbox.put(RecordDelivery(bodies), own=True)
         # Not cancelled half way: whoever goes on has to know what stands in the log. The actor
         # answers or refuses whatever is in its mailbox when it stops, so this ends.
         with anyio.CancelScope(shield=True):
@@ -186,14 +164,14 @@ class DeliveryWorker:
 
     async def until_changed(self) -> None:
         """Wait until something new is durable, or the service stops."""
-        await self._changed()
+        await self.changed()
 
     def updates(self, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
         """Yield the events that come from now on, and the text of replies as it comes."""
         last_seq = self.state.last_seq
-        return self._feed.follow(
+        return self.feed.follow(
             last_seq,
-            log_of(self._store, self._session_id),
+            log_of(self.store, self.session_id),
             last_seq=last_seq,
             pieces="live",
             take=take,
@@ -203,7 +181,7 @@ class DeliveryWorker:
 
     async def read_file(self, name: str) -> bytes | None:
         """Return a file that is kept with the session; None where it is gone."""
-        return await self._store.read_media(self._session_id, name)
+        return await self.store.read_media(self.session_id, name)
 
 
 def _is_end(error: Exception) -> bool:

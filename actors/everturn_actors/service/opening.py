@@ -21,6 +21,7 @@ from everturn_actors.ports import (
     Observer,
     SessionStore,
 )
+from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
@@ -108,10 +109,9 @@ async def open_service(
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)
         service = TurnService(
             store=store,
-            scratch=scratch,
             runtime=live,
             registry=registry,
-            scratch_registry=scratch_registry,
+            stateless=Stateless(store=scratch, runtime=live, registry=scratch_registry),
             bindings=bindings,
             on_delete=ports.on_delete,
         )

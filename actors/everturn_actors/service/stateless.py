@@ -39,7 +39,7 @@ class Stateless:
 
     def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Registry) -> None:
         """Only `open_service` makes one."""
-        self._store, self._runtime, self._registry = store, runtime, registry
+        self._store, self._runtime, self.registry = store, runtime, registry
 
     async def submit(
         self, inbound: Inbound, history: History, *, agent: str, principal: str = ""
@@ -63,8 +63,7 @@ class Stateless:
         return await submit(
             inbound,
             session_id,
-            self._registry,
-            self._store,
+            self.registry,
             attachments=attached,
             passivate_at_once=True,
         )
@@ -79,21 +78,21 @@ class Stateless:
             UnknownAgentError: No such agent.
         """
         session_id = await self._begin(history, agent, principal, is_open=True)
-        await self._registry.ask(session_id, Resume(), passivate_at_once=True)
-        state = await self._registry.ask(session_id, GetState())
+        await self.registry.ask(session_id, Resume(), passivate_at_once=True)
+        state = await self.registry.ask(session_id, GetState())
         seq = 2 + len(replay(history.turns[:-1]))  # its first message, after session_started
-        return found(session_id, seq, state, self._registry, self._store)
+        return found(session_id, seq, state, self.registry)
 
     def present(self, session_id: str) -> SessionState | None:
         """Return the state of a turn that is not over; None where there is none of this id."""
-        return self._registry.present(session_id)
+        return self.registry.present(session_id)
 
     async def answer_calls(
         self, session_id: str, answers: Sequence[CallAnswer], *, idempotency_key: str
     ) -> Submission:
         """See `TurnService.answer_calls`."""
         check_answers(answers)
-        return await answer_calls(session_id, answers, idempotency_key, self._registry, self._store)
+        return await answer_calls(session_id, answers, idempotency_key, self.registry)
 
     async def _begin(self, history: History, agent: str, principal: str, *, is_open: bool) -> str:
         """Write down what came before; return the id of the session."""

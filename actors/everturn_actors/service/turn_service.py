@@ -75,17 +75,16 @@ class TurnService:
         self,
         *,
         store: SessionStore,
-        scratch: SessionStore,
         runtime: Runtime,
         registry: Registry,
-        scratch_registry: Registry,
+        stateless: Stateless,
         bindings: Bindings,
         on_delete: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """Only `open_service` makes one."""
         self.reader = SessionReader(store=store, runtime=runtime, registry=registry)
         "What can be read of sessions."
-        self.activity = Activity(registry, scratch_registry)
+        self.activity = Activity(registry, stateless.registry)
         "What goes on now."
         self.conversations = Conversations(
             store=store, runtime=runtime, registry=registry, bindings=bindings, reader=self.reader
@@ -93,7 +92,7 @@ class TurnService:
         "Which session a conversation goes on in."
         self.branches = Branches(store=store, runtime=runtime, bindings=bindings)
         "Sessions that begin with what was said before."
-        self.stateless = Stateless(store=scratch, runtime=runtime, registry=scratch_registry)
+        self.stateless = stateless
         "Turns of which nothing is kept."
         self._on_delete = on_delete
         self._store, self._registry = store, registry
@@ -144,7 +143,7 @@ class TurnService:
                 taken.
         """
         check_answers(answers)
-        return await answer_calls(session_id, answers, idempotency_key, self._registry, self._store)
+        return await answer_calls(session_id, answers, idempotency_key, self._registry)
 
     async def found(self, session_id: str, seq: int) -> Submission:
         """Return the way to the answer of a message that was accepted before.
@@ -158,7 +157,7 @@ class TurnService:
             JournalError: It cannot be read.
         """
         state = await self.view(session_id)
-        return found(session_id, seq, state, self._registry, self._store)
+        return found(session_id, seq, state, self._registry)
 
     async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
         """Say something in the agent's name, without a turn; return when it is durable.
@@ -221,7 +220,6 @@ class TurnService:
             inbound,
             session_id,
             self._registry,
-            self._store,
             attachments=attachments,
             begin_with=begin_with,
         )
@@ -278,7 +276,7 @@ class TurnService:
             ActorStoppedError: The service is stopping.
             ActorFailedError, JournalError: The session cannot be read or written.
         """
-        return await retry(session_id, idempotency_key, self._registry, self._store)
+        return await retry(session_id, idempotency_key, self._registry)
 
     async def decide(
         self,

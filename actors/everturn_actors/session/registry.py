@@ -99,6 +99,8 @@ class Registry:
                 that have work stay, however many there are. 0 = any number.
         """
         self._runtime = runtime
+        self.store = runtime.store
+        "Where its sessions live."
         self._tasks = tasks
         self._on_gone = on_gone
         self._active: OrderedDict[str, _Active] = OrderedDict()

@@ -287,7 +287,6 @@ async def submit(
     inbound: Inbound,
     session_id: str,
     registry: Registry,
-    store: SessionStore,
     *,
     attachments: tuple[Attachment, ...] = (),
     begin_with: SessionStarted | None = None,
@@ -306,16 +305,14 @@ async def submit(
         begin_with=begin_with,
         passivate_at_once=passivate_at_once,
     )
-    return _submission(session_id, accepted, registry, store, feed, attachments)
+    return _submission(session_id, accepted, registry, feed, attachments)
 
 
-async def retry(
-    session_id: str, idempotency_key: str, registry: Registry, store: SessionStore
-) -> Submission:
+async def retry(session_id: str, idempotency_key: str, registry: Registry) -> Submission:
     """Ask the newest turn again, which failed. Errors: `Registry.ask`, `NothingToRetryError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, Retry(idempotency_key))
-    return _submission(session_id, accepted, registry, store, feed, ())
+    return _submission(session_id, accepted, registry, feed, ())
 
 
 async def answer_calls(
@@ -323,27 +320,23 @@ async def answer_calls(
     answers: Sequence[CallAnswer],
     idempotency_key: str,
     registry: Registry,
-    store: SessionStore,
 ) -> Submission:
     """Take what a caller's own tools gave. Errors: `Registry.ask`, `CallNotOpenError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, AnswerCalls(tuple(answers), idempotency_key))
-    return _submission(session_id, accepted, registry, store, feed, ())
+    return _submission(session_id, accepted, registry, feed, ())
 
 
-def found(
-    session_id: str, seq: int, state: SessionState, registry: Registry, store: SessionStore
-) -> Submission:
+def found(session_id: str, seq: int, state: SessionState, registry: Registry) -> Submission:
     """Return the way to the answer of a message that is durable as event `seq`."""
     accepted = Accepted(seq=seq, duplicate=False, state=state)
-    return _submission(session_id, accepted, registry, store, registry.feed(session_id), ())
+    return _submission(session_id, accepted, registry, registry.feed(session_id), ())
 
 
 def _submission(
     session_id: str,
     accepted: Accepted,
     registry: Registry,
-    store: SessionStore,
     feed: Feed,
     attachments: tuple[Attachment, ...],
 ) -> Submission:
@@ -353,7 +346,7 @@ def _submission(
         duplicate=accepted.duplicate,
         attachments=attachments,
         _registry=registry,
-        _store=store,
+        _store=registry.store,
         _feed=feed,
         _state=accepted.state,
     )

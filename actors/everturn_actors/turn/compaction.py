@@ -36,7 +36,7 @@ from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.model_call import Pace
-from everturn_actors.turn.summaries import summarise
+from everturn_actors.turn.summaries import Patience, summarise
 
 logger = logging.getLogger(__name__)
 
@@ -189,8 +189,7 @@ class Compactor(Struct, kw_only=True):
             task,
             agent.summariser,
             clock=self.pace.clock,
-            timeout_s=timeout_s,
-            tries=tries,
+            patience=Patience(timeout_s=timeout_s, tries=tries),
             window_tokens=input_window(model, statistics),
             scale=statistics.scale,
         )

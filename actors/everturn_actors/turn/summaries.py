@@ -30,15 +30,22 @@ PAUSE_S: Final = 0.1  # times the number of tries so far; a provider may ask for
 _ERROR_CHARACTERS = 500
 
 
+class Patience(Struct, frozen=True, kw_only=True):
+    """How long and how often a model is asked for one summary."""
+
+    timeout_s: float
+    "Of all tries together, pauses included."
+    tries: int = TRIES
+
+
 async def summarise(
     task: SummaryTask,
     summariser: Summariser | None,
     *,
     clock: Clock,
-    timeout_s: float,
+    patience: Patience,
     window_tokens: int,
     scale: float = 1.0,
-    tries: int = TRIES,
 ) -> Summarised:
     """Return the event of a summary of `task`: a model's, or the digest where none wrote one.
 
@@ -51,10 +58,9 @@ async def summarise(
         task: What is to be summarised.
         summariser: Who writes it; None = nobody is asked.
         clock: For the pauses between tries.
-        timeout_s: Of all tries together, pauses included.
+        patience: How long and how often it is asked.
         window_tokens: The window of the model that writes.
         scale: Tokens of that model for one of the estimate.
-        tries: How often it is asked at most.
     """
     if summariser is None:
         return await _digest(task)
@@ -64,12 +70,12 @@ async def summarise(
         clock=clock,
         window_tokens=window_tokens,
         scale=scale,
-        tries_max=tries,
+        tries_max=patience.tries,
     )
-    with anyio.move_on_after(timeout_s) as deadline:
+    with anyio.move_on_after(patience.timeout_s) as deadline:
         event = await _ask(asked, deadline)
         return event or await _digest(task, asked)
-    late = f"no summary within {timeout_s:g} s"
+    late = f"no summary within {patience.timeout_s:g} s"
     asked.error = f"{late}; before: {asked.error}" if asked.error else late
     return await _digest(task, asked)
 

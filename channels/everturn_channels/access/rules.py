@@ -100,8 +100,7 @@ def find_route(
 def evaluate(
     rules: AccessRules,
     *,
-    channel: str,
-    platform: str,
+    places: tuple[str, str],
     chat: ChatRef,
     sender: Person,
     is_addressed: bool,
@@ -109,14 +108,16 @@ def evaluate(
 ) -> AccessDecision:
     """Say what becomes of a message.
 
-    `is_paired` is whether the owner approved this person for this channel; it counts in a dm.
+    `places` are the channel's name and its platform's: an entry of an allowlist may begin with
+    either. `is_paired` is whether the owner approved this person for this channel; it counts in a
+    dm.
     """
     match str(chat.type):  # a plug-in may send any word
         case "dm":
             return _evaluate_dm(rules, sender, is_paired=is_paired)
         case "group" | "channel":
             ids = (chat.id, *chat.aliases)
-            names = (f"{prefix}:{chat_id}" for chat_id in ids for prefix in (channel, platform))
+            names = (f"{prefix}:{chat_id}" for chat_id in ids for prefix in places)
             keys = tuple(dict.fromkeys(names))
             return _evaluate_group(rules.groups, keys, chat, sender, is_addressed=is_addressed)
         case other:

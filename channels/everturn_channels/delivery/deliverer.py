@@ -22,7 +22,7 @@ from everturn_channels.delivery.preview import Preview
 from everturn_channels.delivery.question_closer import QuestionCloser
 from everturn_channels.delivery.questions import Questions
 from everturn_channels.delivery.rate_limiter import RateLimiter
-from everturn_channels.delivery.sender import Sender
+from everturn_channels.delivery.sender import Platform, Sender
 from everturn_channels.delivery.stopping import leaves
 from everturn_channels.delivery.tally import NoTally, Tally
 from everturn_channels.delivery.typing_indicator import TypingIndicator
@@ -44,7 +44,6 @@ class Deliverer:
         chat_type_of: Callable[[ConversationKey], ChatType] | None = None,
         tally: Tally | None = None,
         limiter: RateLimiter | None = None,
-        jitter: Callable[[], float] = random.random,
         language_of: Callable[[ConversationKey], Language] | None = None,
     ) -> None:
         """Begin without anything under way.
@@ -57,12 +56,11 @@ class Deliverer:
                 drafts; without it each counts as a group.
             tally: Counts the messages that were sent, and those that were given up.
             limiter: When the bot may speak, where others speak with its voice as well.
-            jitter: Gives a number from 0 to 1, anew with every call.
             language_of: Tells in which language a conversation is spoken to; without it English.
         """
         self._adapter, self._settings, self._clock = adapter, settings, clock
         self._chat_type_of, self._tally = chat_type_of, tally or NoTally()
-        self._limiter = limiter or RateLimiter(clock, jitter)
+        self._limiter = limiter or RateLimiter(clock, random.random)
         self._language_of = language_of
 
     async def deliver(self, session: Outgoing) -> None:
@@ -103,13 +101,15 @@ class Deliverer:
         sender = Sender(
             session,
             self._adapter,
-            settings=self._settings,
-            clock=self._clock,
-            limiter=self._limiter,
+            platform=Platform(
+                settings=self._settings,
+                clock=self._clock,
+                limiter=self._limiter,
+                tally=self._tally,
+            ),
             preview=preview,
             typing=typing,
             questions=questions,
-            tally=self._tally,
         )
         async with anyio.create_task_group() as tasks:
             for what, body in (

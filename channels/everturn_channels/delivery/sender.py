@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.events import Body, ChunkMarked, DeliveryPlanned
@@ -42,6 +43,17 @@ IN_PLACE_CHARS: Final = 2_000  # a longer text is laid out in a thread: 8 KB may
 UNDELIVERED_S: Final = 30 * 86_400.0  # so long people are to be told that something did not arrive
 
 
+class Platform(Struct, frozen=True, kw_only=True):
+    """What all sessions of a channel share where they send."""
+
+    settings: ChannelSettings
+    clock: Clock
+    limiter: RateLimiter
+    "When the bot may speak."
+    tally: Tally
+    "Counts what was sent, and what was given up."
+
+
 class Sender:
     """Delivers one session."""
 
@@ -50,17 +62,15 @@ class Sender:
         session: Outgoing,
         adapter: Adapter,
         *,
-        settings: ChannelSettings,
-        clock: Clock,
-        limiter: RateLimiter,
+        platform: Platform,
         preview: Preview,
         typing: TypingIndicator,
         questions: Questions,
-        tally: Tally,
     ) -> None:
-        self._session, self._adapter, self._settings = session, adapter, settings
-        self._limiter, self._preview, self._typing = limiter, preview, typing
-        self._questions, self._tally = questions, tally
+        self._session, self._adapter, self._settings = session, adapter, platform.settings
+        self._preview, self._typing, self._questions = preview, typing, questions
+        limiter, clock = platform.limiter, platform.clock
+        self._limiter, self._tally = limiter, platform.tally
         self._ends = QuestionCloser(session, adapter, limiter, questions)
         self._holds = False
         self._is_chat_gone = False

@@ -126,8 +126,7 @@ class AccessControl:
         channel, is_dm = self._adapter.name, chat.type == "dm"
         decision = evaluate(
             rules,
-            channel=channel,
-            platform=self._adapter.platform,
+            places=(channel, self._adapter.platform),
             chat=chat,
             sender=sender,
             is_addressed=is_addressed,

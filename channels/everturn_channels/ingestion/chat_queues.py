@@ -67,7 +67,6 @@ class ChatQueues:
         chat_max: int = CHAT_MAX,
         total_max: int = TOTAL_MAX,
         redelivery_s: float = 0.0,
-        is_held: bool = False,
     ) -> None:
         """See `open_chat_queues`."""
         self._handler, self._clock, self._tasks = handler, clock, tasks
@@ -77,8 +76,6 @@ class ChatQueues:
         self._queues: dict[str, _Queue] = {}
         self._total = 0
         self._released = anyio.Event()
-        if not is_held:
-            self._released.set()
         self._changed = anyio.Event()
         self._last_taken = clock.now()
 
@@ -337,8 +334,9 @@ async def open_chat_queues(
             chat_max=chat_max,
             total_max=total_max,
             redelivery_s=redelivery_s,
-            is_held=is_held,
         )
+        if not is_held:
+            queues.release()
         try:
             yield queues
         except Exception as error:  # noqa: BLE001 - it leaves the block below, and not in a group

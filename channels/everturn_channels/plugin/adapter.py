@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final, Literal, NoReturn, TypeAlias, assert_never
 
 import anyio
@@ -86,11 +85,7 @@ class PluginAdapter(Adapter):
     """One plug-in. Implements `everturn_channels.adapter.Adapter`.
 
     Args:
-        name: The name of the channel.
-        command: The program: a name to be found in PATH, or a path, from `cwd` where relative.
-        args: Its arguments, as they are; no shell sees them.
-        env: What it gets in its environment beside PATH, HOME and LANG.
-        cwd: Where it runs.
+        program: What to start; it names the channel.
         restart: Whether it is started again once it has ended. Where not, `serve` raises
             SetupError from then on.
         clock: The time.
@@ -98,17 +93,13 @@ class PluginAdapter(Adapter):
 
     def __init__(
         self,
+        program: Program,
         *,
-        name: str,
-        command: str,
-        args: tuple[str, ...],
-        env: Mapping[str, str],
-        cwd: Path,
         restart: Restart,
         clock: Clock,
     ) -> None:
-        self._program = Program(channel=name, command=command, args=args, env=env, cwd=cwd)
-        self.name, self._restart, self._clock = name, restart, clock
+        self._program, self._restart, self._clock = program, restart, clock
+        self.name = program.channel
         self._hello = _UNKNOWN
         self._connection: Connection | None = None
         "Where it is running and logged in."

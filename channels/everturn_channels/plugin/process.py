@@ -51,10 +51,15 @@ class Program:
     """What to start."""
 
     channel: str
+    "The name of the channel."
     command: str
+    "A name to be found in PATH, or a path, from `cwd` where relative."
     args: tuple[str, ...]
+    "As they are; no shell sees them."
     env: Mapping[str, str] = field(repr=False)
+    "What it gets in its environment beside PATH, HOME and LANG."
     cwd: Path
+    "Where it runs."
 
     def environ(self) -> dict[str, str]:
         """Return its environment: what any program needs, and what its owner named."""

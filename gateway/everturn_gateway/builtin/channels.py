@@ -277,14 +277,17 @@ def _external(setup: ChannelSetup[ExternalSection]) -> Adapter:
     from everturn_channels.plugin.adapter import (  # noqa: PLC0415 - only where one is
         PluginAdapter,
     )
+    from everturn_channels.plugin.process import Program  # noqa: PLC0415 - as above
 
     settings = setup.settings
     return PluginAdapter(
-        name=setup.name,
-        command=settings.command,
-        args=settings.args,
-        env=settings.env,
-        cwd=setup.folder,
+        Program(
+            channel=setup.name,
+            command=settings.command,
+            args=settings.args,
+            env=settings.env,
+            cwd=setup.folder,
+        ),
         restart=settings.restart,
         clock=setup.clock,
     )

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from msgspec import Struct
+
 from everturn_actors.model import Compaction
 from everturn_channels.access.owners import Owner
 from everturn_channels.settings import Route
@@ -214,18 +216,29 @@ class Config:
 # --- loading -------------------------------------------------------------------------------------
 
 
+class Overrides(Struct, frozen=True, kw_only=True):
+    """What goes before the file; None = what the file says."""
+
+    host: str | None = None
+    "In the place of `server.host`."
+    port: int | None = None
+    "In the place of `server.port`."
+    workspace: Path | None = None
+    """In the place of `workspace`; relative to the current folder, where paths in the file are
+    relative to the file's."""
+    agents_dir: Path | None = None
+    "In the place of `agents_dir`, in the same way."
+
+
 def load_config(
     path: Path | None,
     *,
     environ: Mapping[str, str],
-    host: str | None = None,
-    port: int | None = None,
-    workspace: Path | None = None,
-    agents_dir: Path | None = None,
+    overrides: Overrides | None = None,
     with_channels: bool = True,
     home: Path | None = None,
 ) -> Config:
-    """Read the configuration; what is given here beside the file overrides it.
+    """Read the configuration; what is given beside the file goes before it.
 
     Reads files: not for the event loop.
 
@@ -233,11 +246,7 @@ def load_config(
         path: The file. None = `everturn.yaml` in the current folder, or else that in `home`, or
             the defaults where there is none.
         environ: The environment variables, for `${NAME}` in the file.
-        host: Overrides `server.host`.
-        port: Overrides `server.port`.
-        workspace: Overrides `workspace`; relative to the current folder, where paths in the file
-            are relative to the file's.
-        agents_dir: Overrides `agents_dir`, in the same way.
+        overrides: What was given beside the file, as on a command line.
         with_channels: Whether channels are to be opened. Where not, their tokens need not be in
             the environment, and what is wrong with them is left out.
         home: Where the file is for a current folder in which nothing is set up. None = nowhere.
@@ -245,20 +254,24 @@ def load_config(
     Raises:
         ConfigError: With every fault.
     """
-    name = configuration_file(path, home)
+    given, name = overrides or Overrides(), configuration_file(path, home)
     is_there = path is not None or name.exists()
     read = _read(name, environ, with_channels=with_channels) if is_there else _Read()
-    faults = (*read.faults, *_refuse_options(host, port))
+    faults = (*read.faults, *_refuse_options(given.host, given.port))
     if faults:
         raise ConfigError(faults=faults)
     values, base = read.values, name.absolute().parent
-    chosen = workspace.absolute() if workspace else base / values.workspace
-    agents = agents_dir.absolute() if agents_dir else _agents_dir(base, chosen, values.agents_dir)
+    chosen = given.workspace.absolute() if given.workspace else base / values.workspace
+    agents = (
+        given.agents_dir.absolute()
+        if given.agents_dir
+        else _agents_dir(base, chosen, values.agents_dir)
+    )
     return Config(
         path=name.absolute() if read.document is not None else None,
         workspace=chosen,
         agents_dir=agents,
-        server=_server(values.server, host, port),
+        server=_server(values.server, given.host, given.port),
         sessions=_sessions(values.sessions),
         schedules=SchedulesConfig(
             timezone=values.schedules.timezone or "",

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.http.access.auth import Access, Caller
+from everturn_gateway.http.access.auth import Access, Authenticator, Caller
 from everturn_gateway.http.access.cookies import Browsers
 from everturn_gateway.http.access.front import Front
 from everturn_gateway.http.access.guard import Guard, OneCaller, WrongTokens
@@ -126,15 +126,13 @@ def _fronted(app: ASGIApp, gateway: Gateway, access: Access, wrong_tokens: Wrong
     """Put what stands between the API and everybody around it."""
     server = gateway.config.server
     guard = Guard(
-        access=access,
-        tokens=gateway.tokens,
+        authenticator=Authenticator(access, gateway.tokens),
         instruments=gateway.telemetry.instruments,
         wrong_tokens=wrong_tokens,
         browsers=Browsers(logins=gateway.logins, public_url=server.public_url)
         if server.console
         else None,
-        trusted_proxies=server.trusted_proxies,
-        address_requests_per_minute=server.address_requests_per_minute,
+        server=server,
     )
     return Front(
         app,

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 import anyio
 import orjson
+from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -49,6 +50,18 @@ def greeting() -> bytes:
     return b"retry: %d\n\n" % RETRY_MS
 
 
+class Silence(Struct, frozen=True, kw_only=True):
+    """What is sent where there is nothing to tell: proxies close connections without a byte."""
+
+    longest_s: float = KEEP_ALIVE_S
+    "Something is sent before so much time is over."
+    says: Callable[[], bytes] = bytes
+    "Gives what there is to say in place of a comment; empty = nothing."
+
+
+_PLAIN: Final = Silence()
+
+
 class EventStream(Response):
     """Sends messages as they come, and a comment when it would be silent for too long.
 
@@ -68,8 +81,7 @@ class EventStream(Response):
         on_leave: Callable[[], Awaitable[None]] | None = None,
         farewell: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        keep_alive_s: float = KEEP_ALIVE_S,
-        in_silence: Callable[[], bytes] = bytes,
+        silence: Silence = _PLAIN,
     ) -> None:
         """Prepare the answer.
 
@@ -81,8 +93,7 @@ class EventStream(Response):
             farewell: For a stream that ends with a turn: a stopping server gives it time, and
                 ends it with this where that was not enough.
             headers: Further headers.
-            keep_alive_s: The longest silence, in seconds; a comment is sent before it is over.
-            in_silence: What there is to say in place of the comment; empty = nothing.
+            silence: What is sent where the source has nothing.
         """
         super().__init__(
             headers={
@@ -96,8 +107,7 @@ class EventStream(Response):
         self._waits = waits
         self._on_leave = on_leave
         self._farewell = farewell
-        self._keep_alive_s = keep_alive_s
-        self._in_silence = in_silence
+        self._silence = silence
         self._sent = 0
         self._written_s = 0.0
         self._left = False
@@ -154,7 +164,7 @@ class EventStream(Response):
     async def _keep_alive(self, send: Send) -> None:
         while True:
             sent = self._sent
-            await anyio.sleep(self._keep_alive_s / 2)
+            await anyio.sleep(self._silence.longest_s / 2)
             if self._sent == sent:
-                said = self._in_silence() or _COMMENT
+                said = self._silence.says() or _COMMENT
                 await send({"type": "http.response.body", "body": said, "more_body": True})

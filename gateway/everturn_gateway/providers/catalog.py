@@ -50,7 +50,6 @@ class Providers:
         tasks: TaskGroup,
         model_statistics: ModelStatisticsStore,
         settings: Mapping[str, ProviderConfig],
-        now: Callable[[], float],
         on_wait: Callable[[str, float], None],
         own: Mapping[str, ModelProvider],
     ) -> None:
@@ -65,7 +64,7 @@ class Providers:
         self._limits = ConcurrencyLimits(
             {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent}, on_wait
         )
-        self._cooling = CoolDowns(now)
+        self._cooling = CoolDowns(anyio.current_time)
         self._settings = settings
         self._shared: dict[str, object] = {}
         "What plug-ins share between their models, by their names for it."
@@ -176,7 +175,6 @@ async def open_providers(
     registry: SecretRegistry | None = None,
     model_statistics: ModelStatisticsStore | None = None,
     settings: Mapping[str, ProviderConfig] | None = None,
-    now: Callable[[], float] = anyio.current_time,
     on_wait: Callable[[str, float], None] = unnoted,
     own: Mapping[str, ModelProvider] | None = None,
 ) -> AsyncGenerator[Providers]:
@@ -185,10 +183,9 @@ async def open_providers(
     Keys come from `environ`, and from the files that it and `settings` name. Those that are used
     are added to `registry`, which also masks every error text; weights of local models are in
     `models_dir`. `model_statistics` gets the windows of models; `settings` are the owner's, by the
-    provider's name; `now` tells the time in seconds, for models that are left alone after an
-    outage; `on_wait` is told of each call that begins: the name of its queue, and how many seconds
-    it waited there; `own` are objects of the program that embeds the gateway, by the name that
-    agents give them.
+    provider's name; `on_wait` is told of each call that begins: the name of its queue, and how many
+    seconds it waited there; `own` are objects of the program that embeds the gateway, by the name
+    that agents give them.
     """
     # Connections are closed last: tasks that are being cancelled may still use them.
     async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
@@ -199,7 +196,6 @@ async def open_providers(
             tasks=tasks,
             model_statistics=model_statistics or InMemoryModelStatistics(),
             settings=settings or {},
-            now=now,
             on_wait=on_wait,
             own=own or {},
         )

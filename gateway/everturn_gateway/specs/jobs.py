@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from msgspec import Struct, field
 from pydantic import AfterValidator, Field
@@ -109,10 +109,23 @@ class ReadJobs(Struct, frozen=True, kw_only=True):
     "Why there is no heartbeat, where one is set."
 
 
+class HasJobs(Protocol):
+    """The `spec` of an agent, as far as jobs stand in it."""
+
+    @property
+    def schedules(self) -> Sequence[AgentJobSection]:
+        """What the agent does by the clock."""
+        ...
+
+    @property
+    def heartbeat(self) -> HeartbeatSection | None:
+        """What it looks at again and again; None = nothing."""
+        ...
+
+
 def read_jobs(
     document: Document,
-    schedules: Sequence[AgentJobSection],
-    heartbeat: HeartbeatSection | None,
+    spec: HasJobs,
     folder: Path,
     *,
     agent: str,
@@ -123,17 +136,16 @@ def read_jobs(
 
     Args:
         document: Its `agent.yaml`.
-        schedules: `spec.schedules`.
-        heartbeat: `spec.heartbeat`.
+        spec: Its `spec`, with the schedules and the heartbeat.
         folder: Of the agent, with the file of the heartbeat's prompt.
         agent: Its name.
         timezone: Of the workspace; empty = there is none.
         written_at: When `agent.yaml` was written, UTC.
     """
     reader = _Reader(document, agent, timezone, written_at)
-    jobs = [*reader.listed(schedules)]
-    if heartbeat is not None:
-        jobs += reader.heartbeat(heartbeat, folder)
+    jobs = [*reader.listed(spec.schedules)]
+    if spec.heartbeat is not None:
+        jobs += reader.heartbeat(spec.heartbeat, folder)
     return ReadJobs(
         jobs=tuple(jobs),
         faults=tuple(sorted(reader.faults, key=lambda fault: fault.line)),

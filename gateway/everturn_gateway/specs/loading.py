@@ -178,8 +178,7 @@ def _read(given: _Given) -> _Parts:
     planned = read_plan(document, spec, uses, place, policy)
     timed = read_jobs(
         document,
-        spec.schedules,
-        spec.heartbeat,
+        spec,
         folder,
         agent=values.metadata.name,
         timezone=given.timezone,

@@ -47,9 +47,7 @@ def equipped(
     try:
         made = tool_factory.make_tools(
             file.tool_config,
-            agent=file.spec.name,
-            home=file.folder,
-            files=file.files,
+            tool_factory.environment(agent=file.spec.name, home=file.folder, files=file.files),
             owner_texts=(system_prompt(file.spec.prompt),),
             window_tokens=input_window(file.spec.model),
             sampling=sampling,

@@ -112,10 +112,8 @@ class ToolFactory:
     def make_tools(
         self,
         config: ToolConfig,
+        environment: ToolEnvironment,
         *,
-        agent: str,
-        home: Path,
-        files: Path | None,
         owner_texts: Sequence[str] = (),
         window_tokens: int = DEFAULT_WINDOW_TOKENS,
         sampling: Mapping[str, SamplingModel] = MappingProxyType({}),
@@ -126,9 +124,7 @@ class ToolFactory:
 
         Args:
             config: What it is given.
-            agent: Its name.
-            home: Its folder.
-            files: Its workspace; None = a folder of its own in the gateway's.
+            environment: Whose they are, see `environment`.
             owner_texts: Its prompt, in which addresses may stand that it is to read.
             window_tokens: Of its model, of which the definitions of its tools take their share.
             sampling: The models that its MCP servers may use, by the server's name.
@@ -136,7 +132,6 @@ class ToolFactory:
         Raises:
             ToolSettingsError: A setting makes no sense; the text names it.
         """
-        environment = self.environment(agent=agent, home=home, files=files)
         maker = _ToolMaker(self, config, environment)
         own = maker.make(config.found, config.skills)
         search = ToolSearch(config.search, window_tokens=window_tokens, places=_places(config))
@@ -161,7 +156,9 @@ class ToolFactory:
             workspace=environment.files,
             writes=maker.judged,
         )
-        return ToolSet(tools=maker.toolbox, gate=DescriptionGate(gate, self._words_of(agent)))
+        return ToolSet(
+            tools=maker.toolbox, gate=DescriptionGate(gate, self._words_of(environment.agent))
+        )
 
     def _words_of(self, agent: str) -> AllowedWords:
         """Return how the tools of an agent were allowed, the same for all its versions."""
@@ -192,9 +189,9 @@ class ToolFactory:
             secrets=self.shared.secrets,
             after=config.hooks.after,
             policy=config.policy,
-            notifier=self.shared.notifier,
-            watch=self.shared.watch,
             beside=Beside(
+                notifier=self.shared.notifier,
+                watch=self.shared.watch,
                 held=self.held(environment),
                 reminder=TodoReminder(self.todo_lists) if _keeps_todo(config) else None,
                 checkpoints=self.checkpoints_of(environment),

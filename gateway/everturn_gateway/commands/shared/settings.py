@@ -17,7 +17,7 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.config.env_file import ENV_NAME, read_env_file
 from everturn_gateway.config.home import home_folder
-from everturn_gateway.config.settings import Config, configuration_file, load_config
+from everturn_gateway.config.settings import Config, Overrides, configuration_file, load_config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.gc_tuning import end_loading
 from everturn_gateway.logs import SecretRegistry, setup_logging
@@ -68,10 +68,9 @@ def read_again(
     return load_config(
         options.config,
         environ=environ,
-        host=host,
-        port=port,
-        workspace=options.workspace,
-        agents_dir=options.agents_dir,
+        overrides=Overrides(
+            host=host, port=port, workspace=options.workspace, agents_dir=options.agents_dir
+        ),
         with_channels=with_channels,
         home=home,
     )

@@ -127,7 +127,7 @@ class Authenticator:
     """Recognises whoever sends a request by what its headers say."""
 
     def __init__(self, access: Access, tokens: TokenRegistry) -> None:
-        self._access, self._tokens = access, tokens
+        self.access, self.tokens = access, tokens
         self._is_open_here = access.is_open_here
         self._local = access.owner
 
@@ -162,20 +162,20 @@ class Authenticator:
     async def _holder(self, token: str, address: str, *, slowed: bool) -> Caller | Refused | None:
         """Return whose token it is; None = nobody's."""
         for name, own, scopes in (
-            (ADMIN_TOKEN, self._access.admin_token, frozenset[Scope]({"admin"})),
-            (API_TOKEN, self._access.api_token, self._access.owner_scopes),
+            (ADMIN_TOKEN, self.access.admin_token, frozenset[Scope]({"admin"})),
+            (API_TOKEN, self.access.api_token, self.access.owner_scopes),
         ):
             if own and not (slowed and len(own) < STRONG_CHARACTERS) and _is_same(token, own):
                 principal = Principal(name=name, scopes=scopes, is_owner=True)
                 return Caller(principal=principal, address=address)
         if not is_token(token):
             return None
-        record = await self._tokens.recognise(token, may_be_new=not slowed)
+        record = await self.tokens.recognise(token, may_be_new=not slowed)
         if record is None:
             return None
-        if not self._tokens.is_valid(record):
+        if not self.tokens.is_valid(record):
             return Refused("expired", _unauthorized("the bearer token has expired"))
-        self._tokens.note_use(record)
+        self.tokens.note_use(record)
         return Caller(principal=record.principal, address=address, record=record)
 
 

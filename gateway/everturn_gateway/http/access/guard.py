@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from everturn_gateway.config.sections import ProxyNetwork
+from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.addresses import client_address, header_of, peer_address
 from everturn_gateway.http.access.auth import (
     CALLER,
     FOREIGN_PAGE,
     OPEN_PATHS,
     WRONG_TOKEN,
-    Access,
     Authenticator,
     Caller,
     Refused,
@@ -29,7 +27,7 @@ from everturn_gateway.http.access.auth import (
 )
 from everturn_gateway.http.access.cookies import LOGIN_PATH, Browsers, is_page
 from everturn_gateway.http.problems import Problem, problem
-from everturn_gateway.principals import LOCAL, RateLimiter, TokenRegistry
+from everturn_gateway.principals import LOCAL, RateLimiter
 from everturn_gateway.telemetry.instruments import Instruments
 
 logger = logging.getLogger(__name__)
@@ -109,20 +107,18 @@ class Guard:
     def __init__(
         self,
         *,
-        access: Access,
-        tokens: TokenRegistry,
+        authenticator: Authenticator,
         instruments: Instruments,
         wrong_tokens: WrongTokens,
-        browsers: Browsers | None = None,
-        trusted_proxies: Sequence[ProxyNetwork] = (),
-        address_requests_per_minute: int = 0,
+        browsers: Browsers | None,
+        server: ServerConfig,
     ) -> None:
-        self._access, self._owner = access, access.owner
-        self._authenticator = Authenticator(access, tokens)
-        self._tokens, self._browsers = tokens, browsers
+        self._authenticator, self._browsers = authenticator, browsers
+        self._access, self._tokens = authenticator.access, authenticator.tokens
+        self._owner = self._access.owner
         self._to, self._wrong = instruments, wrong_tokens
-        self._trusted = tuple(trusted_proxies)
-        self._of_address = address_requests_per_minute
+        self._trusted = server.trusted_proxies
+        self._of_address = server.address_requests_per_minute
         self._addresses, self._principals = RateLimiter(), RateLimiter()
         self._lets_programs_in = access.is_open_here and not address_requests_per_minute
 

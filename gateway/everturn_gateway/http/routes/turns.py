@@ -30,7 +30,7 @@ from everturn_gateway.http.schemas.messages import (
     RetriedBody,
 )
 from everturn_gateway.http.schemas.sessions import DecidedBody, DecisionBody
-from everturn_gateway.http.sse import EventStream
+from everturn_gateway.http.sse import EventStream, Silence
 from everturn_gateway.http.streams import (
     farewell,
     session_messages,
@@ -146,7 +146,7 @@ def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> N
             on_leave=lambda: leave(submission),
             farewell=farewell(submission),
             headers=replay_headers(submission),
-            in_silence=partial(waiting_status, service, submission.session_id),
+            silence=Silence(says=partial(waiting_status, service, submission.session_id)),
         )
 
     @router.get(
@@ -178,7 +178,7 @@ def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> N
         return EventStream(
             partial(session_messages, service, session_id, after=number, viewer=caller),
             waits,
-            in_silence=partial(waiting_status, service, session_id),
+            silence=Silence(says=partial(waiting_status, service, session_id)),
         )
 
 

@@ -18,7 +18,7 @@ from everturn_gateway.tools.cli.programs import CliProgram
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.bash import MARGIN_S
-from everturn_gateway.tools.shell.commands import run_command
+from everturn_gateway.tools.shell.commands import Command, run_command
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.yaml_files import read_text
 
@@ -87,12 +87,14 @@ class CliTool:
         return await run_command(
             self._environment,
             self._confinement,
-            argv,
+            Command(
+                words=argv,
+                cwd=program.folder,
+                readable=() if inside else (program.folder,),
+                environ=self._environ,
+                outside=sources_behind(context),
+            ),
             timeout_s=self._timeout_s,
-            cwd=program.folder,
-            readable=() if inside else (program.folder,),
-            environ=self._environ,
-            outside=sources_behind(context),
         )
 
     def _manual(self) -> str:

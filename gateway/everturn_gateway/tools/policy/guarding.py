@@ -69,7 +69,7 @@ _MAY_WRITE: Final = frozenset(("bash", "cli", "mcp"))
 
 
 class Beside(Struct, frozen=True, kw_only=True):
-    """What is kept beside the calls of an agent."""
+    """What is kept beside the calls of an agent, and who is told of them."""
 
     held: HeldFiles | None = None
     "Files that nobody writes while a call runs; one that is over lets go of its own."
@@ -77,6 +77,10 @@ class Beside(Struct, frozen=True, kw_only=True):
     "Says what of the model's to-do list goes with a result."
     checkpoints: Checkpoints | None = None
     "What the workspace was before a turn changed it."
+    notifier: Notifier | None = None
+    "Who tells people of calls; None = nobody."
+    watch: CallWatch | None = None
+    "Is told of every call that runs."
 
 
 def _clean_inquiry(asked: Inquiry, secrets: SecretRegistry) -> Inquiry:
@@ -126,8 +130,6 @@ class GuardedTool:
         secrets: SecretRegistry,
         policy: Policy,
         after: Sequence[AfterTool] = (),
-        notifier: Notifier | None = None,
-        watch: CallWatch | None = None,
         beside: Beside | None = None,
     ) -> None:
         """Stand around `tool`.
@@ -138,8 +140,6 @@ class GuardedTool:
             secrets: What nobody may read.
             policy: Says who is told of what.
             after: The agent's hooks after a call.
-            notifier: Who tells; None = nobody.
-            watch: Is told of every call that runs.
             beside: What is kept beside the calls; None = nothing.
         """
         self._tool = tool
@@ -147,9 +147,8 @@ class GuardedTool:
         self._secrets = secrets
         self._policy = policy
         self._after = tuple(after)
-        self._notifier = notifier
-        self._watch = watch
         self._beside = beside or Beside()
+        self._notifier, self._watch = self._beside.notifier, self._beside.watch
 
     @property
     def definition(self) -> ToolDefinition:

@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 import anyio.abc
 from anyio import to_thread
+from msgspec import Struct, field
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, attempt, contain
@@ -41,55 +42,44 @@ def home_of(process: Process) -> Path:
     return Path(tempfile.gettempdir(), _HOME.format(process.record.handle))
 
 
-class ProcessFollower:
+class ProcessFollower(Struct, kw_only=True):
     """Waits for the end of each process, and looks at the screens that are watched."""
 
-    def __init__(
-        self,
-        *,
-        processes: dict[str, Process],
-        files: ProcessFiles,
-        clock: Clock,
-        link: ServiceLink,
-        secrets: SecretRegistry,
-        tmux: Tmux,
-        group: anyio.abc.TaskGroup,
-        supervisor: Supervisor,
-    ) -> None:
-        """Follow nothing yet.
-
-        Args:
-            processes: All of them, by handle; those that are over leave it.
-            files: What is behind them.
-            clock: The time.
-            link: The way to the conversations.
-            secrets: What no message may show.
-            tmux: Where screens are.
-            group: In which they are followed.
-            supervisor: Runs what follows each.
-        """
-        self.on_ended: Callable[[str], Awaitable[None]] | None = None
-        self._processes, self._files, self._clock = processes, files, clock
-        self._link, self._secrets, self._tmux = link, secrets, tmux
-        self._group, self._supervisor = group, supervisor
-        self._may_tell = anyio.Event()
+    processes: dict[str, Process]
+    "All of them, by handle; those that are over leave it."
+    files: ProcessFiles
+    "What is behind them."
+    clock: Clock
+    link: ServiceLink
+    "The way to the conversations."
+    secrets: SecretRegistry
+    "What no message may show."
+    tmux: Tmux
+    "Where screens are."
+    group: anyio.abc.TaskGroup
+    "In which they are followed."
+    supervisor: Supervisor
+    "Runs what follows each."
+    on_ended: Callable[[str], Awaitable[None]] | None = None
+    may_tell: anyio.Event = field(default_factory=anyio.Event)
+    "Set once conversations may be told of ends."
 
     def resume(self) -> None:
         """Begin to tell conversations what has ended."""
-        self._may_tell.set()
+        self.may_tell.set()
 
     def begin(self, process: Process) -> None:
         """Wait for its end from now on."""
         follow = partial(self._follow, process)
         name = f"process:{process.record.handle}"
-        self._supervisor.start(self._group, name, follow, policy=TRANSIENT)
+        self.supervisor.start(self.group, name, follow, policy=TRANSIENT)
 
     def begin_watching(self, process: Process) -> None:
         """Look at its screen from now on."""
         process.watching = anyio.CancelScope()
         body = partial(self._watch, process, process.watching)
         name = f"process-watch:{process.record.handle}"
-        self._supervisor.start(self._group, name, body, policy=TRANSIENT)
+        self.supervisor.start(self.group, name, body, policy=TRANSIENT)
 
     async def watch(self, process: Process, quiet_s: float) -> None:
         """Tell the conversation whenever the screen of a process stands still for so long.
@@ -114,14 +104,14 @@ class ProcessFollower:
         """Keep nothing of a process that is over."""
         for folder in (home_of(process), process.folder):
             await to_thread.run_sync(partial(shutil.rmtree, folder, ignore_errors=True))
-        self._processes.pop(process.record.handle, None)
+        self.processes.pop(process.record.handle, None)
 
     async def _follow(self, process: Process) -> None:
         """Wait for the end of a process; then tell it, unless a call does.
 
         Where a step fails it is done again, and none of those before it.
         """
-        await self._files.follow(process, has_gap=True)
+        await self.files.follow(process, has_gap=True)
         if process.ending is None:
             await self._take_end(process)
         await self._see_files_out(process)
@@ -153,7 +143,7 @@ class ProcessFollower:
         logger.info("a background process has ended", extra=fields)
 
     async def _see_files_out(self, process: Process) -> None:
-        failure = await attempt(partial(self._files.look, process, ends=True))
+        failure = await attempt(partial(self.files.look, process, ends=True))
         if failure is not None:
             logger.warning(
                 "it cannot be recorded what was behind a process",
@@ -174,16 +164,16 @@ class ProcessFollower:
     async def _tell_end(self, process: Process) -> None:
         record, ending = process.record, process.ending
         assert ending is not None, "only an end is told"
-        await self._may_tell.wait()
+        await self.may_tell.wait()
         output = await to_thread.run_sync(read_output, process.folder)
         # What came from outside has to be asked for: a message could not say that it is untrusted.
         shown = () if record.untrusted else output.last(_MESSAGE_LINES, _MESSAGE_CHARACTERS)
         text = self._cleaned(message_of_end(record, ending, shown, output.total))
-        if await tell(self._link.service, self._clock, record, "exit", text):
+        if await tell(self.link.service, self.clock, record, "exit", text):
             await self._mark_told(process)
 
     def _cleaned(self, text: str) -> str:
-        return without_hidden(clean(text, self._secrets))
+        return without_hidden(clean(text, self.secrets))
 
     async def _mark_told(self, process: Process) -> None:
         # Whatever fails there: in memory it holds, and whoever waits for the end is told of it. It
@@ -198,7 +188,7 @@ class ProcessFollower:
     async def _remove_old(self, agent: str) -> None:
         over = [
             each
-            for each in self._processes.values()
+            for each in self.processes.values()
             if each.record.agent == agent and each.ended.is_set() and each.record.told
         ]
         over.sort(key=lambda each: each.record.began_at)
@@ -213,6 +203,6 @@ class ProcessFollower:
 
     async def _watch(self, process: Process, scope: anyio.CancelScope) -> None:
         with scope:
-            await self._may_tell.wait()
-            look = partial(self._files.look, process)
-            await watch(process, self._tmux, self._link.service, self._clock, self._cleaned, look)
+            await self.may_tell.wait()
+            look = partial(self.files.look, process)
+            await watch(process, self.tmux, self.link.service, self.clock, self._cleaned, look)

@@ -13,7 +13,7 @@ from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import CommandPlace, ToolEnvironment
-from everturn_gateway.tools.shell.commands import run_command
+from everturn_gateway.tools.shell.commands import Command, run_command
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.placing import place_of
 
@@ -83,9 +83,8 @@ class BashTool:
         return await run_command(
             self._environment,
             self._confinement,
-            arguments.command,
+            Command(words=arguments.command, outside=sources_behind(context)),
             timeout_s=timeout_s,
-            outside=sources_behind(context),
         )
 
 

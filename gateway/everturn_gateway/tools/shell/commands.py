@@ -14,6 +14,7 @@ from typing import Final
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from everturn_actors.outside import one_source, together
 from everturn_actors.ports import ToolOutput
@@ -35,45 +36,55 @@ _FETCHES: Final = re.compile(
 )
 
 
+class Command(Struct, frozen=True, kw_only=True):
+    """What to run; `words`, `cwd` and `readable` are those of `sandbox.command_line`."""
+
+    words: str | Sequence[str]
+    cwd: Path | None = None
+    readable: Sequence[Path] = ()
+    environ: Mapping[str, str] | None = None
+    "Added to what `sandbox.command_environ` gives."
+    outside: Sequence[str] = ()
+    "What was shown to the model that wrote it, by source."
+
+
 async def run_command(
     environment: ToolEnvironment,
     confinement: Confinement,
-    command: str | Sequence[str],
+    command: Command,
     *,
     timeout_s: float,
-    cwd: Path | None = None,
-    readable: Sequence[Path] = (),
-    environ: Mapping[str, str] | None = None,
-    outside: Sequence[str] = (),
 ) -> ToolOutput:
     """Run a command for an agent and return what it gave, secrets masked.
 
     Where text from outside is behind the command, the files that changed meanwhile are marked with
-    it (`MarkedFiles`); `outside` is what was shown to the model that wrote it, by source. Output of
-    a command that opened a marked file, or that fetched something, is not trusted.
-
-    `command`, `cwd` and `readable` are those of `sandbox.command_line`; `environ` is
-    added to what `sandbox.command_environ` gives.
+    it (`MarkedFiles`). Output of a command that opened a marked file, or that fetched something, is
+    not trusted.
 
     Raises:
         ToolFailedError: It cannot be confined as it has to be, or cannot be started.
     """
-    argv = await confine(environment, confinement, command, cwd=cwd, readable=readable)
-    line = command if isinstance(command, str) else " ".join(command)
+    argv = await confine(
+        environment, confinement, command.words, cwd=command.cwd, readable=command.readable
+    )
+    line = command.words if isinstance(command.words, str) else " ".join(command.words)
     said = repr(line[:_SOURCE_CHARACTERS])
-    behind = tuple(outside)
+    behind = tuple(command.outside)
     if confinement.reaches_network:
         behind = together(behind, (one_source(f"what the command {said} wrote, with network"),))
     async with environment.marks.running(behind) as run, _home(confinement) as home:
         done = await run_process(
             argv,
-            cwd=cwd or environment.files,
-            env={**command_environ(environment, home, environ), OWNER: owner_of(environment.state)},
+            cwd=command.cwd or environment.files,
+            env={
+                **command_environ(environment, home, command.environ),
+                OWNER: owner_of(environment.state),
+            },
             timeout_s=timeout_s,
             limit_bytes=OUTPUT_BYTES,
         )
     text = await to_thread.run_sync(environment.secrets.mask, done.text)
-    untrusted = bool(run.opened) or (confinement.reaches_network and fetches(command))
+    untrusted = bool(run.opened) or (confinement.reaches_network and fetches(command.words))
     printed = f"what the command {said} printed"
     source = f"{printed}, with text from: {', '.join(run.opened)}" if run.opened else printed
     return ToolOutput(
