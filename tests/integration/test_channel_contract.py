@@ -18,9 +18,10 @@ from support.plugins import write_plugin
 from support.telegram_api import ANN, TOKEN, TelegramApi, open_telegram_api
 
 from everturn.testing import ChannelContract, RecordingHandler
-from everturn_channels.discord import DiscordAdapter, client
+from everturn_channels.discord import DiscordAdapter, DiscordServers, client
+from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.plugin.adapter import PluginAdapter
-from everturn_channels.telegram import TelegramAdapter
+from everturn_channels.telegram import TelegramAdapter, WebhookPlace
 from everturn_gateway.clock import SystemClock
 
 BACKLOG: Final = 5
@@ -106,9 +107,7 @@ class TestWebhook(TestPolling):
             token=TOKEN,
             clock=QuickClock(),
             api_base=self.api.url,
-            mode="webhook",
-            webhook_url="https://bot.example/hook",
-            webhook_secret="s3cret",  # noqa: S106 - of the double
+            webhook=WebhookPlace(url="https://bot.example/hook", secret="s3cret"),  # noqa: S106 - of the double
         )
         return self.bot
 
@@ -165,9 +164,8 @@ class TestDiscord(ChannelContract):
             name="discord",
             token=DISCORD_TOKEN,
             clock=QuickClock(self.api.world.now),
-            api_base=self.api.base,
-            gateway_url=self.api.gateway,
-            backlog_max_messages=BACKLOG,
+            servers=DiscordServers(api_base=self.api.base, gateway_url=self.api.gateway),
+            backlog=BacklogLimits(max_messages=BACKLOG, max_age_s=86_400),
         )
 
     async def until_ready(self, handler: RecordingHandler) -> None:

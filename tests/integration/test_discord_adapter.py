@@ -24,7 +24,7 @@ from everturn_channels.adapter import (
     OutgoingFile,
 )
 from everturn_channels.chats.cursors import NAME_LIMIT, VALUE_LIMIT
-from everturn_channels.discord import DiscordAdapter, adapter, client
+from everturn_channels.discord import DiscordAdapter, DiscordServers, adapter, client
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -36,6 +36,7 @@ from everturn_channels.errors import (
     UnknownOutcomeError,
 )
 from everturn_channels.ingestion.chat_queues import CHAT_MAX
+from everturn_channels.ingestion.history import BacklogLimits
 
 WRONG, MISSING = "not-a-token", ""
 
@@ -152,9 +153,8 @@ def make(api: DiscordApi, *, token: str = TOKEN, backlog_max_messages: int = 100
         name="discord",
         token=token,
         clock=QuickClock(api.world.now),
-        api_base=api.base,
-        gateway_url=api.gateway,
-        backlog_max_messages=backlog_max_messages,
+        servers=DiscordServers(api_base=api.base, gateway_url=api.gateway),
+        backlog=BacklogLimits(max_messages=backlog_max_messages, max_age_s=86_400),
     )
 
 

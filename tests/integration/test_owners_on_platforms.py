@@ -16,7 +16,8 @@ from everturn_actors.model import ConversationKey, Inbound
 from everturn_actors.ports import Verdict
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.access.owners import Owner
-from everturn_channels.discord import DiscordAdapter, client
+from everturn_channels.discord import DiscordAdapter, DiscordServers, client
+from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.telegram import TelegramAdapter
 from everturn_channels.texts import unknown_command
 
@@ -99,9 +100,8 @@ async def test_an_owner_on_discord_answers_what_waits_elsewhere(tmp_path: Path) 
             name="discord",
             token=DISCORD_TOKEN,
             clock=ManualClock(api.world.now),
-            api_base=api.base,
-            gateway_url=api.gateway,
-            backlog_max_messages=100,
+            servers=DiscordServers(api_base=api.base, gateway_url=api.gateway),
+            backlog=BacklogLimits(max_messages=100, max_age_s=86_400),
         )
         owner = Owner(name="ada", accounts=frozenset({("discord", ada["id"])}))
         async with feeding(

@@ -37,7 +37,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.telegram import TelegramAdapter
+from everturn_channels.telegram import TelegramAdapter, WebhookPlace
 
 HERE = str(ANN)
 BOB = 1002
@@ -658,17 +658,13 @@ async def test_an_answer_newer_than_the_library_still_counts_as_sent() -> None:
 
 # --- webhook, check, secrets ---------------------------------------------------------------------
 
-HOOK: dict[str, Any] = {
-    "mode": "webhook",
-    "webhook_url": "https://bot.example/hook",
-    "webhook_secret": "s3cret",
-}
+HOOK = WebhookPlace(url="https://bot.example/hook", secret="s3cret")  # noqa: S106 - of the double
 
 
 async def test_a_webhook_is_answered_when_the_update_is_durable() -> None:
     """200 tells Telegram to forget it."""
     async with open_telegram_api() as api:
-        adapter = make(api, **HOOK)
+        adapter = make(api, webhook=HOOK)
         update = {"update_id": 5, "message": api.message("by webhook")}
         body = json.dumps(update).encode()
         before = await adapter.take_webhook("s3cret", body)
@@ -696,15 +692,15 @@ async def test_a_webhook_is_answered_when_the_update_is_durable() -> None:
     assert statuses == [200, 401, 401, 400, 400, 200]
     assert texts(inbox) == ["by webhook"]
     asked = api.sent("setWebhook")[-1].params
-    assert asked["secret_token"] == HOOK["webhook_secret"]
+    assert asked["secret_token"] == HOOK.secret
     assert "callback_query" in asked["allowed_updates"]
-    assert api.webhook["url"] == HOOK["webhook_url"]
+    assert api.webhook["url"] == HOOK.url
 
 
 async def test_what_a_webhook_sends_back_is_not_overtaken() -> None:
     """Telegram sends each update on its own, and again when it likes."""
     async with open_telegram_api() as api:
-        adapter = make(api, **HOOK)
+        adapter = make(api, webhook=HOOK)
 
         async def deliver(number: int, chat: int) -> int:
             update = {"update_id": number, "message": api.message(f"{number}", chat=chat)}
@@ -731,7 +727,7 @@ async def test_a_webhook_that_telegram_cannot_reach_is_not_healthy(
 ) -> None:
     """The process lives and nothing arrives: its owner has to see that."""
     async with open_telegram_api() as api:
-        async with serving(make(api, **HOOK), Inbox()) as inbox:
+        async with serving(make(api, webhook=HOOK), Inbox()) as inbox:
             await inbox.until(lambda: inbox.heard)
             api.webhook |= {"last_error_date": 1, "last_error_message": "Connection refused"}
             api.say("waits")
@@ -742,9 +738,9 @@ async def test_a_webhook_that_telegram_cannot_reach_is_not_healthy(
             api.updates.clear()
             await inbox.until(lambda: inbox.heard > meanwhile)
             api.webhook["url"] = "https://elsewhere.example"
-            await api.until(lambda: api.webhook["url"] == HOOK["webhook_url"])
+            await api.until(lambda: api.webhook["url"] == HOOK.url)
         with pytest.raises(SetupError, match=r"webhook\.url.*webhook\.secret"):
-            await make(api, mode="webhook").serve(Inbox())
+            await make(api, webhook=WebhookPlace()).serve(Inbox())
 
     assert meanwhile == before
     assert caplog.text.count("Telegram could not deliver to the webhook") == 1
@@ -762,9 +758,9 @@ async def test_check_tells_what_is_wrong() -> None:
         api.webhook = {"url": f"https://other.example/bot{TOKEN}"}
         api.say("waits")
         polling = "\n".join(await make(api).check())
-        api.webhook = {"url": HOOK["webhook_url"], "last_error_message": "no route"}
-        by_hook = "\n".join(await make(api, **HOOK).check())
-        unset = "\n".join(await make(api, mode="webhook").check())
+        api.webhook = {"url": HOOK.url, "last_error_message": "no route"}
+        by_hook = "\n".join(await make(api, webhook=HOOK).check())
+        unset = "\n".join(await make(api, webhook=WebhookPlace()).check())
 
     assert "@everturn_bot" in polling
     assert "privacy mode is on" in polling

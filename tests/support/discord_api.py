@@ -1,7 +1,7 @@
 """A pretended Discord on loopback: REST version 10 and the gateway, for the real discord.py.
 
     async with open_discord_api() as api:
-        DiscordAdapter(..., api_base=api.base, gateway_url=api.gateway)
+        DiscordAdapter(..., servers=DiscordServers(api_base=api.base, gateway_url=api.gateway)),
         await api.says("hello")
 
 What it knows: the gateway with zlib-stream, IDENTIFY, RESUME with replay, reconnect and invalid

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from support.discord_api import TOKEN, DiscordApi
 from support.inbox import Inbox, QuickClock, serving
 
-from everturn_channels.discord import DiscordAdapter
+from everturn_channels.discord import DiscordAdapter, DiscordServers
 
 
 @asynccontextmanager
@@ -18,8 +18,7 @@ async def bot(api: DiscordApi, inbox: Inbox) -> AsyncGenerator[None]:
         name="discord",
         token=TOKEN,
         clock=QuickClock(api.world.now),
-        api_base=api.base,
-        gateway_url=api.gateway,
+        servers=DiscordServers(api_base=api.base, gateway_url=api.gateway),
     )
     async with serving(adapter, inbox):
         await api.until(lambda: inbox.cursor(api.world.general))

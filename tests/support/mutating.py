@@ -36,7 +36,7 @@ from everturn_channels.channel_context import ChannelContext
 from everturn_channels.chats.aliases import ChatAliases
 from everturn_channels.chats.cursors import CURSORS_KEY, open_cursors
 from everturn_channels.delivery.rate_limiter import RateLimiter
-from everturn_channels.discord import DiscordAdapter
+from everturn_channels.discord import DiscordAdapter, DiscordServers
 from everturn_channels.health import Health
 from everturn_channels.inbound.running_channel import Limits, RunningChannel
 from everturn_channels.runner import run_channel
@@ -185,8 +185,7 @@ async def _discord() -> AsyncGenerator[tuple[DiscordApi, DiscordAdapter, QuickCl
             name="test",
             token=DISCORD_TOKEN,
             clock=clock,
-            api_base=api.base,
-            gateway_url=api.gateway,
+            servers=DiscordServers(api_base=api.base, gateway_url=api.gateway),
         )
         yield api, adapter, clock
 

@@ -9,6 +9,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import discord as discord
 
-from everturn_channels.discord.adapter import DiscordAdapter
+from everturn_channels.discord.adapter import DiscordAdapter, DiscordServers
 
-__all__ = ["DiscordAdapter"]
+__all__ = ["DiscordAdapter", "DiscordServers"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 import aiohttp
 import anyio
 import discord
+from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import (
@@ -53,6 +55,19 @@ CAPABILITIES = Capabilities(
 )
 
 
+class DiscordServers(Struct, frozen=True, kw_only=True):
+    """Where Discord is; empty = Discord's own servers."""
+
+    api_base: str = ""
+    "Of the API, with its version."
+    gateway_url: str = ""
+    "Where all connections to the gateway go, resumed ones too."
+
+
+_DISCORD: Final = DiscordServers()
+_BACKLOG: Final = BacklogLimits(max_messages=100, max_age_s=86_400)
+
+
 class DiscordAdapter(Adapter):
     """One bot on Discord. Implements `adapter.Adapter`.
 
@@ -60,11 +75,9 @@ class DiscordAdapter(Adapter):
         name: Of the channel.
         token: Of the bot.
         clock: The time.
-        api_base: Where the API is, with its version; empty = Discord's own. For this bot only.
-        gateway_url: Where all connections to the gateway go, resumed ones too; empty = Discord's.
+        servers: Where Discord is. For this bot only.
         proxy: `http://host:port`; empty = none.
-        backlog_max_messages: Of what was said in a channel during an absence, the newest so many.
-        backlog_max_age_s: And nothing older than this.
+        backlog: How much of what was said in a channel during an absence is read.
     """
 
     def __init__(
@@ -73,17 +86,13 @@ class DiscordAdapter(Adapter):
         name: str,
         token: str,
         clock: Clock,
-        api_base: str = "",
-        gateway_url: str = "",
+        servers: DiscordServers = _DISCORD,
         proxy: str = "",
-        backlog_max_messages: int = 100,
-        backlog_max_age_s: float = 86_400,
+        backlog: BacklogLimits = _BACKLOG,
     ) -> None:
         self.name, self._token, self._clock = name, token.strip(), clock
-        self._api_base, self._gateway_url, self._proxy = api_base, gateway_url, proxy
-        self._backlog = BacklogLimits(
-            max_messages=backlog_max_messages, max_age_s=backlog_max_age_s
-        )
+        self._servers, self._proxy = servers, proxy
+        self._backlog = backlog
         self._sender = Sender()
         self._interactions = Interactions(self._sender, self.render)
 
@@ -157,7 +166,9 @@ class DiscordAdapter(Adapter):
 
     def _open_client(self) -> AbstractAsyncContextManager[Client]:
         return open_client(
-            api_base=self._api_base, gateway_url=self._gateway_url, proxy=self._proxy
+            api_base=self._servers.api_base,
+            gateway_url=self._servers.gateway_url,
+            proxy=self._proxy,
         )
 
     async def _login(self, client: Client) -> None:

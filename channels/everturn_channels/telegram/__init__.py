@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from everturn_channels.telegram.adapter import TelegramAdapter
+from everturn_channels.telegram.webhook import WebhookPlace
 
-__all__ = ["TelegramAdapter"]
+__all__ = ["TelegramAdapter", "WebhookPlace"]

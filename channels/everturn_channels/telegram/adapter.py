@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final, Literal
+from typing import Final
 
 from aiogram.exceptions import TelegramAPIError
 from aiogram.methods import GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
@@ -18,7 +18,7 @@ from everturn_channels.errors import (
     SetupError,
 )
 from everturn_channels.menu import COMMANDS
-from everturn_channels.telegram import markup, webhook
+from everturn_channels.telegram import markup
 from everturn_channels.telegram.checking import look
 from everturn_channels.telegram.connection import Line, explained, open_line
 from everturn_channels.telegram.mapping import Reading
@@ -26,6 +26,7 @@ from everturn_channels.telegram.polling import Poller
 from everturn_channels.telegram.reach import LineReach
 from everturn_channels.telegram.sender import FILES_MAX_BYTES
 from everturn_channels.telegram.updates import Served, UpdateReader, begin
+from everturn_channels.telegram.webhook import UNAVAILABLE, Hook, WebhookPlace, faults
 
 logger = logging.getLogger(__name__)
 
@@ -47,20 +48,17 @@ class TelegramAdapter(Adapter):
         token: str,
         clock: Clock,
         api_base: str = _API_BASE,
-        mode: Literal["polling", "webhook"] = "polling",
-        webhook_url: str = "",
-        webhook_secret: str = "",
+        webhook: WebhookPlace | None = None,
         proxy: str = "",
         backlog_max_messages: int = 100,
     ) -> None:
         self.name, self._token, self._clock = name, token, clock
         self._api_base, self._proxy = api_base, proxy
-        self._mode: Literal["polling", "webhook"] = mode
-        self._url, self._secret = webhook_url, webhook_secret
+        self._webhook = webhook
         self._backlog_max_messages = backlog_max_messages
         self._where = "channels.telegram" if name == "telegram" else f"channels.telegram ({name})"
         self._reach = LineReach(self._where)
-        self._hook: webhook.Hook | None = None
+        self._hook: Hook | None = None
         self._has_begun = False
 
     @property
@@ -80,7 +78,7 @@ class TelegramAdapter(Adapter):
             files_max_bytes=FILES_MAX_BYTES,
             reactions=True,
             chunk_units=markup.CHUNK_UNITS,
-            idle_s=_IDLE_POLLING_S if self._mode == "polling" else _IDLE_WEBHOOK_S,
+            idle_s=_IDLE_POLLING_S if self._webhook is None else _IDLE_WEBHOOK_S,
         )
 
     async def serve(self, handler: InboundHandler) -> None:
@@ -104,7 +102,11 @@ class TelegramAdapter(Adapter):
         """Look at what may be wrong. See `Adapter.check`."""
         async with self._open_line() as line:
             return await look(
-                line, where=self._where, mode=self._mode, url=self._url, faults=self._faults()
+                line,
+                where=self._where,
+                mode="polling" if self._webhook is None else "webhook",
+                url="" if self._webhook is None else self._webhook.url,
+                faults=self._faults(),
             )
 
     def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
@@ -138,22 +140,22 @@ class TelegramAdapter(Adapter):
         durable, 401 for a wrong secret, 400 for what is no update, 503 while it cannot be kept.
         """
         if self._hook is None:
-            return webhook.UNAVAILABLE
+            return UNAVAILABLE
         return await self._hook.take(secret, body)
 
     # --- inside ---
 
     async def _receive(self, line: Line, handler: InboundHandler, updates: UpdateReader) -> None:
         offset = 0
-        if self._mode == "polling" or await self._has_much_waiting(line, handler):
+        if self._webhook is None or await self._has_much_waiting(line, handler):
             offset = await self._begin(line, handler)
         served = Served(
             line=line, handler=handler, updates=updates, clock=self._clock, where=self._where
         )
-        if self._mode == "polling":
+        if self._webhook is None:
             await Poller(served, offset=offset).run()
             return
-        self._hook = webhook.Hook(served, url=self._url, secret=self._secret)
+        self._hook = Hook(served, url=self._webhook.url, secret=self._webhook.secret)
         await self._hook.run()
 
     async def _begin(self, line: Line, handler: InboundHandler) -> int:
@@ -197,7 +199,7 @@ class TelegramAdapter(Adapter):
 
     def _faults(self) -> list[str]:
         """Return what is wrong with the settings, as far as that shows here."""
-        if self._mode == "polling":
+        if self._webhook is None:
             return []
         own_server = self._api_base.rstrip("/") != _API_BASE
-        return webhook.faults(self._url, self._secret, self._where, takes_http=own_server)
+        return faults(self._webhook, self._where, takes_http=own_server)

@@ -33,12 +33,19 @@ _UPDATE_MAX_BYTES: Final = 1024 * 1024  # far more than any update is
 _SECRET: Final = re.compile(r"[A-Za-z0-9_-]{1,256}")  # api#setwebhook, secret_token
 
 
-def faults(url: str, secret: str, where: str, *, takes_http: bool) -> list[str]:
+class WebhookPlace(Struct, frozen=True, kw_only=True):
+    """Where Telegram delivers, and how it shows that it is Telegram; a bot without one asks."""
+
+    url: str = ""
+    secret: str = ""
+
+
+def faults(place: WebhookPlace, where: str, *, takes_http: bool) -> list[str]:
     """Return what is wrong with the settings of a webhook; Telegram's own server takes no http."""
     found: list[str] = []
-    if not url.startswith(("https://", "http://") if takes_http else "https://"):
+    if not place.url.startswith(("https://", "http://") if takes_http else "https://"):
         found.append(f"{where}.webhook.url has to be an https:// address that Telegram can reach")
-    if not _SECRET.fullmatch(secret):
+    if not _SECRET.fullmatch(place.secret):
         found.append(f"{where}.webhook.secret needs 1 to 256 letters, digits, _ and - (at random)")
     return found
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from everturn_actors.model import ConversationKey
 from everturn_channels.adapter import Adapter, ChatType
+from everturn_channels.ingestion.history import BacklogLimits
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.late_loading import loading_late
 from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup, secret_fields
@@ -125,6 +126,7 @@ def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
     with loading_late():
         from everturn_channels.telegram import (  # noqa: PLC0415 - aiogram takes seconds
             TelegramAdapter,
+            WebhookPlace,
         )
 
     settings = setup.settings
@@ -133,9 +135,9 @@ def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
         token=settings.bot_token,
         clock=setup.clock,
         api_base=settings.api_base or TELEGRAM_API,
-        mode=settings.mode,
-        webhook_url=webhook_url(settings, setup.name),
-        webhook_secret=settings.webhook.secret,
+        webhook=WebhookPlace(url=webhook_url(settings, setup.name), secret=settings.webhook.secret)
+        if settings.mode == "webhook"
+        else None,
         proxy=settings.proxy or "",
         backlog_max_messages=settings.backlog.max_messages,
     )
@@ -213,6 +215,7 @@ def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
     with loading_late():
         from everturn_channels.discord import (  # noqa: PLC0415 - discord.py takes one
             DiscordAdapter,
+            DiscordServers,
         )
 
     settings, common = setup.settings, setup.settings.common()
@@ -220,11 +223,13 @@ def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
         name=setup.name,
         token=settings.bot_token,
         clock=setup.clock,
-        api_base=settings.api_base or "",
-        gateway_url=settings.gateway_url or "",
+        servers=DiscordServers(
+            api_base=settings.api_base or "", gateway_url=settings.gateway_url or ""
+        ),
         proxy=settings.proxy or "",
-        backlog_max_messages=common.backlog_max_messages,
-        backlog_max_age_s=common.backlog_max_age_s,
+        backlog=BacklogLimits(
+            max_messages=common.backlog_max_messages, max_age_s=common.backlog_max_age_s
+        ),
     )
 
 
