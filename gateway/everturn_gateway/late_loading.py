@@ -1,4 +1,13 @@
-"""Loads large libraries while the gateway works."""
+"""Loads large libraries and what stands on them when they are first needed, and in no other place.
+
+A module names what it loads late beside its imports, so that types and the direction of imports are
+checked as of any other:
+
+    if TYPE_CHECKING:
+        from everturn_gateway.tools.web import fetching
+    else:
+        fetching = late("everturn_gateway.tools.web.fetching")
+"""
 
 from __future__ import annotations
 
@@ -6,6 +15,8 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
 from typing import Final
 
 from everturn_gateway.gc_tuning import no_rounds
@@ -13,6 +24,29 @@ from everturn_gateway.gc_tuning import no_rounds
 _SWITCH_S: Final = 0.0005
 
 _ONE_AT_A_TIME: Final = threading.RLock()
+
+
+class _Late(ModuleType):
+    """Stands for a module that is loaded when something of it is first asked for."""
+
+    def __getattr__(self, name: str) -> object:
+        module = sys.modules.get(self.__name__)
+        if module is None:
+            with loading_late():
+                module = import_module(self.__name__)
+        value: object = getattr(module, name)
+        return value
+
+
+def late(name: str) -> ModuleType:
+    """Return a module that is loaded with the first look into it.
+
+    That look is blocking, and raises ModuleNotFoundError where the library of an extra is missing.
+
+    Args:
+        name: Of the module, from the root.
+    """
+    return _Late(name)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field
@@ -13,10 +13,17 @@ from everturn_actors.model import ConversationKey
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_gateway.config.channels import WEBHOOK_PATH
-from everturn_gateway.late_loading import loading_late
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup, secret_fields
 from everturn_gateway.plugins.channels import ChannelName
 from everturn_gateway.yaml_files import FieldPath, Section
+
+if TYPE_CHECKING:
+    from everturn_channels import discord, plugin, telegram
+else:
+    discord = late("everturn_channels.discord")
+    plugin = late("everturn_channels.plugin")
+    telegram = late("everturn_channels.telegram")
 
 TELEGRAM_API: Final = "https://api.telegram.org"
 _TELEGRAM_TOKEN: Final = re.compile(r"[0-9]+:[A-Za-z0-9_-]+")
@@ -123,19 +130,15 @@ def webhook_url(settings: TelegramSection, channel: str) -> str:
 
 
 def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
-    with loading_late():
-        from everturn_channels.telegram import (  # noqa: PLC0415 - aiogram takes seconds
-            TelegramAdapter,
-            WebhookPlace,
-        )
-
     settings = setup.settings
-    return TelegramAdapter(
+    return telegram.TelegramAdapter(
         name=setup.name,
         token=settings.bot_token,
         clock=setup.clock,
         api_base=settings.api_base or TELEGRAM_API,
-        webhook=WebhookPlace(url=webhook_url(settings, setup.name), secret=settings.webhook.secret)
+        webhook=telegram.WebhookPlace(
+            url=webhook_url(settings, setup.name), secret=settings.webhook.secret
+        )
         if settings.mode == "webhook"
         else None,
         proxy=settings.proxy or "",
@@ -212,18 +215,12 @@ class DiscordSection(BotSection):
 
 
 def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
-    with loading_late():
-        from everturn_channels.discord import (  # noqa: PLC0415 - discord.py takes one
-            DiscordAdapter,
-            DiscordServers,
-        )
-
     settings, common = setup.settings, setup.settings.common()
-    return DiscordAdapter(
+    return discord.DiscordAdapter(
         name=setup.name,
         token=settings.bot_token,
         clock=setup.clock,
-        servers=DiscordServers(
+        servers=discord.DiscordServers(
             api_base=settings.api_base or "", gateway_url=settings.gateway_url or ""
         ),
         proxy=settings.proxy or "",
@@ -279,14 +276,9 @@ class ExternalSection(ChannelSection):
 
 
 def _external(setup: ChannelSetup[ExternalSection]) -> Adapter:
-    from everturn_channels.plugin.adapter import (  # noqa: PLC0415 - only where one is
-        PluginAdapter,
-    )
-    from everturn_channels.plugin.process import Program  # noqa: PLC0415 - as above
-
     settings = setup.settings
-    return PluginAdapter(
-        Program(
+    return plugin.PluginAdapter(
+        plugin.Program(
             channel=setup.name,
             command=settings.command,
             args=settings.args,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import (
     KeyedSection,
     ProviderPlugin,
@@ -17,17 +18,24 @@ from everturn_gateway.plugins import (
 from everturn_gateway.providers.transport.endpoints import address_of, endpoint_for
 from everturn_gateway.usage import price_table
 
+if TYPE_CHECKING:
+    from everturn_gateway.providers import builtin, connected, scripted
+else:
+    builtin = late("everturn_gateway.providers.builtin")
+    connected = late("everturn_gateway.providers.connected")
+    scripted = late("everturn_gateway.providers.scripted")
+
 logger = logging.getLogger(__name__)
 
 _DOCS: Final = "docs/models.md"
 
 
-def _connected(setup: ProviderSetup) -> Any:  # noqa: ANN401 - the class is not loaded here
-    from everturn_gateway.providers.connected import (  # noqa: PLC0415 - the HTTP client takes 80 ms to load; builtin and scripted do without
-        ConnectedProviders,
+def _connected(setup: ProviderSetup) -> connected.ConnectedProviders:
+    # With the HTTP client, which takes 80 ms to load; builtin and scripted do without.
+    made: connected.ConnectedProviders = setup.shared(
+        "everturn", lambda: connected.ConnectedProviders(setup)
     )
-
-    return setup.shared("everturn", lambda: ConnectedProviders(setup))
+    return made
 
 
 def _remote(setup: ProviderSetup) -> ModelProvider:
@@ -35,30 +43,21 @@ def _remote(setup: ProviderSetup) -> ModelProvider:
     setup.add_secret(endpoint.key)
     if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
         logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
-    made: ModelProvider = _connected(setup).remote(setup.model, endpoint)
-    return made
+    return _connected(setup).remote(setup.model, endpoint)
 
 
 def _local(setup: ProviderSetup) -> ModelProvider:
-    made: ModelProvider = _connected(setup).local(setup.model, setup.folder)
-    return made
+    return _connected(setup).local(setup.model, setup.folder)
 
 
 def _builtin(setup: ProviderSetup) -> ModelProvider:
-    from everturn_gateway.providers.builtin import (  # noqa: PLC0415 - only where it answers
-        BuiltinResponder,
-    )
-
     del setup
-    return BuiltinResponder()
+    return builtin.BuiltinResponder()
 
 
 def _scripted(setup: ProviderSetup) -> ModelProvider:
-    from everturn_gateway.providers.scripted import (  # noqa: PLC0415 - only where it answers
-        load_script,
-    )
-
-    return load_script(setup.folder / (setup.model.base_url or setup.model.name), setup.environ)
+    file = setup.folder / (setup.model.base_url or setup.model.name)
+    return scripted.load_script(file, setup.environ)
 
 
 def _always_free(_model: ModelSpec) -> bool:

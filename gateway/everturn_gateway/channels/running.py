@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, NoReturn, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, runtime_checkable
 
 import anyio
 from anyio import to_thread
@@ -31,7 +31,13 @@ from everturn_gateway.channels.checking import PROBLEM, CheckedChannel, check_ch
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
+
+if TYPE_CHECKING:
+    from everturn_gateway.channels import bots
+else:
+    bots = late("everturn_gateway.channels.bots")
 
 START_GRACE_S: Final = 60.0
 """How long a channel may take to prove itself after the start: an idle bot is heard from for the
@@ -273,8 +279,4 @@ def _maker(
         GatewayError: The library of a platform is not installed.
     """
     check_installed(channels)
-    from everturn_gateway.channels.bots import (  # noqa: PLC0415 - a tenth of the start's time
-        BotChannel,
-    )
-
-    return BotChannel
+    return bots.BotChannel  # a tenth of the time of a start

@@ -5,12 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 import typer.core
 
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    from everturn_gateway import plugins
+else:
+    plugins = late("everturn_gateway.plugins")
 
 AgentName: TypeAlias = Annotated[
     str, typer.Argument(help="Which agent; needed where there are several.", show_default=False)
@@ -55,9 +61,7 @@ class _Command(typer.core.TyperCommand):
 
 
 def _named(text: str) -> str:
-    from everturn_gateway.plugins import installed  # noqa: PLC0415 - all other help does without
-
-    names = installed()
+    names = plugins.installed()  # loaded here: all other help does without
     return text.format(
         providers=", ".join(names.providers.names), policies=", ".join(names.policies.names)
     )

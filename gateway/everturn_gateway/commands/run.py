@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio
@@ -37,6 +38,12 @@ from everturn_gateway.commands.shared.printing import print_json
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    from everturn_channels.terminal import prompt
+else:
+    prompt = late("everturn_channels.terminal.prompt")
 
 _STDIN_BYTES_MAX = 8 * 1024 * 1024  # the core refuses less; this only bounds what is read
 _CANCEL_S = 10.0  # for closing a turn that is given up
@@ -183,11 +190,7 @@ class _Person:
 
     async def choose(self, question: str) -> str:
         """Ask; see `Asker.choose`."""
-        from everturn_channels.terminal.prompt import (  # noqa: PLC0415 - 100 ms that only a question needs
-            choose,
-        )
-
-        return await choose(question)
+        return await prompt.choose(question)
 
 
 def _asker() -> _Person | None:

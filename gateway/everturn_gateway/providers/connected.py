@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 import anyio
 
 from everturn_actors.context.estimation.hints import with_window
 from everturn_actors.errors import ModelError
 from everturn_actors.spec import ModelSpec
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import ProviderSetup
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.inquiry import Asked, Inquiring, Inquiry
@@ -24,6 +25,12 @@ from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.wire import SentBytes
+
+if TYPE_CHECKING:
+    from everturn_gateway.providers import anthropic, ollama
+else:
+    anthropic = late("everturn_gateway.providers.anthropic")
+    ollama = late("everturn_gateway.providers.ollama")
 
 logger = logging.getLogger(__name__)
 
@@ -62,19 +69,10 @@ class ConnectedProviders:
                     endpoint, clients=clients, mask=mask, model=model.name, sent=self._sent
                 )
             case "anthropic":
-                from everturn_gateway.providers.anthropic import (  # noqa: PLC0415 - only who asks Claude pays for it
-                    Anthropic,
-                )
-
-                return Anthropic(endpoint, clients=clients, mask=mask, model=model.name)
+                return anthropic.Anthropic(endpoint, clients=clients, mask=mask, model=model.name)
             case "ollama":
-                from everturn_gateway.providers.ollama.adapter import (  # noqa: PLC0415 - as above
-                    Ollama,
-                    keep_alive_of,
-                )
-
-                keep_alive = keep_alive_of(self._environ)
-                return Ollama(
+                keep_alive = ollama.keep_alive_of(self._environ)
+                return ollama.Ollama(
                     endpoint, clients=clients, mask=mask, model=model, keep_alive=keep_alive
                 )
             case _:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio import to_thread
@@ -18,6 +18,7 @@ from everturn_actors.events import Event, TurnFinished
 from everturn_actors.ports import Agent, CommitStats, SessionStore
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry, working_on
 from everturn_gateway.telemetry.events import EventTally
 from everturn_gateway.telemetry.families import AnyFamily
@@ -30,6 +31,11 @@ from everturn_gateway.telemetry.scopes import Scope
 from everturn_gateway.telemetry.storing import MeasuredStore, count_batch
 from everturn_gateway.telemetry.tools import MeasuredTools
 from everturn_gateway.telemetry.tracing import NoTracer, Span, Tracer
+
+if TYPE_CHECKING:
+    from everturn_gateway.telemetry import exposition
+else:
+    exposition = late("everturn_gateway.telemetry.exposition")
 
 logger = logging.getLogger(__name__)
 
@@ -172,13 +178,9 @@ class _Answering:
 def _rendered(
     now: Sequence[AnyFamily], counted: Sequence[Callable[[], AnyFamily]], accept: str
 ) -> Exposition:
-    from everturn_gateway.telemetry.exposition import (  # noqa: PLC0415 - nobody needs the library before a scrape
-        exposition,
-    )
-
     # The library's own reading of the header fails for versions that are none.
     wanted = OPENMETRICS if wants_openmetrics(accept) else ""
-    body, content_type = exposition((*now, *(make() for make in counted)), wanted)
+    body, content_type = exposition.exposition((*now, *(make() for make in counted)), wanted)
     return Exposition(body=body, content_type=content_type)
 
 

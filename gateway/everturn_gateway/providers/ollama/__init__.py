@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from everturn_gateway.providers.ollama.adapter import Ollama
+from everturn_gateway.providers.ollama.adapter import Ollama, keep_alive_of
 
-__all__ = ["Ollama"]
+__all__ = ["Ollama", "keep_alive_of"]

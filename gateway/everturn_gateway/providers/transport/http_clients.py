@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from everturn_actors.errors import ModelRefusedError
-from everturn_gateway.late_loading import loading_late
+from everturn_gateway.late_loading import late
 from everturn_gateway.providers.transport.http_port import HttpClient
+
+if TYPE_CHECKING:
+    from everturn_gateway.providers.transport import http_session
+else:
+    http_session = late("everturn_gateway.providers.transport.http_session")
 
 CLOSE_TIMEOUT_S = 2.0
 
@@ -69,9 +75,4 @@ async def _opened(address: str) -> HttpClient:
 
 
 def _prepared(address: str) -> Callable[[], HttpClient]:
-    with loading_late():
-        from everturn_gateway.providers.transport.http_session import (  # noqa: PLC0415 - heavy; nobody needs it before the first call
-            prepared,
-        )
-
-    return prepared(address)
+    return http_session.prepared(address)

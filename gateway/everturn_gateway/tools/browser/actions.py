@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin
 
 from everturn_actors.errors import ToolFailedError
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.browser.browsers import BrowserSession, take_in
 
 if TYPE_CHECKING:
+    from playwright import async_api
     from playwright.async_api import Locator, Page
+else:
+    async_api = late("playwright.async_api")
 
 OPEN_MS: Final = 30_000
 ACT_MS: Final = 15_000
@@ -73,8 +77,6 @@ async def scroll(page: Page, direction: str) -> None:
 
 async def settled(page: Page) -> None:
     """Wait until a page has loaded what it loads at once; not for one that never stops."""
-    from playwright.async_api import Error  # noqa: PLC0415 - of an extra
-
-    with suppress(Error):
+    with suppress(async_api.Error):
         await page.wait_for_load_state("load", timeout=SETTLE_MS)
         await page.wait_for_load_state("networkidle", timeout=SETTLE_MS)

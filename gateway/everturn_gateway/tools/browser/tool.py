@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import anyio.to_thread
 from pydantic import Field, model_validator
@@ -11,6 +11,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition, Upload
 from everturn_actors.outside import one_source
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.browser import actions
 from everturn_gateway.tools.browser.browsers import BrowserSession, Wanted
@@ -18,6 +19,14 @@ from everturn_gateway.tools.browser.opening import BrowserPlace
 from everturn_gateway.tools.quoting import PAGE_TOKENS, pages_of, quoted
 from everturn_gateway.tools.recall.messages import one_line
 from everturn_gateway.tools.web.values import FetchError
+
+if TYPE_CHECKING:
+    from playwright import async_api
+
+    from everturn_gateway.tools.web import fetching
+else:
+    async_api = late("playwright.async_api")
+    fetching = late("everturn_gateway.tools.web.fetching")
 
 BROWSER: Final = "browser"
 TEXT_CHARACTERS: Final = 300_000  # of one page
@@ -106,12 +115,10 @@ class BrowserTool:
             was_open = await (await self._place.browsers()).close(context.session_id)
             return ToolOutput(text="closed" if was_open else "no browser was open")
         session = await self._session(asked, context.session_id)
-        from playwright.async_api import Error  # noqa: PLC0415 - it is loaded by now
-
         async with session.lock:
             try:
                 return await self._done(asked, session)
-            except Error as error:
+            except async_api.Error as error:
                 return _failed(asked, session, error.message)
 
     async def _session(self, asked: BrowserCall, session_id: str) -> BrowserSession:
@@ -155,10 +162,9 @@ class BrowserTool:
 
 async def _address(text: str) -> str:
     def read() -> str:
-        # With its client of HTTP, which takes a while to load.
-        from everturn_gateway.tools.web.fetching import read_address  # noqa: PLC0415
-
-        return str(read_address(text))
+        return str(
+            fetching.read_address(text)
+        )  # with a client of HTTP, which takes a while to load
 
     try:
         return await anyio.to_thread.run_sync(read)

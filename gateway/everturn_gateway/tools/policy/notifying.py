@@ -18,11 +18,14 @@ from msgspec import Struct
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import TRANSIENT, Supervisor, contain
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.policy.policy import Delivery, LogDelivery, WebhookDelivery
 
-if TYPE_CHECKING:  # it brings an HTTP client, see `_client`
-    from everturn_gateway.tools.policy.webhook_client import WebhookClient
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy import webhook_client
+else:
+    webhook_client = late("everturn_gateway.tools.policy.webhook_client")
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +135,7 @@ async def open_notifier(
 
 
 async def _work(waiting: MemoryObjectReceiveStream[_Post], clock: Clock) -> None:
-    client: WebhookClient | None = None
+    client: webhook_client.WebhookClient | None = None
     left: _Post | None = None
     try:
         async for post in waiting:
@@ -150,14 +153,12 @@ async def _work(waiting: MemoryObjectReceiveStream[_Post], clock: Clock) -> None
                 await client.aclose()
 
 
-def _client() -> WebhookClient:
+def _client() -> webhook_client.WebhookClient:
     """Make the client. Blocking: it loads its library, which few gateways need."""
-    from everturn_gateway.tools.policy.webhook_client import WebhookClient  # noqa: PLC0415 - see above
-
-    return WebhookClient()
+    return webhook_client.WebhookClient()
 
 
-async def _send(client: WebhookClient, post: _Post, clock: Clock) -> None:
+async def _send(client: webhook_client.WebhookClient, post: _Post, clock: Clock) -> None:
     """Try up to three times; what fails in the end is logged."""
     why = ""
     for pause_s in (*BACKOFF_S, None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -14,6 +14,7 @@ from pydantic import Field
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.quoting import PAGE_TOKENS, pages_of, quoted
 from everturn_gateway.tools.recall.messages import one_line
@@ -22,6 +23,11 @@ from everturn_gateway.tools.web.converter import Order
 from everturn_gateway.tools.web.converting import ConversionError, convert
 from everturn_gateway.tools.web.reaching import Reaching
 from everturn_gateway.tools.web.values import LIMIT_BYTES, Fetched, FetchError, is_text
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.web import fetching
+else:
+    fetching = late("everturn_gateway.tools.web.fetching")
 
 TEXT_CHARACTERS: Final = 500_000  # of one page, as text
 _AT_ONCE: Final = 4  # pages fetched side by side for one agent; each may need a process
@@ -162,6 +168,4 @@ class WebFetch:
 
 
 def _load_fetch() -> Fetch:
-    from everturn_gateway.tools.web.fetching import fetch  # noqa: PLC0415 - httpx2 takes 80 ms
-
-    return fetch
+    return fetching.fetch  # with its client of HTTP, which takes 80 ms to load

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.reaching import Reaching
 
-if TYPE_CHECKING:  # see the module's docstring
-    from everturn_gateway.tools.web.posting import WebPoster
+if TYPE_CHECKING:
+    from everturn_gateway.tools.web import posting
+else:
+    posting = late("everturn_gateway.tools.web.posting")
 
 
 class LatePoster:
@@ -19,7 +22,7 @@ class LatePoster:
 
     def __init__(self, reaching: Reaching) -> None:
         self._reaching = reaching
-        self._poster: WebPoster | None = None
+        self._poster: posting.WebPoster | None = None
 
     async def post(self, url: str, data: Mapping[str, object], *, key: str) -> None:
         """Send `data` once, with `key` as its `Idempotency-Key`.
@@ -31,10 +34,8 @@ class LatePoster:
             self._poster = await anyio.to_thread.run_sync(self._load)
         await self._poster.post(url, data, key=key)
 
-    def _load(self) -> WebPoster:
-        from everturn_gateway.tools.web.posting import WebPoster  # noqa: PLC0415 - see above
-
-        return WebPoster(self._reaching)
+    def _load(self) -> posting.WebPoster:
+        return posting.WebPoster(self._reaching)
 
 
 def make_poster(allow_private: tuple[str, ...]) -> LatePoster:

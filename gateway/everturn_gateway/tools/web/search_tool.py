@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -12,6 +12,7 @@ from pydantic import Field
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.quoting import quoted
@@ -24,6 +25,11 @@ from everturn_gateway.tools.web.search_apis import (
     SearchSettings,
     api_for,
 )
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.web import searching
+else:
+    searching = late("everturn_gateway.tools.web.searching")
 
 DEADLINE_S: Final = 30.0  # of a call, the wait after a 429 included
 _COUNT: Final = 5
@@ -116,6 +122,4 @@ def _entry(place: int, hit: Hit) -> str:
 
 
 def _load_ask() -> Ask:
-    from everturn_gateway.tools.web.searching import ask  # noqa: PLC0415 - httpx2 takes 80 ms
-
-    return ask
+    return searching.ask  # with its client of HTTP, which takes 80 ms to load

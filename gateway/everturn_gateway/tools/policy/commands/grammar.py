@@ -13,6 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy.commands import bash_parser
+else:
+    bash_parser = late("everturn_gateway.tools.policy.commands.bash_parser")
+
 if TYPE_CHECKING:
     from tree_sitter import Node
 
@@ -58,10 +65,6 @@ def read_tree(text: str) -> Tree:
     other: its scanner asks C's `isdigit` about such characters, and reads memory that is not its
     own. Source: tree-sitter-bash 0.25.1, issue 337 of its repository (2026-05-02).
     """
-    from everturn_gateway.tools.policy.commands.bash_parser import (  # noqa: PLC0415 - a library
-        parse,
-    )
-
     source = _BEYOND_ASCII.sub("x", text).encode("ascii")
     steps = 0
 
@@ -74,7 +77,7 @@ def read_tree(text: str) -> Tree:
         return steps > _STEPS_LIMIT
 
     try:
-        root = parse(read, is_enough)
+        root = bash_parser.parse(read, is_enough)
     except ValueError:  # it gave up where it was told to
         return Tree((), is_whole=False)
     commands: list[Node] = []
