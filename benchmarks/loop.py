@@ -27,7 +27,7 @@ from harness import Connection, model_api, show, workspace
 
 from everturn_gateway.app import open_gateway
 from everturn_gateway.config.settings import load_config
-from everturn_gateway.gc_tuning import short_rounds, spare_the_collector
+from everturn_gateway.gc_tuning import short_rounds, tune_collector
 from everturn_gateway.heap import keep_heap_whole
 from everturn_gateway.http.server import serve_http
 
@@ -92,7 +92,7 @@ async def serving(folder: Path) -> AsyncGenerator[str]:
         tasks.start_soon(functools.partial(serve_http, gateway, on_ready=ready))
         await listening.wait()
         keep_heap_whole()
-        spare_the_collector()
+        tune_collector()
         with short_rounds():
             yield urls[0]
         tasks.cancel_scope.cancel()

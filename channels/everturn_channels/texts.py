@@ -190,9 +190,9 @@ def click_taken(decision: Decision) -> str:
             assert_never(decision)
 
 
-def click_late(settled: Resolution | None = None) -> str:
+def click_late(resolved: Resolution | None = None) -> str:
     """Tell whoever clicked a button that it is too late. One short line, plain text."""
-    match settled:
+    match resolved:
         case "allow_once" | "allow_always":
             return t("Too late: it was allowed already.")
         case "deny":
@@ -206,7 +206,7 @@ def click_late(settled: Resolution | None = None) -> str:
         case "expired" | None:
             return t("Too late: this question has expired.")
         case _:
-            assert_never(settled)
+            assert_never(resolved)
 
 
 def click_refused() -> str:

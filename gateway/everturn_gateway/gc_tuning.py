@@ -39,7 +39,7 @@ def loading() -> Generator[None]:
             end_loading()
 
 
-def spare_the_collector() -> None:
+def tune_collector() -> None:
     """Keep what is held for good out of the collector's rounds; blocks for a moment at most.
 
     Modules and agents never become garbage, but a full round walks all of them, and stops every
@@ -56,7 +56,7 @@ def short_rounds() -> Generator[None]:
     """For a block, let no round of the collector look at what an earlier one found to be in use.
 
     A full round walks all that every awake conversation holds, and stops all of them for it: 140 ms
-    with 200 long ones. What survives one is therefore set aside, as `spare_the_collector` does, and
+    with 200 long ones. What survives one is therefore set aside, as `tune_collector` does, and
     the next comes sooner, over what is new since. Nothing is kept by that: what nobody refers to
     any more leaves at once, as always; only a circle that forms among old objects waits for
     `look_through_when_idle`. For a process that serves, not for one that embeds a gateway.

@@ -591,7 +591,7 @@ async def test_a_stop_does_not_wait_for_the_end_of_a_burst() -> None:
     disk, post = MemoryDisk(), Post()
 
     async def act(test: TestService) -> None:
-        held = Inbound(text="one", key=test.key(), queueing=Queueing(hold_s=60))
+        held = Inbound(text="one", key=test.key(), queueing=Queueing(debounce_s=60))
         await test.service.submit(held)
 
     await stopped_at_once(post, act, disk=disk)

@@ -82,7 +82,7 @@ class _Broken:
 async def test_who_asks_a_session_that_cannot_be_written_is_told_so() -> None:
     """It was begun anew for whoever asked, without end and a thousand times a second."""
     disk = MemoryDisk()
-    waits = Queueing(hold_s=60)
+    waits = Queueing(debounce_s=60)
     async with open_test_service(disk=disk) as test:
         said = await test.service.submit(Inbound(text="one", key=test.key(), queueing=waits))
     settings = ServiceSettings(leave_grace_s=0, drain_s=0, resume=False)

@@ -41,9 +41,9 @@ from everturn_actors.testing import (
 )
 
 SOON_TURNS_OF_THE_LOOP = 60  # more than a turn in memory takes
-BURST = Queueing(hold_s=1.5)
+BURST = Queueing(debounce_s=1.5)
 OWN = Queueing(joins="own")
-OWN_BURST = Queueing(hold_s=1.5, joins="own")
+OWN_BURST = Queueing(debounce_s=1.5, joins="own")
 
 
 class Nobody:
@@ -132,7 +132,7 @@ async def test_a_burst_that_was_over_before_it_was_on_disk_is_answered(
     async def slowly(
         store: MemoryStore, session_id: str, events: Sequence[Event], *, expected_seq: int
     ) -> None:
-        clock.advance(BURST.hold_s * 2)
+        clock.advance(BURST.debounce_s * 2)
         await append(store, session_id, events, expected_seq=expected_seq)
 
     monkeypatch.setattr(MemoryStore, "append", slowly)
@@ -250,7 +250,7 @@ async def test_a_shorter_wait_is_not_kept_waiting_by_a_longer_one() -> None:
     """The wait after a command is that of what comes after it."""
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
-        await say(test, "one", Queueing(hold_s=1000))
+        await say(test, "one", Queueing(debounce_s=1000))
         await test.service.conversations.flush(test.key())
         await soon()
         await say(test, "two", sender="bob")
@@ -313,7 +313,7 @@ async def test_a_burst_gets_one_turn_of_its_own() -> None:
 async def test_a_message_for_whom_a_running_turn_is_too_busy_is_refused() -> None:
     """Mode drop: the sender may be told, and nothing waits."""
     clock = ManualClock()
-    rules = Queueing(hold_s=1.5, drops_when_busy=True)
+    rules = Queueing(debounce_s=1.5, drops_when_busy=True)
     async with open_test_service(clock=clock) as test:
         test.provider.hold()
         await say(test, "one", rules)
@@ -335,7 +335,7 @@ async def test_a_message_for_whom_a_running_turn_is_too_busy_is_refused() -> Non
 async def test_somebody_who_floods_does_not_get_past_the_queue_as_one_burst() -> None:
     """A burst is exempt from the limit; one without an end is none."""
     clock = ManualClock()
-    rules = Queueing(hold_s=1.5, max_waiting=2, overflow="reject")
+    rules = Queueing(debounce_s=1.5, max_waiting=2, overflow="reject")
     async with open_test_service(clock=clock) as test:
         test.provider.hold()
         await say(test, "zero", Queueing())
@@ -386,7 +386,7 @@ async def test_where_too_many_wait_the_oldest_goes_and_the_log_tells(tmp_path: P
 async def test_a_burst_does_not_drop_its_own_beginning() -> None:
     """Overflow drop_old with one place: the comment must not push out what it comments on."""
     clock = ManualClock()
-    rules = Queueing(hold_s=1.5, max_waiting=1)
+    rules = Queueing(debounce_s=1.5, max_waiting=1)
     async with open_test_service(clock=clock) as test:
         for n in range(3):
             await say(test, f"part {n}", rules)
@@ -464,7 +464,7 @@ async def test_no_limit_holds_while_the_next_turn_takes_all_that_waits() -> None
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
         for n in range(30):
-            await say(test, f"m{n}", Queueing(hold_s=1.5, max_waiting=10), sender=f"person {n}")
+            await say(test, f"m{n}", Queueing(debounce_s=1.5, max_waiting=10), sender=f"person {n}")
         clock.advance(2)
 
         assert await answered(test) == [[f"m{n}" for n in range(30)]]
@@ -609,7 +609,7 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
     ) as test:
         await (await say(test, "hi", Queueing())).result()
         for sender in senders:
-            await say(test, "go", Queueing(hold_s=1), sender=sender)
+            await say(test, "go", Queueing(debounce_s=1), sender=sender)
         await test.service.conversations.flush(test.key())
         question = await until_asked(test, await test.service.conversations.current(test.key()))
 
@@ -743,7 +743,7 @@ async def test_a_setting_with_too_many_zeros_harms_nobody() -> None:
     """An age beyond all calendars is kept for as long as there is one."""
     async with open_test_service() as test:
         await aside(test, "lunch?", max_age_s=10**15)
-        await (await say(test, "well?", Queueing(hold_s=0))).result()
+        await (await say(test, "well?", Queueing(debounce_s=0))).result()
 
         assert "lunch?" in texts(test.provider.requests[0])[0]
 

@@ -109,7 +109,7 @@ async def _paused(test: TestService) -> None:
 
 
 async def _held(test: TestService) -> None:
-    waits = Queueing(hold_s=30)
+    waits = Queueing(debounce_s=30)
     held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
     assert isinstance(test.clock, ManualClock)
     await test.clock.until_sleeping(30)
@@ -118,7 +118,7 @@ async def _held(test: TestService) -> None:
 
 
 async def _flushed(test: TestService) -> None:
-    waits = Queueing(hold_s=30)
+    waits = Queueing(debounce_s=30)
     held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
     await test.service.conversations.flush(test.key())
     await held.result()

@@ -161,7 +161,7 @@ class Deliveries(Turns):
                 sender="ann",
                 idempotency_key=f"key {number}",
                 reply_to=f"{number}",
-                queueing=Queueing(hold_s=1.5),
+                queueing=Queueing(debounce_s=1.5),
             )
             self.sent.append(inbound)
             said = self.do(partial(self.test.service.submit, inbound))

@@ -184,7 +184,7 @@ class Gateway:
 
     # --- what people do; where it was done, nothing happens ---
 
-    async def say(self, name: str, text: str, *, to: str, hold_s: float = 0) -> None:
+    async def say(self, name: str, text: str, *, to: str, debounce_s: float = 0) -> None:
         """Send a message, as a platform that hands in again what was not acknowledged."""
         if name in self.world.accepted:
             return
@@ -195,7 +195,7 @@ class Gateway:
                 sender="alice",
                 idempotency_key=name,
                 reply_to=name if to != "api" else "",
-                queueing=Queueing(hold_s=hold_s),
+                queueing=Queueing(debounce_s=debounce_s),
             )
         )
         self.world.accepted[name] = (to, text)
@@ -269,7 +269,7 @@ Step: TypeAlias = Callable[[Gateway], Awaitable[None]]
 
 def burst(number: int) -> Step:
     """Return a message of a burst."""
-    return lambda g: g.say(f"b{number}", f"burst {number}", to="chat", hold_s=HOLD_S)
+    return lambda g: g.say(f"b{number}", f"burst {number}", to="chat", debounce_s=HOLD_S)
 
 
 async def end_burst(gateway: Gateway) -> None:

@@ -11,10 +11,10 @@ from typing import Final
 import pytest
 from aiohttp import WSMsgType, web
 
-from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_walls
+from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_sandbox
 
 _THERE: Final = bool(find_chromium(os.environ)) and (
-    not needs_walls() or bool(find_bwrap(os.environ))
+    not needs_sandbox() or bool(find_bwrap(os.environ))
 )
 needs_chromium = pytest.mark.skipif(
     not _THERE and "CI" not in os.environ,  # which must not pass without them

@@ -112,7 +112,7 @@ def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
 
 
 @table(
-    ("rules", "is_album", "took_s", "hold_s"),
+    ("rules", "is_album", "took_s", "debounce_s"),
     [
         (QueueRules(), False, 3.0, 1.5),
         (QueueRules(), True, 0.0, 1.5),
@@ -122,10 +122,10 @@ def test_places_are_remembered_up_to_a_limit_and_groups_otherwise() -> None:
     ],
 )
 def test_an_album_is_held_as_long_as_its_next_part_may_take(
-    rules: QueueRules, *, is_album: bool, took_s: float, hold_s: float
+    rules: QueueRules, *, is_album: bool, took_s: float, debounce_s: float
 ) -> None:
     """Its parts come one after the other, each when the one before was fetched and taken."""
-    assert queueing(rules, is_album=is_album, took_s=took_s).hold_s == hold_s
+    assert queueing(rules, is_album=is_album, took_s=took_s).debounce_s == debounce_s
 
 
 def test_queue_modes_become_what_the_core_knows() -> None:

@@ -82,9 +82,9 @@ CONTEXT = Context(
 )
 
 
-def said(text: str, key: str = "", hold_s: float = 0) -> Submit:
+def said(text: str, key: str = "", debounce_s: float = 0) -> Submit:
     """Return a message to the agent."""
-    queueing = Queueing(hold_s=hold_s)
+    queueing = Queueing(debounce_s=debounce_s)
     return Submit(Inbound(text=text, key=KEY, idempotency_key=key, queueing=queueing))
 
 
@@ -141,7 +141,7 @@ def test_a_message_that_comes_twice_is_kept_once() -> None:
 
 def test_a_turn_that_is_held_begins_with_the_next_look() -> None:
     """Nothing is lost where the sender writes no more."""
-    held = went([said("hi", hold_s=2)])
+    held = went([said("hi", debounce_s=2)])
     begun = went([Tick()], held, now=NOW + timedelta(seconds=2))
 
     assert held.effects == [ScheduleTick(NOW + timedelta(seconds=2))]
@@ -152,8 +152,8 @@ def test_a_turn_that_is_held_begins_with_the_next_look() -> None:
 def test_deciding_does_not_change_what_it_is_decided_by() -> None:
     """Where the append fails, nothing has happened: the same commands are decided again."""
     before = went([])
-    once = went([said("hi", hold_s=2), End("reset")], before)
-    again = went([said("hi", hold_s=2), End("reset")], before)
+    once = went([said("hi", debounce_s=2), End("reset")], before)
+    again = went([said("hi", debounce_s=2), End("reset")], before)
 
     assert once == again
     assert before.memory == Memory()
@@ -266,7 +266,7 @@ COMMANDS = st.sampled_from(
     [
         said("a", "1"),
         said("b"),
-        said("c", hold_s=3),
+        said("c", debounce_s=3),
         StoreAmbient(AmbientMessage(text="beside", key=KEY, idempotency_key="2")),
         Announce(Announcement(text="tea", key=KEY, idempotency_key="3")),
         Cancel(),

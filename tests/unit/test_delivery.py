@@ -38,7 +38,7 @@ from everturn_channels.delivery.rendering import (
     nonce,
     render,
 )
-from everturn_channels.delivery.words import call_text, question_text, ran_text, settled_text
+from everturn_channels.delivery.words import call_text, question_text, ran_text, resolved_text
 from everturn_channels.settings import ChannelSettings
 
 APPROVAL = Approval(
@@ -148,8 +148,8 @@ def test_every_end_of_a_question_has_its_words() -> None:
     """None of them may read like another."""
     ends = (*get_args(Resolution), None)
 
-    assert len({settled_text(each, "ann") for each in ends}) == len(ends) == 8
-    assert "ada" not in settled_text("deny", "owner:ada"), "a group need not learn who is an owner"
+    assert len({resolved_text(each, "ann") for each in ends}) == len(ends) == 8
+    assert "ada" not in resolved_text("deny", "owner:ada"), "a group need not learn who is an owner"
 
 
 def test_many_tools_make_a_short_line() -> None:

@@ -21,7 +21,7 @@ def test_nothing_is_waited_for_unless_a_message_asks_for_it() -> None:
     holds = holds.note("ann", 0, at(0))
 
     assert holds.until(at(0)) is None
-    assert not holds.in_one_burst("ann", at(0))
+    assert not holds.in_window("ann", at(0))
 
 
 def test_a_message_holds_the_turn_for_its_time() -> None:
@@ -58,9 +58,9 @@ def test_what_belongs_together_is_of_one_sender_and_close() -> None:
     holds = Debounce()
     holds = holds.note("ann", HOLD_S, at(0))
 
-    assert holds.in_one_burst("ann", at(1.4))
-    assert not holds.in_one_burst("ann", at(1.5))
-    assert not holds.in_one_burst("bob", at(0.1))
+    assert holds.in_window("ann", at(1.4))
+    assert not holds.in_window("ann", at(1.5))
+    assert not holds.in_window("bob", at(0.1))
 
 
 def test_a_burst_that_does_not_end_is_more_than_one() -> None:
@@ -69,10 +69,10 @@ def test_a_burst_that_does_not_end_is_more_than_one() -> None:
     for n in range(6):
         holds = holds.note("ann", HOLD_S, at(n))
 
-    assert holds.in_one_burst("ann", at(5.9))
-    assert not holds.in_one_burst("ann", at(6))
+    assert holds.in_window("ann", at(5.9))
+    assert not holds.in_window("ann", at(6))
     holds = holds.note("ann", HOLD_S, at(6))
-    assert holds.in_one_burst("ann", at(7.4))
+    assert holds.in_window("ann", at(7.4))
 
 
 def test_a_turn_that_began_is_not_held_and_the_next_one_is() -> None:
@@ -93,7 +93,7 @@ def test_a_burst_goes_on_in_the_turn_after() -> None:
     holds = holds.note("ann", HOLD_S, at(0))
     holds = holds.release()
 
-    assert holds.in_one_burst("ann", at(1))
+    assert holds.in_window("ann", at(1))
 
 
 def test_a_clock_that_is_set_back_holds_nobody() -> None:
@@ -102,7 +102,7 @@ def test_a_clock_that_is_set_back_holds_nobody() -> None:
     holds = holds.note("ann", HOLD_S, at(0))
 
     assert holds.until(at(-3600)) is None
-    assert not holds.in_one_burst("ann", at(-3600))
+    assert not holds.in_window("ann", at(-3600))
 
 
 def test_any_number_of_senders_and_any_wish_can_be_borne() -> None:
@@ -112,5 +112,5 @@ def test_any_number_of_senders_and_any_wish_can_be_borne() -> None:
         holds = holds.note(f"member {n}", 1e300, at(0))
 
     assert holds.until(at(0)) == at(86_400)
-    assert not holds.in_one_burst("member 0", at(1))
-    assert holds.in_one_burst("member 999", at(1))
+    assert not holds.in_window("member 0", at(1))
+    assert holds.in_window("member 999", at(1))

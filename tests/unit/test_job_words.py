@@ -13,7 +13,7 @@ from support.tables import table
 from everturn_actors.model import ConversationKey
 from everturn_gateway.commands.jobs.texts import (
     coming_text,
-    facts,
+    details,
     last_text,
     moment_text,
     run_text,
@@ -147,7 +147,7 @@ def test_who_is_told_is_named_and_an_address_only_by_its_host() -> None:
 def test_all_that_a_job_says_is_shown() -> None:
     """What is left out here looks as if it were not set."""
     shown = dict(
-        facts(
+        details(
             body(
                 payload=RunTask(text="Look\naround."),
                 label="Stand-up",

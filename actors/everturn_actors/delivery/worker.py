@@ -69,7 +69,7 @@ class DeliveryWorker(Struct, kw_only=True):
         delivery_port = self._needed()
         if delivery_port is not None and not self.works:
             self.works = True
-            tasks.start_soon(self._carry)
+            tasks.start_soon(self._deliver)
 
     def _needed(self) -> DeliveryPort | None:
         state = self.present()
@@ -79,12 +79,12 @@ class DeliveryWorker(Struct, kw_only=True):
         has_work = bool(state.outbox) or (turn is not None and turn.delivers)
         return self.delivery_ports.get(state.key.channel) if has_work else None
 
-    async def _carry(self) -> None:
+    async def _deliver(self) -> None:
         delay_s = RETRY_S
         try:
             while (delivery_port := self._needed()) is not None:
                 seen = self._newest()
-                await self._carry_once(delivery_port)
+                await self._deliver_once(delivery_port)
                 await self._pause(delay_s, seen)
                 delay_s = RETRY_S if self._has_more(seen) else min(delay_s * 2, RETRY_MAX_S)
         finally:
@@ -92,7 +92,7 @@ class DeliveryWorker(Struct, kw_only=True):
             with suppress(ActorStoppedError):
                 self.mailbox.put(Tick(), own=True)  # it may rest now
 
-    async def _carry_once(self, delivery_port: DeliveryPort) -> None:
+    async def _deliver_once(self, delivery_port: DeliveryPort) -> None:
         """Let the delivery port work until it comes back, or fails."""
         error: BaseException
         try:

@@ -25,7 +25,7 @@ class Upload:
 class Queueing(msgspec.Struct, frozen=True, kw_only=True):
     """How a message joins those that wait for a turn."""
 
-    hold_s: float = 0
+    debounce_s: float = 0
     "Its turn waits so long for more of the same sender; the wait is bounded by four times that."
     joins: Literal["all", "own"] = "all"
     "Whether one turn answers all that waits, or each message, or burst, gets its own."

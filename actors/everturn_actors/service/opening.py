@@ -116,7 +116,7 @@ async def open_service(
             on_delete=ports.on_delete,
         )
         try:
-            async with anyio.create_task_group() as upkeep:
+            async with anyio.create_task_group() as maintenance:
                 if settings.resume:
                     resume = partial(
                         resume_open_turns,
@@ -126,11 +126,11 @@ async def open_service(
                         is_half=service.branches.is_half,
                         remove=service.delete,
                     )
-                    supervisor.start(upkeep, "resume", resume, policy=TRANSIENT)
+                    supervisor.start(maintenance, "resume", resume, policy=TRANSIENT)
                 expire = partial(end_expired, store, registry, agents, clock, settings.sweep_s)
-                supervisor.start(upkeep, "expiry", expire)
+                supervisor.start(maintenance, "expiry", expire)
                 yield service
-                upkeep.cancel_scope.cancel()
+                maintenance.cancel_scope.cancel()
         finally:
             await _stop((registry, scratch_registry), settings.drain_s)
             actors.cancel_scope.cancel()

@@ -43,7 +43,7 @@ from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
-from everturn_actors.session.approvals import why_settled
+from everturn_actors.session.approvals import why_resolved
 from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
@@ -332,7 +332,7 @@ class TurnService:
                 decision != "answer" or before.answer == answer
             )
             if not is_same:
-                raise ApprovalClosedError(call_id, why_settled(before.decision)) from None
+                raise ApprovalClosedError(call_id, why_resolved(before.decision)) from None
 
     async def compact(self, session_id: str, focus: str = "") -> Compacted:
         """Have older turns summarised now; return when that is done, or found to be needless.

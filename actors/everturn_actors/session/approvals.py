@@ -35,7 +35,7 @@ def has_new_word(state: SessionState) -> bool:
     )
 
 
-def why_settled(resolution: Resolution) -> str:
+def why_resolved(resolution: Resolution) -> str:
     """Return why an approval that is settled so cannot be answered any more."""
     if resolution == "answer":
         return "it was answered"
@@ -84,7 +84,7 @@ def why_not(approval: Approval | None, command: ResolveApproval, now: datetime) 
         same = approval.resolution == command.resolution and (
             approval.inquiry is None or approval.inquiry.read(command.answer) == approval.answer
         )
-        return None if same else ApprovalClosedError(call_id, why_settled(approval.resolution))
+        return None if same else ApprovalClosedError(call_id, why_resolved(approval.resolution))
     if now >= approval.expires_at:
         return ApprovalClosedError(call_id, "it has expired")
     if command.resolution == "allow_always" and not approval.pattern:

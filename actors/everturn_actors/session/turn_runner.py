@@ -193,7 +193,7 @@ class TurnRunner:
         """
         await _answered(self._mailbox.put(RecordTurn(bodies), own=True))
 
-    async def settle(
+    async def resolve(
         self, call_id: str, resolution: Resolution, *, by: str = "", answer: str = ""
     ) -> None:
         """Settle an approval, unless somebody did in the same moment; as `record`."""

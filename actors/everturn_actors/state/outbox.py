@@ -43,7 +43,7 @@ _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
 )
 
 
-def owed_reply(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[OutboxItem]:
+def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[OutboxItem]:
     """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
     if not turn.delivers or not body.text.strip():
         return
@@ -61,13 +61,13 @@ def owed_reply(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[Out
     )
 
 
-def owed_announcement(event: Event, turn: int, body: Announced) -> Iterator[OutboxItem]:
+def announcement_items(event: Event, turn: int, body: Announced) -> Iterator[OutboxItem]:
     """Yield what is owed for an announcement after, or in, the turn of this number: its text."""
     if body.delivers:
         yield OutboxItem(seq=event.seq, owed_at=event.at, turn=turn, kind="reply", text=body.text)
 
 
-def owed_files(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[OutboxItem]:
+def file_items(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[OutboxItem]:
     """Yield what is owed for a call: the files that it sends."""
     if turn.delivers and body.attachments:
         yield OutboxItem(
@@ -79,7 +79,7 @@ def owed_files(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[Out
         )
 
 
-def owed_question(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterator[OutboxItem]:
+def question_items(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterator[OutboxItem]:
     """Yield what is owed for a call that waits for a person: the question."""
     if turn.delivers:
         yield OutboxItem(
@@ -94,7 +94,7 @@ def owed_question(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterator
         )
 
 
-def owed_drop(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[OutboxItem]:
+def drop_items(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[OutboxItem]:
     """Yield what is owed where messages are not answered: a word, once a turn."""
     if turn.delivers:
         text = f"Not every message is answered: {body.reason}."
@@ -103,7 +103,7 @@ def owed_drop(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[OutboxI
         )
 
 
-def owed_line(
+def line_items(
     event: Event, turn: OpenTurn | None, body: ContextReduced | ModelCallFailed
 ) -> Iterator[OutboxItem]:
     """Yield what is owed for a reduction, or an outage: the line that people are told of it.
@@ -118,7 +118,7 @@ def owed_line(
         )
 
 
-def owed_end(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[OutboxItem]:
+def end_items(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[OutboxItem]:
     """Yield what is owed for the end of a turn: a word where nothing was answered.
 
     Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.

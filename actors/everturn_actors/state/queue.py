@@ -53,22 +53,22 @@ class Debounce(Struct, frozen=True):
     limit: _Span | None = None
     "From the first message that is held to when the turn begins at the latest."
 
-    def note(self, sender: str, hold_s: float, now: datetime) -> Debounce:
-        """Return it with one message more: its sender may write on for `hold_s`."""
-        if hold_s <= 0:
+    def note(self, sender: str, debounce_s: float, now: datetime) -> Debounce:
+        """Return it with one message more: its sender may write on for `debounce_s`."""
+        if debounce_s <= 0:
             return self
-        hold_s = min(hold_s, LONGEST_S)
-        longest = now + timedelta(seconds=hold_s * LONGEST_DEBOUNCES)
-        ends = self.last[sender] if self.in_one_burst(sender, now) else longest
+        debounce_s = min(debounce_s, LONGEST_S)
+        longest = now + timedelta(seconds=debounce_s * LONGEST_DEBOUNCES)
+        ends = self.last[sender] if self.in_window(sender, now) else longest
         bursts = {name: each for name, each in self.bursts.items() if name != sender}
-        bursts[sender] = _Span(now, min(now + timedelta(seconds=hold_s), ends))
+        bursts[sender] = _Span(now, min(now + timedelta(seconds=debounce_s), ends))
         last = {**self.last, sender: ends}
         if len(bursts) > _SENDERS:
             oldest = next(iter(bursts))
             del bursts[oldest], last[oldest]
         return Debounce(bursts, last, self.limit or _Span(now, longest))
 
-    def in_one_burst(self, sender: str, now: datetime) -> bool:
+    def in_window(self, sender: str, now: datetime) -> bool:
         """Whether a message of `sender` belongs to the one before it."""
         burst = self.bursts.get(sender)
         return burst is not None and burst.holds(now)
@@ -87,7 +87,7 @@ class Debounce(Struct, frozen=True):
 
 
 def why_not_now(
-    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_burst: bool
+    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
 ) -> CoreError | None:
     """Return why a message cannot join those that wait; None where it can.
 
@@ -95,12 +95,12 @@ def why_not_now(
         inbound: The message.
         waiting: Those that wait already.
         is_busy: Whether a turn is open.
-        in_burst: Whether its sender wrote the one before it just now.
+        in_window: Whether its sender wrote the one before it just now.
     """
     rules = inbound.queueing
     if len(waiting) >= WAITING_LIMIT:
         return MailboxFullError()
-    if inbound.ambient or in_burst:  # it begins nothing of its own
+    if inbound.ambient or in_window:  # it begins nothing of its own
         return None
     if rules.drops_when_busy and is_busy:
         return BusyError()
@@ -112,7 +112,7 @@ def why_not_now(
 
 
 def dropped(
-    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_burst: bool
+    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
 ) -> Discarded | None:
     """Return the event of the oldest messages that go to make room; None where there is room.
 
@@ -120,7 +120,7 @@ def dropped(
     """
     rules = inbound.queueing
     most = AMBIENT_LIMIT if inbound.ambient else rules.max_waiting
-    if not inbound.ambient and (rules.overflow != "drop_old" or not is_busy or in_burst):
+    if not inbound.ambient and (rules.overflow != "drop_old" or not is_busy or in_window):
         return None
     same = [message for message in waiting if message.ambient == inbound.ambient]
     if most is None or not same or len(same) < most:
@@ -130,10 +130,10 @@ def dropped(
     return Discarded(received=gone, reason=why)
 
 
-def how_it_joins(inbound: Inbound, *, in_burst: bool) -> Joins:
+def how_it_joins(inbound: Inbound, *, in_window: bool) -> Joins:
     """Return with which other messages a message shares a turn."""
     joins = inbound.queueing.joins
-    return "burst" if joins == "own" and in_burst else joins
+    return "burst" if joins == "own" and in_window else joins
 
 
 def keep_ambient(

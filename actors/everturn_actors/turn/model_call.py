@@ -87,7 +87,7 @@ class TurnHost(Protocol):
         """Make events durable and apply them; `state` is the new one when this returns."""
         ...
 
-    async def settle(
+    async def resolve(
         self, call_id: str, resolution: Resolution, *, by: str = "", answer: str = ""
     ) -> None:
         """Settle an approval, unless somebody did in the same moment."""

@@ -28,7 +28,7 @@ _DECISIONS: Final[Mapping[str, Decision]] = MappingProxyType(
 _DATA: Final = re.compile(r"ap:([oad]|[0-9]{1,2}):([0-9a-f]{16})")
 
 
-class ButtonWord(Struct, frozen=True, kw_only=True):
+class ButtonDecision(Struct, frozen=True, kw_only=True):
     """What a button of a question says."""
 
     token: str
@@ -59,14 +59,14 @@ def choice_data(number: int, token: str) -> str:
     return f"ap:{number}:{token}"
 
 
-def read_button(data: str) -> ButtonWord | None:
+def read_button(data: str) -> ButtonDecision | None:
     """Return what a button says; None where it is no button of a question."""
     found = _DATA.fullmatch(data)
     if found is None:
         return None
     if found[1].isdecimal():
-        return ButtonWord(token=found[2], decision="answer", answer=found[1])
-    return ButtonWord(token=found[2], decision=_DECISIONS[found[1]])
+        return ButtonDecision(token=found[2], decision="answer", answer=found[1])
+    return ButtonDecision(token=found[2], decision=_DECISIONS[found[1]])
 
 
 def find_question(state: SessionState, token: str) -> Approval | None:

@@ -80,14 +80,14 @@ class Deliverer:
         questions = Questions()
         try:
             while not leaves(session) and _has_work(session.state):
-                await self._carry(session, questions)
+                await self._deliver_open(session, questions)
         except ExceptionGroup as group:
             raise _cause(group) from group
         finally:
             if session.state.status == "ended":
                 await QuestionCloser(session, self._adapter, self._limiter, questions).show_all()
 
-    async def _carry(self, session: Outgoing, questions: Questions) -> None:
+    async def _deliver_open(self, session: Outgoing, questions: Questions) -> None:
         key = session.state.key
         preview = Preview(
             session,

@@ -13,7 +13,7 @@ from everturn_actors.model import OutboxItem, ToolCall
 from everturn_channels.adapter import Adapter
 from everturn_channels.delivery.questions import Questions, question_of
 from everturn_channels.delivery.rate_limiter import RateLimiter, unless
-from everturn_channels.delivery.words import call_text, inquiry_text, settled_text
+from everturn_channels.delivery.words import call_text, inquiry_text, resolved_text
 from everturn_channels.errors import NotSentError, SendError, UnknownOutcomeError
 from everturn_channels.health import mask_token
 
@@ -66,8 +66,8 @@ class QuestionCloser:
                 self._limiter.release()
 
     def _payload(self, item: OutboxItem, call: ToolCall | None) -> str:
-        settled = self._questions.outcome(item)
-        text = settled_text(settled.resolution, settled.by, settled.answer)
+        resolved = self._questions.outcome(item)
+        text = resolved_text(resolved.resolution, resolved.by, resolved.answer)
         if item.inquiry is not None:
             text = f"{inquiry_text(item.inquiry)}\n\n{text}"
         elif call is not None:

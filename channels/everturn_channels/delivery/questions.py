@@ -1,7 +1,7 @@
 """The questions of a session, and what became of them.
 
 The state forgets a question with its step, sooner perhaps than its message can be changed. So
-whoever delivers notes in time how each was settled; after a restart that is known no longer.
+whoever delivers notes in time how each was resolved; after a restart that is known no longer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     "The message with the buttons."
 
 
-class Settled(Struct, frozen=True, kw_only=True):
+class QuestionOutcome(Struct, frozen=True, kw_only=True):
     """What became of a question."""
 
     resolution: Resolution | None
@@ -46,15 +46,15 @@ class Settled(Struct, frozen=True, kw_only=True):
     answer: str = ""
 
 
-_NOT_KNOWN = Settled(resolution=None)
+_NOT_KNOWN = QuestionOutcome(resolution=None)
 NONE = Question(approval=None, call=None)
 
 
 class Questions:
-    """Remembers how questions were settled, for as long as they are owed, and which are shown."""
+    """Remembers how questions were resolved, for as long as they are owed, and which are shown."""
 
     def __init__(self) -> None:
-        self._settled: dict[tuple[int, str], Settled] = {}
+        self._outcomes: dict[tuple[int, str], QuestionOutcome] = {}
         self._shown: dict[int, Shown] = {}
 
     @property
@@ -86,15 +86,15 @@ class Questions:
             return
         for call_id, approval in turn.step.approvals.items():
             if approval.resolution is not None:
-                self._settled[turn.number, call_id] = Settled(
+                self._outcomes[turn.number, call_id] = QuestionOutcome(
                     resolution=approval.resolution, by=approval.by, answer=approval.answer
                 )
             else:  # asked anew: what was said before is not the answer to this question
-                self._settled.pop((turn.number, call_id), None)
+                self._outcomes.pop((turn.number, call_id), None)
 
-    def outcome(self, item: OutboxItem) -> Settled:
-        """Return how the question of an outbox item was settled."""
-        return self._settled.get((item.turn, item.call_id), _NOT_KNOWN)
+    def outcome(self, item: OutboxItem) -> QuestionOutcome:
+        """Return how the question of an outbox item was resolved."""
+        return self._outcomes.get((item.turn, item.call_id), _NOT_KNOWN)
 
 
 def question_of(state: SessionState, item: OutboxItem) -> Question:

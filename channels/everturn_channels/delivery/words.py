@@ -167,13 +167,13 @@ def call_text(call: ToolCall | None) -> str:
     return f"{asked}\n\n{_arguments(call.arguments)}"
 
 
-def settled_text(settled: Resolution | None, by: str, answer: str = "") -> str:
+def resolved_text(resolved: Resolution | None, by: str, answer: str = "") -> str:
     """Return what became of a question; None = it is over, and nobody knows any more how.
 
     Which owner answered stands in the log: a group need not learn who is one.
     """
     name = t("an owner") if by.startswith(OWNER_PREFIX) else visible(by)
-    match settled:
+    match resolved:
         case "allow_once":
             return t("Allowed once by {name}.", name=name) if by else t("Allowed once.")
         case "allow_always":

@@ -399,11 +399,11 @@ def queueing(queue: QueueRules, *, is_album: bool, took_s: float) -> Queueing:
 
     The next part of an album comes as soon as the one before is taken, and takes about as long.
     """
-    hold_s = queue.debounce_s
+    debounce_s = queue.debounce_s
     if is_album:
-        hold_s = max(hold_s, ALBUM_HOLD_S) + took_s
+        debounce_s = max(debounce_s, ALBUM_HOLD_S) + took_s
     return Queueing(
-        hold_s=hold_s,
+        debounce_s=debounce_s,
         joins="own" if queue.mode == "sequential" else "all",
         drops_when_busy=queue.mode == "drop",
         max_waiting=queue.max_pending,

@@ -43,7 +43,7 @@ def show_context(
         level = level_of(region.tokens, window)
         style = "reply" if region.name in _QUIET else _STYLES[level]
         pieces.append(_line(row, style))
-    for name, text in _facts(report):
+    for name, text in _details(report):
         pieces += _fact(name, text, columns)
     return tuple(pieces)
 
@@ -61,7 +61,7 @@ def show_compacted(compacted: Compacted) -> str:
     return f"{done}; {text}" if text else done
 
 
-def _facts(report: ContextReport) -> Iterator[tuple[str, str]]:
+def _details(report: ContextReport) -> Iterator[tuple[str, str]]:
     """Yield a name and a text for each further fact."""
     yield "messages", _messages(report)
     summary = report.summary

@@ -113,16 +113,16 @@ async def open_gateway(
             # Beyond the service: what running turns say while it stops still reaches people.
             _cancelled_at_end() as connections,
             _open_work(start, base, agents) as work,
-            anyio.create_task_group() as upkeep,
+            anyio.create_task_group() as maintenance,
         ):
             _link(start, base, agents, work)
-            await _run(start, base, agents, work, upkeep, connections)
+            await _run(start, base, agents, work, maintenance, connections)
             gateway = _gateway(start, base, agents, work, connections)
             try:
                 yield gateway
             finally:
                 gateway.closing = True
-                upkeep.cancel_scope.cancel()
+                maintenance.cancel_scope.cancel()
 
 
 class _Start(Struct, frozen=True, kw_only=True):
@@ -340,21 +340,21 @@ async def _run(
     base: _Base,
     agents: _AgentSide,
     work: _Work,
-    upkeep: TaskGroup,
+    maintenance: TaskGroup,
     connections: TaskGroup,
 ) -> None:
     """Start the long tasks; of a gateway that is open for a moment, read what they would."""
     supervisor, service, library = start.supervisor, work.service, agents.library
     if start.watch:
-        supervisor.start(upkeep, "loop lag", base.telemetry.watch_loop)
+        supervisor.start(maintenance, "loop lag", base.telemetry.watch_loop)
         if isinstance(base.messages, StoreMessageIndex):
-            supervisor.start(upkeep, "search index", base.messages.run)
-        supervisor.start(upkeep, "heap", partial(_trim_heap, service, start.clock))
-        supervisor.start(upkeep, "collector", partial(_collect, service, start.clock))
-        supervisor.start(upkeep, "agents", library.watch)
-        supervisor.start(upkeep, "plug-ins", _name_left_out, policy=TRANSIENT)
-        supervisor.start(upkeep, "local models", base.providers.warm, policy=TRANSIENT)
-        supervisor.start(upkeep, "schedules", work.schedules.serve)
+            supervisor.start(maintenance, "search index", base.messages.run)
+        supervisor.start(maintenance, "heap", partial(_trim_heap, service, start.clock))
+        supervisor.start(maintenance, "collector", partial(_collect, service, start.clock))
+        supervisor.start(maintenance, "agents", library.watch)
+        supervisor.start(maintenance, "plug-ins", _name_left_out, policy=TRANSIENT)
+        supervisor.start(maintenance, "local models", base.providers.warm, policy=TRANSIENT)
+        supervisor.start(maintenance, "schedules", work.schedules.serve)
         answers = AgentAnswers(library=library, tool_factory=base.tool_factory, ledger=base.usage)
         talk = partial(agents.channels.run, service, answers, supervisor)
         supervisor.start(connections, "channels", talk)

@@ -97,7 +97,7 @@ def show_agent(options: Options, name: str, *, as_json: bool) -> int:
             default=str,
         )
         return EXIT_OK
-    print_line("\n".join((*_facts(found, statistics), *_now_lines(now))))
+    print_line("\n".join((*_details(found, statistics), *_now_lines(now))))
     return EXIT_OK
 
 
@@ -206,7 +206,7 @@ def _now_lines(now: ToolsNow | None) -> Iterator[str]:
         yield f"tool fault   {fault}"
 
 
-def _facts(agent: AgentFile, facts: ModelStatistics) -> Iterator[str]:
+def _details(agent: AgentFile, statistics: ModelStatistics) -> Iterator[str]:
     spec = agent.spec
     yield f"agent        {spec.name}"
     if spec.description:
@@ -217,8 +217,8 @@ def _facts(agent: AgentFile, facts: ModelStatistics) -> Iterator[str]:
     yield f"model        {spec.model.provider} / {spec.model.name}"
     if spec.model.base_url:
         yield f"             at {spec.model.base_url}"
-    yield f"window       {input_window(spec.model, facts):,} tokens"
-    for note in hint_notes(spec.model, facts):
+    yield f"window       {input_window(spec.model, statistics):,} tokens"
+    for note in hint_notes(spec.model, statistics):
         yield f"             {note}"
     for fallback in spec.model.fallbacks:
         yield f"fallback     {fallback.provider} / {fallback.name}"

@@ -26,7 +26,7 @@ from everturn_gateway.specs.models import (
     models,
     provider_for,
 )
-from everturn_gateway.specs.tool_sets import equipped
+from everturn_gateway.specs.tool_sets import with_tools
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import SamplingModel
 from everturn_gateway.tools.recall.selection import tools_for
@@ -169,7 +169,7 @@ class AgentReader(Struct, kw_only=True):
         declared = self.declared.get(folder)
         file = self.load_file(folder, declared.as_document() if declared else None)
         if declared is not None:
-            file = declared.equip(file)
+            file = declared.with_tools(file)
         made = self._make(file, known.made if known else {})
         is_same = known is not None and known.file == file
         if known and is_same and all(made[model] is known.made.get(model) for model in made):
@@ -179,7 +179,7 @@ class AgentReader(Struct, kw_only=True):
         agent = _agent(file, made, self.meter)
         if self.tool_factory is not None:
             sampling = _sampling(file, made, self.meter)
-            agent = equipped(agent, file, self.tool_factory, sampling)
+            agent = with_tools(agent, file, self.tool_factory, sampling)
         return LoadedAgent(file=file, agent=agent, made=made)
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:

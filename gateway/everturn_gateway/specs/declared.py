@@ -49,7 +49,7 @@ class DeclaredAgent(Struct, frozen=True, kw_only=True):
         places = {path: replace(place, line=0) for path, place in read.places.items()}
         return dataclasses.replace(read, text="", places=places, is_file=False)
 
-    def equip(self, file: AgentFile) -> AgentFile:
+    def with_tools(self, file: AgentFile) -> AgentFile:
         """Return the agent as it was read, with its own tools and context policy."""
         config = file.tool_config
         patterns = (read_pattern(f"{_KIND}:{name}") for name in self.allowed)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 TOOLS_FIELD = "spec.tools"
 
 
-def equipped(
+def with_tools(
     agent: Agent,
     file: AgentFile,
     tool_factory: ToolFactory,

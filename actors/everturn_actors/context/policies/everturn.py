@@ -67,7 +67,7 @@ from everturn_actors.context.stages.cutting_ahead import (
 )
 from everturn_actors.context.stages.emergency import come_down
 from everturn_actors.context.stages.masking import Old, clear_old, items
-from everturn_actors.context.stages.shrinking import Room, squeeze
+from everturn_actors.context.stages.shrinking import Room, shrink_current
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Step, ToolResult, UserMessage
 
@@ -186,7 +186,7 @@ def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     return (
         _jump(numbers, limits),
         _clear(numbers, limits),
-        *squeeze(room, numbers.old),
+        *shrink_current(room, numbers.old),
     )
 
 

@@ -17,7 +17,7 @@ from everturn_actors.context.projection.projection import (
 from everturn_actors.context.projection.turns import flatten
 from everturn_actors.context.stages.cutting_ahead import leave, newest_turn, turn_starts
 from everturn_actors.context.stages.masking import Old
-from everturn_actors.context.stages.shrinking import LOWER, USUAL, Room, squeeze
+from everturn_actors.context.stages.shrinking import LOWER, USUAL, Room, shrink_current
 from everturn_actors.context.stages.truncation import EMERGENCY_NOTE
 
 
@@ -42,8 +42,8 @@ def come_down(most_units: int, old: Old, count: Estimates) -> Stage:
     def stage(projection: Projection, budget: Budget) -> Outcome:
         most = count.tokens(most_units)
         room = Room(limit=lambda _view, _budget: most, cut_to=1, count=count)
-        squeezes = [squeeze(room, old, floors) for floors in (USUAL, *LOWER)]
-        stages = (drop, *(each for stages in squeezes for each in stages))
+        shrinkings = [shrink_current(room, old, floors) for floors in (USUAL, *LOWER)]
+        stages = (drop, *(each for stages in shrinkings for each in stages))
         smaller, reductions = in_order(*stages)(projection, budget)
         dropped = smaller.omitted_messages - projection.omitted_messages
         if not dropped:

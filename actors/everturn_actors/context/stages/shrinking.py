@@ -92,7 +92,7 @@ class Room(Struct, frozen=True, kw_only=True):
         )
 
 
-def squeeze(room: Room, old: Old, floors: Floors = USUAL) -> tuple[Stage, ...]:
+def shrink_current(room: Room, old: Old, floors: Floors = USUAL) -> tuple[Stage, ...]:
     """Return the stages, in their order."""
     if floors.arguments_characters is not None:
         most = floors.arguments_characters

@@ -16,10 +16,10 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
     inbound, state = command.inbound, draft.known
     seen = state.seen.get(inbound.idempotency_key) if inbound.idempotency_key else None
     is_busy = state.open_turn is not None
-    in_burst = draft.memory.debounce.in_one_burst(inbound.sender, draft.now)
+    in_window = draft.memory.debounce.in_window(inbound.sender, draft.now)
     if seen is None:
         error = draft.why_refused() or why_not_now(
-            inbound, state.waiting, is_busy=is_busy, in_burst=in_burst
+            inbound, state.waiting, is_busy=is_busy, in_window=in_window
         )
         if error is not None:
             return error
@@ -27,7 +27,7 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
         draft.add(StatusChanged(status="active"))
     if seen is not None:
         return draft.accepted(seen)
-    gone = dropped(inbound, state.waiting, is_busy=is_busy, in_burst=in_burst)
+    gone = dropped(inbound, state.waiting, is_busy=is_busy, in_window=in_window)
     if gone is not None:
         draft.add(gone)
         if not inbound.ambient:
@@ -40,16 +40,16 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
             attachments=command.attachments,
             untrusted=inbound.untrusted,
             reply_to=inbound.reply_to,
-            joins=how_it_joins(inbound, in_burst=in_burst),
+            joins=how_it_joins(inbound, in_window=in_window),
             ambient=inbound.ambient,
             retry_for_s=-1 if inbound.retry_for_s is None else inbound.retry_for_s,
             options=inbound.options,
         )
     )
-    hold_s = inbound.queueing.hold_s
-    if not inbound.ambient and hold_s > 0:
+    debounce_s = inbound.queueing.debounce_s
+    if not inbound.ambient and debounce_s > 0:
         draft.memory = replace(
-            draft.memory, debounce=draft.memory.debounce.note(inbound.sender, hold_s, draft.now)
+            draft.memory, debounce=draft.memory.debounce.note(inbound.sender, debounce_s, draft.now)
         )
     return draft.accepted(None)
 

@@ -16,7 +16,7 @@ from everturn_actors.events import (
 from everturn_actors.model import Approval, OpenStep, OpenTurn, Reply, Step, ToolCall, ToolResult
 from everturn_actors.state.changes.messages import with_seen
 from everturn_actors.state.changes.steps import advance, after, impossible, needed_turn
-from everturn_actors.state.outbox import owed_files, owed_question
+from everturn_actors.state.outbox import file_items, question_items
 from everturn_actors.state.session_state import SessionState
 
 
@@ -55,7 +55,7 @@ def apply_approval_asked(state: SessionState, event: Event, body: ApprovalAsked)
     )
     approvals = {**step.approvals, body.call_id: approval}
     step = replace(step, approvals=approvals, started=started)
-    outbox = (*state.outbox, *owed_question(event, turn, body))
+    outbox = (*state.outbox, *question_items(event, turn, body))
     return advance(state, event, open_turn=replace(turn, step=step), outbox=outbox)
 
 
@@ -117,7 +117,7 @@ def apply_call_finished(state: SessionState, event: Event, body: CallFinished) -
     """Add the result of a call; with the last one the step is closed."""
     turn, step, reply = needed_calls(state, event, body.call_id)
     call: ToolCall = next(c for c in reply.calls if c.call_id == body.call_id)
-    outbox = (*state.outbox, *owed_files(event, turn, body))
+    outbox = (*state.outbox, *file_items(event, turn, body))
     if body.attachments:
         turn = replace(turn, sent_files=True)
     result = ToolResult(

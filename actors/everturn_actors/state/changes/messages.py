@@ -14,7 +14,7 @@ from everturn_actors.state.changes.steps import (
     impossible,
     needed_messages,
 )
-from everturn_actors.state.outbox import owed_announcement, owed_drop
+from everturn_actors.state.outbox import announcement_items, drop_items
 from everturn_actors.state.queue import keep_ambient
 from everturn_actors.state.session_state import SessionState
 
@@ -51,7 +51,7 @@ def apply_discarded(state: SessionState, event: Event, body: Discarded) -> Sessi
     turn = state.open_turn
     if turn is None or turn.told_of_drops or all(message.ambient for message in gone):
         return advance(state, event, waiting=waiting)
-    outbox = (*state.outbox, *owed_drop(event, turn, body))
+    outbox = (*state.outbox, *drop_items(event, turn, body))
     turn = replace(turn, told_of_drops=turn.delivers)
     return advance(state, event, waiting=waiting, open_turn=turn, outbox=outbox)
 
@@ -98,7 +98,7 @@ def apply_announced(state: SessionState, event: Event, body: Announced) -> Sessi
         state,
         event,
         ambient=keep_ambient(state.ambient, said),
-        outbox=(*state.outbox, *owed_announcement(event, state.turns, body)),
+        outbox=(*state.outbox, *announcement_items(event, state.turns, body)),
         seen=with_seen(state, event, body.idempotency_key),
     )
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from everturn_actors.events import ContextReduced, Event, Summarised
 from everturn_actors.model import Reductions, Summary
 from everturn_actors.state.changes.steps import OVERTAKEN, advance, after, impossible
-from everturn_actors.state.outbox import owed_line
+from everturn_actors.state.outbox import line_items
 from everturn_actors.state.session_state import SessionState
 
 NOTE_CHARACTERS = 1_000  # of what is told beside a summary, the newest
@@ -32,7 +32,7 @@ def apply_context_reduced(state: SessionState, event: Event, body: ContextReduce
         replaced={**old.replaced, **{each.seq: each for each in body.replaced}},
         note=f"{old.note}\n{body.note}".strip()[-NOTE_CHARACTERS:],
     )
-    outbox = (*state.outbox, *owed_line(event, state.open_turn, body))
+    outbox = (*state.outbox, *line_items(event, state.open_turn, body))
     return _stand(state, event, new, outbox=outbox)
 
 

@@ -29,7 +29,7 @@ from everturn_actors.state.changes.steps import (
     with_checkpoint,
     within_window,
 )
-from everturn_actors.state.outbox import owed_end, owed_line, owed_reply
+from everturn_actors.state.outbox import end_items, line_items, reply_items
 from everturn_actors.state.session_state import SessionState
 
 ROLL_MESSAGES = 50  # pending messages that become checkpointed at once
@@ -177,7 +177,7 @@ def apply_model_replied(state: SessionState, event: Event, body: ModelReplied) -
     )
     # The request told of a broken reply, and no later one will: nothing to compare the next with.
     is_passing = bool(turn.broken) or is_overtaken(state)
-    outbox = (*state.outbox, *owed_reply(event, turn, body))
+    outbox = (*state.outbox, *reply_items(event, turn, body))
     if body.calls:
         turn = replace(turn, step=OpenStep(reply=reply), broken=(), outage=None)
     else:
@@ -231,7 +231,7 @@ def apply_model_call_failed(
         error=body.error,
     )
     told = turn.told_of_outage or body.tells
-    outbox = (*state.outbox, *owed_line(event, turn, body))
+    outbox = (*state.outbox, *line_items(event, turn, body))
     turn = replace(turn, outage=outage, told_of_outage=told)
     return advance(state, event, open_turn=turn, outbox=outbox)
 
@@ -246,7 +246,7 @@ def apply_turn_finished(state: SessionState, event: Event, body: TurnFinished) -
         state,
         event,
         open_turn=None,
-        outbox=(*state.outbox, *owed_end(event, turn, body)),
+        outbox=(*state.outbox, *end_items(event, turn, body)),
         pending=(*state.pending, done),
         pending_messages=state.pending_messages + done.size_messages,
     )

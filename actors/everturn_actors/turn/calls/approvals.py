@@ -1,4 +1,4 @@
-"""The word of a person: waited for before a call runs, and in the middle of one that asks."""
+"""The decision of a person: waited for before a call runs, and in the middle of one that asks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEAD: Final = re.compile(r"\[[^\[\]\n]+\] ")
 _QUOTED: Final = re.compile(r"\A\[in reply to [^\n]*\n")
 
 
-class _Word(Struct, frozen=True, kw_only=True):
+class _Outcome(Struct, frozen=True, kw_only=True):
     """What becomes of a question by itself."""
 
     resolution: Resolution
@@ -30,7 +30,7 @@ class _Word(Struct, frozen=True, kw_only=True):
     answer: str = ""
 
 
-class Asking:
+class People:
     """Asks people for the calls of one batch."""
 
     def __init__(
@@ -48,13 +48,15 @@ class Asking:
         # A person reads one question at a time, and a deadline stands still once.
         self._one = anyio.Lock()
 
-    async def await_word(self, approval: Approval, withdrawn: anyio.Event | None = None) -> None:
-        """Wait until the approval is settled; settle it where nobody does."""
+    async def await_decision(
+        self, approval: Approval, withdrawn: anyio.Event | None = None
+    ) -> None:
+        """Wait until the approval is resolved; resolve it where nobody does."""
         with standing_still(self._deadline):  # a person may take longer than a turn
-            word = await self._word(approval, withdrawn)
-        if word is not None:
-            await self._host.settle(
-                approval.call_id, word.resolution, by=word.by, answer=word.answer
+            outcome = await self._outcome(approval, withdrawn)
+        if outcome is not None:
+            await self._host.resolve(
+                approval.call_id, outcome.resolution, by=outcome.by, answer=outcome.answer
             )
 
     def of(self, call: ToolCall, scope: anyio.CancelScope) -> Ask:
@@ -71,7 +73,7 @@ class Asking:
             await self._host.record(_asked(self._host, call, made))
             approval = self._present(call.call_id)
             if approval is not None:
-                await self.await_word(approval, questions.withdrawn)
+                await self.await_decision(approval, questions.withdrawn)
                 approval = self._present(call.call_id)
             if approval is None or approval.resolution is None:
                 return  # the turn is over; whoever ended it ends this task as well
@@ -84,22 +86,22 @@ class Asking:
         step = self._host.state.open_turn.step if self._host.state.open_turn else None
         return step.approvals.get(call_id) if step else None
 
-    async def _word(self, approval: Approval, withdrawn: anyio.Event | None) -> _Word | None:
+    async def _outcome(self, approval: Approval, withdrawn: anyio.Event | None) -> _Outcome | None:
         """Return what becomes of the approval; None where somebody has answered."""
         while True:
             present = self._present(approval.call_id)
             if present is None or present.resolution is not None:
                 return None
             if withdrawn is not None and withdrawn.is_set():
-                return _Word(resolution="withdrawn")
-            if (word := self._said(approval)) is not None:
-                return word
+                return _Outcome(resolution="withdrawn")
+            if (outcome := self._said(approval)) is not None:
+                return outcome
             left_s = (approval.expires_at - self._clock.now()).total_seconds()
             if left_s <= 0:
-                return _Word(resolution="expired")
+                return _Outcome(resolution="expired")
             await until_changed(self._host, self._clock, left_s, withdrawn)
 
-    def _said(self, approval: Approval) -> _Word | None:
+    def _said(self, approval: Approval) -> _Outcome | None:
         """Return what a message that came makes of a question."""
         inquiry = approval.inquiry
         # What somebody writes to an agent that asked something may well be the answer.
@@ -111,7 +113,7 @@ class Asking:
             if not each.ambient and approval.may_answer(each.sender)
         ]
         if inquiry is None or not inquiry.by_message:
-            return _Word(resolution="overtaken") if came else None
+            return _Outcome(resolution="overtaken") if came else None
         # Only what was written to this question: the one before was answered by a message, too.
         newest = [each for each in came if each.seq > approval.seq]
         if not newest:
@@ -119,8 +121,8 @@ class Asking:
         turn = self._host.state.open_turn
         text = _own_words(newest[0], turn.heard if turn else ())
         if inquiry.read(text) is None:
-            return _Word(resolution="overtaken")
-        return _Word(resolution="answer", by=newest[0].sender, answer=text)
+            return _Outcome(resolution="overtaken")
+        return _Outcome(resolution="answer", by=newest[0].sender, answer=text)
 
 
 def _own_words(message: UserMessage, heard: Iterable[UserMessage]) -> str:

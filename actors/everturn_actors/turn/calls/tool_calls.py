@@ -33,7 +33,7 @@ from everturn_actors.ports import Agent, Clock, ToolContext, ToolOutput
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.validation import attachment_of, check_images, check_uploads
-from everturn_actors.turn.calls.approvals import Asking, asked_before, until_changed
+from everturn_actors.turn.calls.approvals import People, asked_before, until_changed
 from everturn_actors.turn.calls.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
 from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
 
@@ -65,12 +65,12 @@ async def run_calls(
     if is_callers(waiting[0], turn, agent):
         await _await_caller(host, turn, waiting, agent, pace.clock, deadline)
         return
-    asking = Asking(host, agent, pace.clock, deadline)
+    people = People(host, agent, pace.clock, deadline)
     # A call that runs asks for itself; after a restart it asks anew.
     open_ones = (each for each in step.approvals.values() if each.resolution is None)
     asked = next((each for each in open_ones if each.call_id not in step.started), None)
     if asked is not None:
-        await asking.await_word(asked)
+        await people.await_decision(asked)
         return
     # Only those at the head: results are recorded in the order of the calls.
     overtaken = tuple(takewhile(lambda call: _is_overtaken(host, step, call, agent), waiting))
@@ -87,7 +87,7 @@ async def run_calls(
     begun = [each.call.call_id for each in batch if each.call.call_id not in step.started]
     if begun:
         await host.record(*(CallStarted(call_id=call_id) for call_id in begun))
-    outputs = await _run_all(batch, host, agent, asking)
+    outputs = await _run_all(batch, host, agent, people)
     taken = [
         await _taken_in(host, turn, step, each.call, output, agent)
         for each, output in zip(batch, outputs, strict=True)
@@ -200,15 +200,15 @@ async def _more_readers(
 
 
 async def _run_all(
-    batch: Sequence[Cleared], host: TurnHost, agent: Agent, asking: Asking
+    batch: Sequence[Cleared], host: TurnHost, agent: Agent, people: People
 ) -> list[ToolOutput]:
     """Run calls side by side; return what they gave, in the order of the calls."""
     if len(batch) == 1:
-        return [await _run(batch[0], host, agent, asking)]
+        return [await _run(batch[0], host, agent, people)]
     outputs: dict[int, ToolOutput] = {}
 
     async def run(index: int, each: Cleared) -> None:
-        outputs[index] = await _run(each, host, agent, asking)
+        outputs[index] = await _run(each, host, agent, people)
 
     async with anyio.create_task_group() as tasks:
         for index, each in enumerate(batch):
@@ -216,7 +216,7 @@ async def _run_all(
     return [outputs[index] for index in range(len(batch))]
 
 
-async def _run(each: Cleared, host: TurnHost, agent: Agent, asking: Asking) -> ToolOutput:
+async def _run(each: Cleared, host: TurnHost, agent: Agent, people: People) -> ToolOutput:
     """Run a call, if it still may; whatever it fails of is its result.
 
     Raises:
@@ -228,7 +228,7 @@ async def _run(each: Cleared, host: TurnHost, agent: Agent, asking: Asking) -> T
         return ToolOutput(text=reason, is_error=True)
     with anyio.move_on_after(timeout_s) as scope:
         context = replace(
-            host.tool_context, ask=asking.of(call, scope), asked=asked_before(each.approval)
+            host.tool_context, ask=people.of(call, scope), asked=asked_before(each.approval)
         )
         try:
             await checkpoint_if_cancelled()  # what begins with an effect must not even begin

@@ -18,7 +18,7 @@ from everturn_gateway.client.schedules import ScheduleClient
 from everturn_gateway.commands.clients import choose_agent, open_workspace_api
 from everturn_gateway.commands.jobs.texts import (
     coming_text,
-    facts,
+    details,
     fault_text,
     goes_on_text,
     job_row,
@@ -109,7 +109,7 @@ def show_job(options: Options, job_id: str, *, as_json: bool) -> int:
         coming = await client.coming(job_id, count=SHOWN_NEXT)
         sys.stdout.writelines(
             f"{name:<9} {line}\n"
-            for name, text in facts(job)
+            for name, text in details(job)
             for name, line in _under(name, clean(text))
         )
         if coming.next and job.state in {"scheduled", "running"}:

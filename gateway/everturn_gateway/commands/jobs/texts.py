@@ -125,7 +125,7 @@ def job_row(job: JobBody) -> tuple[str, ...]:
     return (job.id, job.agent, when_text(job), next_at, job.state, last_text(job))
 
 
-def facts(job: JobDetail) -> Iterator[tuple[str, str]]:
+def details(job: JobDetail) -> Iterator[tuple[str, str]]:
     """Yield what is to be said of a job, name by name."""
     yield "job", f"{job.id} ({job.label})" if job.label else job.id
     yield "agent", job.agent

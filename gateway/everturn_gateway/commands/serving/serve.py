@@ -46,7 +46,7 @@ from everturn_gateway.config.env_file import open_to_others
 from everturn_gateway.config.home import home_folder
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
-from everturn_gateway.gc_tuning import short_rounds, spare_the_collector
+from everturn_gateway.gc_tuning import short_rounds, tune_collector
 from everturn_gateway.heap import keep_heap_whole
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import LogFormat, RecentLog, SecretRegistry, setup_logging
@@ -158,7 +158,7 @@ async def _serve(
         watch.start_soon(manager.keep_alive)
         async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
             reload.gateway, gateway.recent_log = gateway, recent
-            spare_the_collector()
+            tune_collector()
             keep_heap_whole()
             with serving, short_rounds():
                 await _listen(gateway, options, manager)

@@ -29,7 +29,7 @@ class Word(Struct, frozen=True):
     "The call that it names; empty = it names none."
 
 
-def word_of(text: str) -> Word | None:
+def decision_in(text: str) -> Word | None:
     """Return the answer that a message is: `yes`, `deny call_1`; None where it is none."""
     found = _WORD.fullmatch(text.strip())
     decision = DECISION_WORDS.get(found[1].lower()) if found else None

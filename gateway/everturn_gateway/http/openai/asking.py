@@ -20,7 +20,7 @@ from everturn_actors.service.stateless import Stateless
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import check
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
-from everturn_gateway.http.openai.approvals import asked_about, word_of
+from everturn_gateway.http.openai.approvals import asked_about, decision_in
 from everturn_gateway.http.openai.call_ids import open_calls, session_of
 from everturn_gateway.http.openai.client_headers import ClientHeaders
 from everturn_gateway.http.openai.pages import Place, place_of_page
@@ -148,7 +148,7 @@ class Asking(Struct, frozen=True, kw_only=True):
         """
         last, service, caller = self.body.messages[-1], self.gateway.service, self.caller
         text = last.content if last.role == "user" and isinstance(last.content, str) else ""
-        word = word_of(text)
+        word = decision_in(text)
         if word is None:
             return None
         if isinstance(place, ConversationKey):

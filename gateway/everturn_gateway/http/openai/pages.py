@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from everturn_actors.model import OpenTurn, Turn
 from everturn_actors.service import Copied
 from everturn_actors.state.session_state import SessionState
-from everturn_gateway.http.openai.approvals import is_question, word_of
+from everturn_gateway.http.openai.approvals import decision_in, is_question
 
 
 class Place(Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def _without_words(said: Sequence[_Said]) -> list[_Said]:
     """Return what was said without the answers to questions; what follows one goes on before it."""
     found: list[_Said] = []
     for each in said:
-        if found and word_of(each.text) and any(map(is_question, found[-1].answers[-1:])):
+        if found and decision_in(each.text) and any(map(is_question, found[-1].answers[-1:])):
             found[-1] = replace(found[-1], answers=(*found[-1].answers, *each.answers))
         else:
             found.append(each)

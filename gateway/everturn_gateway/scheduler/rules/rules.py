@@ -1,6 +1,6 @@
 """When jobs are due, and what becomes of the instants that passed. Pure: no clock, no IO.
 
-All instants are aware and UTC. What happens where a zone changes its clock is said in `walls`.
+All instants are aware and UTC. What happens where a zone changes its clock is said in `wall_clock`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def find_bwrap(environ: Mapping[str, str]) -> str:
     return shutil.which("bwrap", path=environ.get("PATH") or _DEFAULT_PATH) or ""
 
 
-def needs_walls() -> bool:
+def needs_sandbox() -> bool:
     """Return whether Chromium cannot wall itself in here: it does not as root."""
     return sys.platform == "linux" and os.geteuid() == _ROOT
 
@@ -61,7 +61,7 @@ def prepare(folder: Path, chromium: str, environ: Mapping[str, str]) -> tuple[st
     Raises:
         ToolFailedError: Neither of them can wall it in.
     """
-    if not needs_walls():
+    if not needs_sandbox():
         return chromium, True
     bwrap = find_bwrap(environ)
     if not bwrap:

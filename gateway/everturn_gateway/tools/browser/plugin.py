@@ -9,7 +9,7 @@ from typing import Final
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import PluginToolSection, ToolPlugin, ToolSettingsError, ToolSetup
 from everturn_gateway.tools.browser.browsers import Wanted
-from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_walls
+from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_sandbox
 from everturn_gateway.tools.browser.opening import BrowserPlace
 from everturn_gateway.tools.browser.tool import BrowserTool
 from everturn_gateway.tools.web.addresses import read_allowed
@@ -42,7 +42,7 @@ def _check() -> Iterator[str]:
     found = find_chromium(os.environ)
     if not found:
         yield "no Chromium was found on this machine"
-    elif needs_walls() and not find_bwrap(os.environ):
+    elif needs_sandbox() and not find_bwrap(os.environ):
         yield f"{found} cannot be used: as root, it needs bubblewrap"
     else:
         yield f"the browser is {found}"

@@ -73,13 +73,13 @@ class CheckedProxy:
         async with client:
             try:
                 async with self._slots:
-                    await self._carry(client)
+                    await self._relay(client)
             except (OSError, anyio.BrokenResourceError, anyio.EndOfStream, TimeoutError) as error:
                 logger.debug("a connection of a browser broke", extra={"error": str(error)})
             except Exception:  # a boundary: one connection, not all of them
                 logger.exception("a connection of a browser failed")
 
-    async def _carry(self, client: ByteStream) -> None:
+    async def _relay(self, client: ByteStream) -> None:
         with anyio.fail_after(_HEAD_S):
             head, rest = await _read_head(client)
         if not self._is_known(head):
