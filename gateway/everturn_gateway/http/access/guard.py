@@ -120,7 +120,7 @@ class Guard:
         self._trusted = server.trusted_proxies
         self._of_address = server.address_requests_per_minute
         self._addresses, self._principals = RateLimiter(), RateLimiter()
-        self._lets_programs_in = access.is_open_here and not address_requests_per_minute
+        self._lets_programs_in = self._access.is_open_here and not self._of_address
 
     async def refusal(self, scope: Scope) -> Problem | None:
         """Return why a request is turned away; None where it may pass, with its caller noted."""
