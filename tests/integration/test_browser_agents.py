@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
-import pytest
-from playwright.async_api import Page
+from playwright.async_api import Browser, Page
 from support.browser import (
+    LOOKS,
+    PHONE,
+    faults_at,
     faults_of,
-    is_too_wide,
+    in_browser,
     looking,
-    needs_browser,
-    open_browser,
     open_window,
 )
 from support.gateway import HttpGateway, open_http_gateway
@@ -22,7 +22,7 @@ from everturn_gateway.config.settings import ConsoleConfig, ServerConfig
 from everturn_gateway.principals import Logins
 from everturn_gateway.principals.logins import RAISED_S
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 API, ADMIN = "api-token-of-the-configuration", "admin-token-of-the-configuration"
 GUARDED = ServerConfig(api_token=API, admin_token=ADMIN)
@@ -52,7 +52,9 @@ async def until_text(page: Page, text: str) -> None:
     )
 
 
-async def test_what_needs_an_administrator_asks_for_the_token_and_is_done(tmp_path: Path) -> None:
+async def test_what_needs_an_administrator_asks_for_the_token_and_is_done(
+    tmp_path: Path, browser: Browser
+) -> None:
     """A wrong token is told; the role stands on the page, and ends by itself."""
 
     class Times:
@@ -61,7 +63,7 @@ async def test_what_needs_an_administrator_asks_for_the_token_and_is_done(tmp_pa
     logins = Logins(lambda: Times.now_s)
     async with (
         open_http_gateway(tmp_path, server=GUARDED, logins=logins) as gateway,
-        looking() as window,
+        looking(browser) as window,
     ):
         page = await window.tab(console(gateway, "#/agents"))
         await page.get_by_label("Token").fill(API)
@@ -93,9 +95,9 @@ async def test_what_needs_an_administrator_asks_for_the_token_and_is_done(tmp_pa
     assert ADMIN not in stored
 
 
-async def test_an_agent_is_edited_tried_and_saved(tmp_path: Path) -> None:
+async def test_an_agent_is_edited_tried_and_saved(tmp_path: Path, browser: Browser) -> None:
     """Faults with their lines before it stands; what is saved is in force."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         open_editing(gateway)
         page = await window.tab(console(gateway, "#/agents/test"))
         await page.get_by_role("button", name="Validate").click()
@@ -122,10 +124,10 @@ async def test_an_agent_is_edited_tried_and_saved(tmp_path: Path) -> None:
     assert ran is None
 
 
-async def test_nothing_that_was_typed_is_lost(tmp_path: Path) -> None:
+async def test_nothing_that_was_typed_is_lost(tmp_path: Path, browser: Browser) -> None:
     """Not by a reload of the page, and not where somebody else saved the file first."""
     notes = tmp_path / "agents" / "test" / "notes.md"
-    async with open_http_gateway(tmp_path) as gateway, looking(width=390) as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         open_editing(gateway)
         await write(notes, "one")
         page = await window.tab(console(gateway, "#/agents/test/files/notes.md"))
@@ -139,7 +141,7 @@ async def test_nothing_that_was_typed_is_lost(tmp_path: Path) -> None:
         shown = await page.locator(".theirs").inner_text()
         kept = await page.get_by_label("Text of notes.md").input_value()
         standing = await anyio.Path(notes).read_text()
-        wide, faults = await is_too_wide(page), await faults_of(page)
+        faults = await faults_at(page, PHONE)
         await page.get_by_role("button", name="Replace it with mine").click()
         await page.get_by_text("Saved.", exact=True).wait_for()
         replaced = await anyio.Path(notes).read_text()
@@ -147,32 +149,31 @@ async def test_nothing_that_was_typed_is_lost(tmp_path: Path) -> None:
 
     assert "theirs" in shown
     assert (kept, standing, replaced) == ("mine", "theirs", "mine")
-    assert not wide
     assert faults == []
 
 
-async def test_where_editing_is_closed_the_page_says_how_to_open_it(tmp_path: Path) -> None:
+async def test_where_editing_is_closed_the_page_says_how_to_open_it(
+    tmp_path: Path, browser: Browser
+) -> None:
     """An owner reads what to write into everturn.yaml."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/agents/test/files"))
         await page.get_by_text("console: {edit_agents: true}").wait_for()
         window.messages = [each for each in window.messages if "status of 403" not in each]
 
 
-async def test_everybody_can_use_the_views_of_agents(tmp_path: Path) -> None:
+async def test_everybody_can_use_the_views_of_agents(tmp_path: Path, browser: Browser) -> None:
     """With faults and hostile texts, in light and dark."""
     found: list[str] = []
     bad = "apiVersion: duragent/v1alpha1\nkind: Agent\nmetadata: {name: bad}\nspec: {x: 1}\n"
     await write(tmp_path / "agents" / "bad" / "agent.yaml", bad)
     skill = f'---\nname: greet\ndescription: "{HOSTILE.replace(chr(34), chr(39))}"\n---\nHi.\n'
-    async with open_http_gateway(tmp_path) as gateway, open_browser() as browser:
+    async with open_http_gateway(tmp_path) as gateway:
         open_editing(gateway)
         await write(tmp_path / "agents" / "test" / "skills" / "greet" / "SKILL.md", skill)
         await gateway.library.reload()
-        for width, scheme in ((320, "light"), (1280, "light"), (320, "dark"), (1280, "dark")):
-            async with open_window(
-                browser, width=width, scheme="dark" if scheme == "dark" else "light"
-            ) as window:
+        for width, scheme in LOOKS:
+            async with open_window(browser, width=width, scheme=scheme) as window:
                 page = await window.tab(console(gateway, "#/agents"))
                 await page.locator(".faults").wait_for()
                 for place, wanted in (
@@ -184,9 +185,8 @@ async def test_everybody_can_use_the_views_of_agents(tmp_path: Path) -> None:
                 ):
                     await page.goto(console(gateway, place))
                     await page.locator(wanted).wait_for()
-                    found += [f"{place} {scheme}: {each}" for each in await faults_of(page)]
-                    if await is_too_wide(page):
-                        found.append(f"{place}: too wide")
+                    faults = await faults_at(page, width)
+                    found += [f"{place} {scheme} {each}" for each in faults]
                 found += window.messages
 
     assert found == []

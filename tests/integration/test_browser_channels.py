@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
-from support.browser import looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import PHONE, in_browser, looking
 from support.channel_states import ILL, WELL, TwoChannels
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
@@ -14,15 +14,15 @@ from support.gateway import open_http_gateway
 from everturn_channels.adapter import Person
 from everturn_gateway.config.settings import ServerConfig
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 ANN, BOB = Person(id="7", name="Ann"), Person(id="8", name=HOSTILE)
 USER, ADMIN = "u" * 40, "a" * 40
 
 
-async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path) -> None:
+async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path, browser: Browser) -> None:
     """The state, why and until when; a look at it says what is wrong."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/channels"))
         await page.get_by_text("No channel yet").wait_for()
         channels = gateway.channels = TwoChannels()
@@ -37,7 +37,7 @@ async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path) -> None:
         await badge.wait_for()
         error = await ill.locator(".error").inner_text()
         ran = await has_run(page)
-        faults = await view_faults(gateway, window, "#/channels", ".channel")
+        faults = await view_faults(browser, gateway, "#/channels", ".channel")
 
     assert state == "out of reach"
     assert "⟨U+202E⟩evil" in error
@@ -45,9 +45,11 @@ async def test_how_channels_fare_is_seen_as_it_changes(tmp_path: Path) -> None:
     assert faults == []
 
 
-async def test_people_are_let_in_turned_away_and_taken_back(tmp_path: Path) -> None:
+async def test_people_are_let_in_turned_away_and_taken_back(
+    tmp_path: Path, browser: Browser
+) -> None:
     """On a phone: who asks stands there at once, under the name that they chose, as text."""
-    async with open_http_gateway(tmp_path) as gateway, looking(width=390) as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         page = await window.tab(console(gateway, "#/channels"))
         await page.locator(".state.live").wait_for(state="attached")
         await page.get_by_text("No channel yet").wait_for()
@@ -58,7 +60,7 @@ async def test_people_are_let_in_turned_away_and_taken_back(tmp_path: Path) -> N
         bob = page.locator(".question", has_text="window.ran=1")
         await bob.wait_for()
         badge = await page.locator(".place", has_text="Channels").locator(".badge").inner_text()
-        faults = await view_faults(gateway, window, "#/channels", ".question")
+        faults = await view_faults(browser, gateway, "#/channels", ".question")
         await ann.get_by_role("button", name="Let in").click()
         await ann.wait_for(state="detached")
         is_in = await gateway.pairing.is_paired("telegram", ANN.id)
@@ -80,12 +82,12 @@ async def test_people_are_let_in_turned_away_and_taken_back(tmp_path: Path) -> N
     assert faults == []
 
 
-async def test_who_lets_in_shows_the_admin_token(tmp_path: Path) -> None:
+async def test_who_lets_in_shows_the_admin_token(tmp_path: Path, browser: Browser) -> None:
     """The page asks for it, and then does what was wanted."""
     server = ServerConfig(api_token=USER, admin_token=ADMIN)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
-        looking() as window,
+        looking(browser) as window,
     ):
         code = await gateway.pairing.ask("telegram", ANN)
         page = await window.tab(console(gateway, "#/channels"))

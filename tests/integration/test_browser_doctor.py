@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support.browser import faults_of, is_too_wide, looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import DESK, PHONE, faults_at, in_browser, looking
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.doctor.findings import Finding
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 USER, ADMIN = "u" * 40, "a" * 40
 FOUND = (
@@ -22,37 +22,36 @@ FOUND = (
 )
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-async def test_what_is_found_stands_there_as_text(tmp_path: Path, width: int) -> None:
+async def test_what_is_found_stands_there_as_text(tmp_path: Path, browser: Browser) -> None:
     """By keyboard; what is wrong is counted, and what others wrote stays text."""
-    async with open_http_gateway(tmp_path) as gateway, looking(width=width) as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         gateway.findings = FOUND
         page = await window.tab(console(gateway, "#/doctor"))
         await page.get_by_role("button", name="Examine").press("Enter")
         await page.get_by_role("status").filter(has_text="1 problem").wait_for()
         texts = await page.locator(".finding").all_inner_texts()
-        faults, wide, ran = await faults_of(page), await is_too_wide(page), await has_run(page)
+        ran = await has_run(page)
+        faults = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
         gateway.findings = FOUND[:1]
         await page.get_by_role("button", name="Examine again").press("Enter")
         await page.get_by_text("Everything is in order.").wait_for()
         left = await page.locator(".finding").count()
-        faults += await view_faults(gateway, window, "#/doctor", ".empty")
+        faults += await view_faults(browser, gateway, "#/doctor", ".empty")
 
     assert len(texts) == 3
     assert "⟨U+202E⟩evil" in texts[1]
     assert "mend it" in texts[2]
     assert faults == []
-    assert not wide
     assert not ran
     assert left == 1
 
 
-async def test_examining_asks_for_the_admin_token(tmp_path: Path) -> None:
+async def test_examining_asks_for_the_admin_token(tmp_path: Path, browser: Browser) -> None:
     """And then does what was wanted, without being asked again."""
     server = ServerConfig(api_token=USER, admin_token=ADMIN)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
-        looking() as window,
+        looking(browser) as window,
     ):
         gateway.findings = FOUND[:1]
         page = await window.tab(console(gateway))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support.browser import faults_of, looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import faults_of, in_browser, looking
 from support.gateway import open_http_gateway
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 
-async def test_a_conversation_goes_on_in_a_fork(tmp_path: Path) -> None:
+async def test_a_conversation_goes_on_in_a_fork(tmp_path: Path, browser: Browser) -> None:
     """With what was said up to there; the first one stays, and the fork leads back to it."""
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
-        looking() as window,
+        looking(browser) as window,
     ):
         first = await gateway.session()
         for text in ("one", "two"):

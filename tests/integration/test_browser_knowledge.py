@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support.browser import faults_of, is_too_wide, looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import DESK, PHONE, faults_at, in_browser, looking
 from support.gateway import HttpGateway, open_http_gateway
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202elikes trains"
 
@@ -27,12 +27,11 @@ def write_knowledge(gateway: HttpGateway) -> None:
         path.write_text(text)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
 async def test_memory_and_skills_are_read_from_the_page_of_an_agent(
-    tmp_path: Path, width: int
+    tmp_path: Path, browser: Browser
 ) -> None:
     """Empty pages say what belongs there; what stands there is text."""
-    async with open_http_gateway(tmp_path) as gateway, looking(width=width) as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         page = await window.tab(f"{gateway.base_url}/console/#/agents/test")
         await page.get_by_role("link", name="Memory").click()
         await page.get_by_text("It remembers nothing yet").wait_for()
@@ -44,15 +43,15 @@ async def test_memory_and_skills_are_read_from_the_page_of_an_agent(
         await page.reload()
         await page.get_by_text("How to greet").click()
         await page.get_by_text("Say <b>hello</b> first.").wait_for()
-        of_skills = (await is_too_wide(page), await faults_of(page))
+        of_skills = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
         await page.get_by_label("Back to the agent").click()
         await page.get_by_role("link", name="Memory").click()
         memory = page.locator(".known .mono").first
         await memory.wait_for()
         told = await memory.inner_text()
         await page.get_by_text("daily/2026-11-21.md").click()
-        of_memory = (await is_too_wide(page), await faults_of(page))
+        of_memory = [*await faults_at(page, DESK), *await faults_at(page, PHONE)]
         images = await page.evaluate("document.images.length")
 
     assert told == "<img src=x onerror=alert(1)> ⟨U+202E⟩likes trains"
-    assert (of_skills, of_memory, images) == ((False, []), (False, []), 0)
+    assert (of_skills, of_memory, images) == ([], [], 0)

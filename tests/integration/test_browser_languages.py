@@ -4,27 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support.browser import (
-    faults_of,
-    is_too_wide,
-    needs_browser,
-    open_browser,
-    open_window,
-)
+from playwright.async_api import Browser
+from support.browser import PHONE, faults_at, in_browser, open_window
 from support.gateway import open_http_gateway
 
 from everturn_channels.languages import LANGUAGES, Texts
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 
-async def test_the_page_speaks_the_language_of_its_reader(tmp_path: Path) -> None:
+async def test_the_page_speaks_the_language_of_its_reader(tmp_path: Path, browser: Browser) -> None:
     """As the browser asks for it, until its reader chooses another, which is remembered."""
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
-        open_browser() as browser,
         open_window(browser, locale="de-AT") as german,
         open_window(browser, locale="zh-CN") as chinese,
         open_window(browser, locale="pt-BR") as other,
@@ -56,10 +49,10 @@ async def test_the_page_speaks_the_language_of_its_reader(tmp_path: Path) -> Non
     assert said == []
 
 
-async def test_long_words_fit_on_a_phone(tmp_path: Path) -> None:
+async def test_long_words_fit_on_a_phone(tmp_path: Path, browser: Browser) -> None:
     """German has them; nothing is cut off or pushed out, and everybody can use the page."""
     found: list[str] = []
-    async with open_http_gateway(tmp_path) as gateway, open_browser() as browser:
+    async with open_http_gateway(tmp_path) as gateway:
         places = {
             "sessions": "#/",
             "approvals": "#/approvals",
@@ -67,26 +60,25 @@ async def test_long_words_fit_on_a_phone(tmp_path: Path) -> None:
             "agents": "#/agents/test",
         }
         for locale in ("de", "es", "fr", "zh-CN"):
-            async with open_window(browser, width=390, locale=locale) as window:
+            async with open_window(browser, width=PHONE, locale=locale) as window:
                 page = await window.tab(f"{gateway.base_url}/console/")
                 for name, place in places.items():
                     await page.goto(f"{gateway.base_url}/console/{place}")
                     await page.locator(f"main.{name} h1").wait_for()
                     await page.locator(".state.live").wait_for(state="attached")
-                    found += [f"{locale} {name}: {each}" for each in await faults_of(page)]
-                    if await is_too_wide(page):
-                        found.append(f"{locale} {name}: too wide")
+                    found += [f"{locale} {name} {each}" for each in await faults_at(page, PHONE)]
                 found += window.messages
 
     assert found == []
 
 
-async def test_both_sides_choose_the_same_form_for_a_number(tmp_path: Path) -> None:
+async def test_both_sides_choose_the_same_form_for_a_number(
+    tmp_path: Path, browser: Browser
+) -> None:
     """`1 file` in a chat and on the page: Python's rules are held against the browser's own."""
     numbers = [*range(120), 1000, 1_000_000, 1_000_001, 2_000_000]
     async with (
         open_http_gateway(tmp_path) as gateway,
-        open_browser() as browser,
         open_window(browser) as window,
     ):
         page = await window.tab(f"{gateway.base_url}/console/")

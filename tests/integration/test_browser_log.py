@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-import pytest
-from support.browser import looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import in_browser, looking
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
 from support.logging_to import logging_to
@@ -14,17 +14,17 @@ from support.logging_to import logging_to
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.logs import SecretRegistry
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 USER, ADMIN = "u" * 40, "a" * 40
 own = logging.getLogger("everturn_gateway.test")
 
 
-async def test_the_log_is_seen_as_it_is_written(tmp_path: Path) -> None:
+async def test_the_log_is_seen_as_it_is_written(tmp_path: Path, browser: Browser) -> None:
     """Levels narrow it down; what others wrote stays text, and secrets are not there."""
     secrets = SecretRegistry()
     secrets.add("s3cr3t-word")
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         with logging_to(gateway.recent_log, secrets):
             own.info("it begins", extra={"key": "s3cr3t-word"})
             page = await window.tab(console(gateway, "#/log"))
@@ -39,7 +39,7 @@ async def test_the_log_is_seen_as_it_is_written(tmp_path: Path) -> None:
             await page.get_by_text("it failed").wait_for()
             errors = await page.locator(".records li").count()
             ran = await has_run(page)
-            faults = await view_faults(gateway, window, "#/log", ".records .bad")
+            faults = await view_faults(browser, gateway, "#/log", ".records .bad")
 
     assert "⟨U+202E⟩evil" in shown
     assert "key=***" in shown
@@ -49,12 +49,12 @@ async def test_the_log_is_seen_as_it_is_written(tmp_path: Path) -> None:
     assert faults == []
 
 
-async def test_the_log_asks_for_the_admin_token(tmp_path: Path) -> None:
+async def test_the_log_asks_for_the_admin_token(tmp_path: Path, browser: Browser) -> None:
     """The view says what it needs, and shows the log when that is there."""
     server = ServerConfig(api_token=USER, admin_token=ADMIN)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
-        looking() as window,
+        looking(browser) as window,
     ):
         with logging_to(gateway.recent_log, SecretRegistry()):
             own.info("it begins")

@@ -3,39 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
-import pytest
-from playwright.async_api import Page
-from support.browser import (
-    Window,
-    faults_of,
-    is_too_wide,
-    needs_browser,
-    open_browser,
-    open_window,
-)
+from playwright.async_api import Browser, Page
+from support.browser import LOOKS, faults_at, faults_of, in_browser, looking, open_window
 from support.gateway import HttpGateway, open_http_gateway
 from support.written import RESULT, eventful, long_session, write_session
 
 from everturn_actors.events import StepStarted
 from everturn_gateway.starts import Run, Starts
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>window.ran=1</script> \u202eevil **b**'
-
-
-@asynccontextmanager
-async def looking(width: int = 1280) -> AsyncGenerator[Window]:
-    """Open a window of a new browser; what its console says fails the test."""
-    async with open_browser() as browser, open_window(browser, width=width) as window:
-        yield window
-        assert window.messages == []
 
 
 def console(gateway: HttpGateway, place: str) -> str:
@@ -63,9 +45,11 @@ async def compacted(gateway: HttpGateway) -> str:
     return session_id
 
 
-async def test_any_request_is_shown_with_the_reason_for_what_is_hidden(tmp_path: Path) -> None:
+async def test_any_request_is_shown_with_the_reason_for_what_is_hidden(
+    tmp_path: Path, browser: Browser
+) -> None:
     """From the reply to its request; only what differs; and to the event that hid a message."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         session_id = await compacted(gateway)
         await window.context.grant_permissions(["clipboard-read", "clipboard-write"])
         page = await window.tab(console(gateway, session_id))
@@ -114,9 +98,11 @@ async def test_any_request_is_shown_with_the_reason_for_what_is_hidden(tmp_path:
     assert "messages summarised by #" in summary
 
 
-async def test_the_conversation_is_shown_as_it_was_at_a_request(tmp_path: Path) -> None:
+async def test_the_conversation_is_shown_as_it_was_at_a_request(
+    tmp_path: Path, browser: Browser
+) -> None:
     """What came later is dimmed; what was hidden then says how; the slider goes through time."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         session_id = await compacted(gateway)
         page = await window.tab(console(gateway, f"{session_id}/then/0"))
         await page.locator(".hidden-from-model", has_text="question 0").wait_for()
@@ -138,13 +124,15 @@ async def test_the_conversation_is_shown_as_it_was_at_a_request(tmp_path: Path) 
     assert marks == 0
 
 
-async def test_a_transcript_tells_what_became_of_everything(tmp_path: Path) -> None:
+async def test_a_transcript_tells_what_became_of_everything(
+    tmp_path: Path, browser: Browser
+) -> None:
     """Parts of a delivery, the time of a turn, a summary, a kill in a turn, a whole result."""
     session = eventful(HOSTILE)
     session_id = await write_session(tmp_path, session, {RESULT: "1\n2\n3"})
     steps = [each.at for each in session.events if isinstance(each.body, StepStarted)]
     killed = steps[-1] + timedelta(milliseconds=500)
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         gateway.starts = Starts([Run(at=steps[0], version="1"), Run(at=killed, version="1")])
         page = await window.tab(console(gateway, session_id))
         await page.get_by_text("Back on Sunday.").wait_for()
@@ -185,10 +173,10 @@ async def tops(page: Page, text: str) -> float:
     return box["y"]
 
 
-async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path) -> None:
+async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path, browser: Browser) -> None:
     """Never more than 600 events in the page, and what was read stays where it was."""
     session_id = await write_session(tmp_path, long_session(300), {})
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, session_id))
         await page.get_by_text("answer 300", exact=True).wait_for()
         counts: list[int] = []
@@ -218,27 +206,24 @@ async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path) -> None:
     assert max(moved) < 3
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-async def test_everybody_can_use_these_views(tmp_path: Path, width: int) -> None:
+async def test_everybody_can_use_these_views(tmp_path: Path, browser: Browser) -> None:
     """In light and dark, on a phone and a desk, with many requests and with none."""
     found: list[str] = []
-    async with open_http_gateway(tmp_path) as gateway, open_browser() as browser:
+    async with open_http_gateway(tmp_path) as gateway:
         session_id, empty = await compacted(gateway), await gateway.session()
-        for scheme in ("light", "dark"):
+        for width, scheme in LOOKS:
             async with open_window(browser, width=width, scheme=scheme) as window:
                 page = await window.tab(console(gateway, f"{empty}/request/0"))
                 await page.get_by_text("No request yet").wait_for()
-                found += [f"empty {scheme}: {each}" for each in await faults_of(page)]
+                found += [f"empty {scheme} {each}" for each in await faults_at(page, width)]
                 await page.goto(console(gateway, f"{session_id}/request/0"))
                 await page.locator("table.fates").wait_for()
                 await page.locator("details.request > summary").click()
                 await page.locator(".sent.user").first.wait_for()
-                found += [f"request {scheme}: {each}" for each in await faults_of(page)]
-                found += ["request: too wide"] if await is_too_wide(page) else []
+                found += [f"request {scheme} {each}" for each in await faults_at(page, width)]
                 await page.goto(console(gateway, f"{session_id}/then/5"))
                 await page.locator(".entry.later").first.wait_for()
-                found += [f"then {scheme}: {each}" for each in await faults_of(page)]
-                found += ["then: too wide"] if await is_too_wide(page) else []
+                found += [f"then {scheme} {each}" for each in await faults_at(page, width)]
                 found += window.messages
 
     assert found == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-from support.browser import looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import in_browser, looking
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import HttpGateway, open_http_gateway
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 PATH = "/api/v1/schedules"
 ABROAD = {
@@ -31,9 +31,9 @@ async def add(gateway: HttpGateway, *jobs: Mapping[str, object]) -> None:
             assert answer.status_code == 201, answer.text
 
 
-async def test_a_job_is_made_run_paused_and_called_off(tmp_path: Path) -> None:
+async def test_a_job_is_made_run_paused_and_called_off(tmp_path: Path, browser: Browser) -> None:
     """By keyboard alone, with its times shown before it is made; its run leads to its session."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/schedules"))
         await page.get_by_text("No job yet").wait_for()
         await page.get_by_role("button", name="New job").press("Enter")
@@ -64,9 +64,11 @@ async def test_a_job_is_made_run_paused_and_called_off(tmp_path: Path) -> None:
     assert "11:30" in times[1]  # the browser's clock is that of UTC
 
 
-async def test_what_is_wrong_with_a_job_stands_at_its_field(tmp_path: Path) -> None:
+async def test_what_is_wrong_with_a_job_stands_at_its_field(
+    tmp_path: Path, browser: Browser
+) -> None:
     """Before it is sent and after; what was typed stays."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/schedules"))
         await page.get_by_role("button", name="New job").click()
         await page.get_by_label("Task", exact=True).fill("Look.")
@@ -89,9 +91,9 @@ async def test_what_is_wrong_with_a_job_stands_at_its_field(tmp_path: Path) -> N
     assert typed == "30 8 * * *"
 
 
-async def test_jobs_come_and_go_as_others_change_them(tmp_path: Path) -> None:
+async def test_jobs_come_and_go_as_others_change_them(tmp_path: Path, browser: Browser) -> None:
     """No reload: what the command line or an agent does is seen, in every tab."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/schedules"))
         await page.get_by_text("No job yet").wait_for()
         other = await window.tab(console(gateway, "#/schedules"))
@@ -104,9 +106,9 @@ async def test_jobs_come_and_go_as_others_change_them(tmp_path: Path) -> None:
             await each.get_by_text("No job yet").wait_for()
 
 
-async def test_a_job_that_cannot_run_wants_somebody(tmp_path: Path) -> None:
+async def test_a_job_that_cannot_run_wants_somebody(tmp_path: Path, browser: Browser) -> None:
     """It is counted at the side, and says what is missing; texts of others stay texts."""
-    async with open_http_gateway(tmp_path) as gateway, looking() as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         say = {"to": {"channel": "http", "chat": HOSTILE[:40]}, "message": HOSTILE}
         await add(gateway, {"id": "evil", "agent": "test", "every": 3600, **say}, ABROAD)
         file = gateway.config.workspace / "schedules" / "lost.yaml"
@@ -121,7 +123,7 @@ async def test_a_job_that_cannot_run_wants_somebody(tmp_path: Path) -> None:
         await page.locator(".inside .mono").first.wait_for()
         text = await page.locator(".inside .mono").first.inner_text()
         ran = await has_run(page)
-        faults = await view_faults(gateway, window, "#/schedules/abroad", ".inside .times")
+        faults = await view_faults(browser, gateway, "#/schedules/abroad", ".inside .times")
 
     assert count.startswith("1")
     assert "<script>window.ran=1</script>" in text

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from playwright.async_api import Page
-from support.browser import faults_of, is_too_wide, looking, needs_browser
+from playwright.async_api import Browser, Page
+from support.browser import DESK, PHONE, faults_at, in_browser, looking
 from support.gateway import HttpGateway, open_http_gateway
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 
@@ -41,10 +40,9 @@ async def until_rows(page: Page, *titles: str) -> None:
     )
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_sessions_are_named_pinned_and_put_away(tmp_path: Path, width: int) -> None:
+async def test_sessions_are_named_pinned_and_put_away(tmp_path: Path, browser: Browser) -> None:
     """All tabs show it at once, and it is there after the page was loaded anew."""
-    async with open_http_gateway(tmp_path) as gateway, looking(width=width) as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         await begin(gateway, "one", "two", "three")
         page = await window.tab(f"{gateway.base_url}/console/")
         other = await window.tab(f"{gateway.base_url}/console/")
@@ -57,7 +55,7 @@ async def test_sessions_are_named_pinned_and_put_away(tmp_path: Path, width: int
         for each in (page, other):
             await each.mouse.move(0, 0)
             await until_rows(each, "one", HOSTILE)
-        wide, faults = await is_too_wide(page), await faults_of(page)
+        faults = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
         await page.get_by_role("button", name="Archived", exact=True).click()
         await until_rows(page, "three")
         await choose(page, "three", "Take out of the archive")
@@ -65,16 +63,17 @@ async def test_sessions_are_named_pinned_and_put_away(tmp_path: Path, width: int
         await page.reload()
         await until_rows(page, "one", "three", HOSTILE)
 
-    assert not wide
     assert faults == []
 
 
-async def test_a_session_is_sorted_where_it_is_read_also_after_its_end(tmp_path: Path) -> None:
+async def test_a_session_is_sorted_where_it_is_read_also_after_its_end(
+    tmp_path: Path, browser: Browser
+) -> None:
     """By its menu; the page says what was done, and what it is."""
     async with (
         open_http_gateway(tmp_path) as gateway,
         gateway.client() as client,
-        looking() as window,
+        looking(browser) as window,
     ):
         (session_id,) = await begin(gateway, "hello")
         await client.post(f"/api/v1/sessions/{session_id}/reset")
@@ -86,7 +85,7 @@ async def test_a_session_is_sorted_where_it_is_read_also_after_its_end(tmp_path:
         await page.locator(".about .mark", has_text="archived").wait_for()
         heading = await page.locator("h1").inner_text()
         marks = await page.locator(".about .mark").all_inner_texts()
-        faults = await faults_of(page)
+        faults = await faults_at(page, DESK)
 
     assert heading == "Trip"
     assert marks == ["ended", "pinned", "archived"]

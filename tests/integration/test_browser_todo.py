@@ -6,15 +6,15 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pytest
 import yaml
 from anyio import to_thread
-from support.browser import faults_of, is_too_wide, looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import DESK, PHONE, faults_at, in_browser, looking
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 
 from everturn_actors.model import Reply, ToolCall
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 HOSTILE = '<img src=x onerror="document.title=1">'
 
@@ -42,11 +42,10 @@ async def say(gateway: HttpGateway, session_id: str, *replies: Reply | str) -> N
         (await client.post(path, json={"content": "go"})).raise_for_status()
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_the_list_stands_above_the_conversation(tmp_path: Path, width: int) -> None:
+async def test_the_list_stands_above_the_conversation(tmp_path: Path, browser: Browser) -> None:
     """What is being done is seen at once, the rest on a touch, and it changes as the work goes."""
     await to_thread.run_sync(partial(write_lister, tmp_path))
-    async with open_http_gateway(tmp_path) as gateway, looking(width=width) as window:
+    async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         session_id = await gateway.session("second")
         await say(gateway, session_id, "Hello")
         page = await window.tab(f"{gateway.base_url}/console/#/s/{session_id}")
@@ -58,7 +57,7 @@ async def test_the_list_stands_above_the_conversation(tmp_path: Path, width: int
         now = await page.locator(".todo .now").inner_text()
         await page.locator(".todo summary").click()
         shown = await page.locator(".todo li").all_text_contents()
-        faults, is_wide = await faults_of(page), await is_too_wide(page)
+        faults = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
         await say(gateway, session_id, listing(Boil_water="done", Serve="done"), "done")
         await page.locator(".todo").get_by_text("2 of 2 done").wait_for()
         await say(gateway, session_id, "bye")
@@ -67,4 +66,4 @@ async def test_the_list_stands_above_the_conversation(tmp_path: Path, width: int
     assert none == 0
     assert now == HOSTILE
     assert shown == ["Boil water, done", f"{HOSTILE}, being done", "Serve, to be done"]
-    assert (faults, is_wide) == ([], False)
+    assert faults == []

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support.browser import faults_of, is_too_wide, looking, needs_browser
+from playwright.async_api import Browser
+from support.browser import DESK, PHONE, faults_at, in_browser, looking
 from support.gateway import open_http_gateway
 
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ScriptedProvider
 
-pytestmark = [needs_browser, pytest.mark.timeout(300)]
+pytestmark = in_browser
 
 HOSTILE = "<img src=x onerror=alert(1)> \u202ehello"
 USED = Usage(input_tokens=1000, output_tokens=10, cached_tokens=600, cost_nanodollars=250_000_000)
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-async def test_what_was_used_is_shown_by_day_and_by_group(tmp_path: Path, width: int) -> None:
+async def test_what_was_used_is_shown_by_day_and_by_group(tmp_path: Path, browser: Browser) -> None:
     """Bars and the same numbers in a table; a session leads to itself."""
     provider = ScriptedProvider(*[Reply(text="fine", model="m", usage=USED)] * 2)
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,
         gateway.client() as client,
-        looking(width=width) as window,
+        looking(browser, width=PHONE) as window,
     ):
         page = await window.tab(f"{gateway.base_url}/console/#/usage")
         await page.get_by_role("heading", name="Nothing was used").wait_for()
@@ -35,7 +34,7 @@ async def test_what_was_used_is_shown_by_day_and_by_group(tmp_path: Path, width:
         await page.reload()
         await page.locator(".chart rect.c0").first.wait_for(state="attached")
         sums = await page.locator(".sums").inner_text()
-        wide, faults = await is_too_wide(page), await faults_of(page)
+        faults = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
         row = await page.locator(".figures-of tbody tr").first.inner_text()
         for name in ("Models", "Schedules", "People", "Sessions"):
             await page.locator(".by").get_by_role("button", name=name).click()
@@ -50,4 +49,4 @@ async def test_what_was_used_is_shown_by_day_and_by_group(tmp_path: Path, width:
     assert "60%" in sums
     assert row.split() == ["test", "$0.50", "2,000", "60%", "20"]
     assert told == "<img src=x onerror=alert(1)> ⟨U+202E⟩hello"
-    assert (images, wide, faults) == (0, False, [])
+    assert (images, faults) == (0, [])

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from support.examples import LONG_RUN
 
 BROWSER = os.environ.get("EVERTURN_BROWSER") or next(
     filter(None, map(shutil.which, ("chromium", "google-chrome"))), None
 )
-# Continuous integration must not pass without them.
-needs_browser = pytest.mark.skipif(
-    BROWSER is None and "CI" not in os.environ,
-    reason="no browser: apt-get install chromium, or set EVERTURN_BROWSER",
+in_browser = [
+    # Continuous integration must not pass without them.
+    pytest.mark.skipif(
+        BROWSER is None and "CI" not in os.environ,
+        reason="no browser: apt-get install chromium, or set EVERTURN_BROWSER",
+    ),
+    # The browser lives as long as its worker, and so on a loop that does.
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(300),
+]
+"The marks of tests that use the fixture `browser`."
+Look: TypeAlias = tuple[int, Literal["light", "dark"]]
+SMALLEST, PHONE, DESK = 320, 390, 1280
+LOOKS: Sequence[Look] = (
+    ((SMALLEST, "light"), (SMALLEST, "dark"), (DESK, "light"), (DESK, "dark"))
+    if LONG_RUN
+    else ((SMALLEST, "light"), (DESK, "dark"))
 )
+"How a view is looked at: each width and each scheme, by day not in all combinations."
 HOST = "console.test"
 "A name of this machine that makes no secure context, as a home server has one."
 DEADLINE_MS = 60_000  # of whatever is waited for in a page
@@ -96,12 +111,16 @@ async def is_too_wide(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth > innerWidth"))
 
 
+async def faults_at(page: Page, width: int) -> list[str]:
+    """Make a page so wide, and return what then keeps people from using it."""
+    await page.set_viewport_size({"width": width, "height": 800})
+    wide = [f"{width}: too wide"] if await is_too_wide(page) else []
+    return wide + [f"{width}: {each}" for each in await faults_of(page)]
+
+
 @asynccontextmanager
-async def looking(width: int = 1280) -> AsyncGenerator[Window]:
-    """Open a window of a new browser; what its console says fails the test."""
-    async with (
-        open_browser() as browser,
-        open_window(browser, width=width) as window,
-    ):
+async def looking(browser: Browser, width: int = DESK) -> AsyncGenerator[Window]:
+    """Open a window; what its console says fails the test."""
+    async with open_window(browser, width=width) as window:
         yield window
         assert window.messages == []

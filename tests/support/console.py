@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Page
-from support.browser import Window, faults_of, is_too_wide, open_window
+from playwright.async_api import Browser, Page
+from support.browser import LOOKS, faults_at, open_window
 from support.gateway import HttpGateway
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>window.ran=1</script> \u202eevil **b**'
@@ -14,29 +14,23 @@ def console(gateway: HttpGateway, place: str = "#/") -> str:
     return f"{gateway.base_url}/console/{place}"
 
 
-async def view_faults(gateway: HttpGateway, window: Window, place: str, shown: str) -> list[str]:
+async def view_faults(browser: Browser, gateway: HttpGateway, place: str, shown: str) -> list[str]:
     """Return what keeps people from using a view: on a phone and a desk, in light and dark.
 
     Args:
+        browser: Where it is looked at.
         gateway: What serves it.
-        window: Of the browser that looks.
         place: Its address.
         shown: A selector of what stands there when it is whole.
     """
     found: list[str] = []
-    browser = window.context.browser
-    assert browser is not None
-    for width, scheme in ((320, "light"), (390, "dark"), (1280, "light"), (1280, "dark")):
-        async with open_window(
-            browser, width=width, scheme="dark" if scheme == "dark" else "light"
-        ) as other:
-            page = await other.tab(console(gateway, place))
+    for width, scheme in LOOKS:
+        async with open_window(browser, width=width, scheme=scheme) as window:
+            page = await window.tab(console(gateway, place))
             await page.locator(shown).first.wait_for()
             await page.locator(".state.live").wait_for(state="attached")
-            found += [f"{width} {scheme}: {each}" for each in await faults_of(page)]
-            if await is_too_wide(page):
-                found.append(f"{width}: too wide")
-            found += other.messages
+            found += [f"{scheme} {each}" for each in await faults_at(page, width)]
+            found += window.messages
     return found
 
 
