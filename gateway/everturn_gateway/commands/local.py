@@ -11,6 +11,7 @@ from everturn_gateway.app import MODELS_FOLDER
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
+from everturn_gateway.config.settings import Config
 from everturn_gateway.providers.errors import WeightsError
 from everturn_gateway.providers.local.weights import SMOLLM2, missing_engine
 from everturn_gateway.providers.local.weights import pull as pull_weights
@@ -22,7 +23,11 @@ def pull(options: Options) -> int:
     Raises:
         WeightsError: They cannot be fetched, or nothing here could run them.
     """
-    config = load(options)
+    return pull_into(load(options))
+
+
+def pull_into(config: Config) -> int:
+    """Fetch the weights into the workspace of a configuration; see `pull`."""
     missing = missing_engine()
     if missing:
         raise WeightsError(missing)

@@ -22,11 +22,12 @@ from everturn_gateway.commands.first_steps.servers import (
 )
 from everturn_gateway.commands.first_steps.trying import told, try_model
 from everturn_gateway.commands.first_steps.writing import write_key, write_model
+from everturn_gateway.commands.local import pull_into
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
 from everturn_gateway.commands.shared.questions import can_ask
-from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.commands.shared.settings import load, log_nowhere, run_async
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.home import home_folder
 from everturn_gateway.config.settings import Config, is_set_up
@@ -34,6 +35,7 @@ from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import installed
 from everturn_gateway.plugins.providers import key_variable
 from everturn_gateway.private_environ import process_environ
+from everturn_gateway.providers.local.weights import missing_engine
 from everturn_gateway.providers.transport.endpoints import PROVIDERS
 
 _TITLES: Final = {
@@ -88,9 +90,9 @@ def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
         ModelError: It gave no answer; says why.
     """
     folder = place_of(options)
-    config = load(Options(config=folder / scaffold.CONFIG_NAME) if _has_config(folder) else options)
-    agent = _agent(config, folder, answers.agent)
-    say(f"Everturn is set up in {folder}; the agent is {agent}.")
+    config = _config(folder)
+    agent = _agent(config, answers.agent)
+    say(f"Setting up Everturn in {folder}; the agent is {agent}.")
     chosen = _choose(answers, config)
     _write(folder, config, agent, chosen)
     if not goes_on:
@@ -140,16 +142,22 @@ def place_of(options: Options) -> Path:
     return here if is_set_up(here) else home_folder(process_environ())
 
 
-def _has_config(folder: Path) -> bool:
-    return (folder / scaffold.CONFIG_NAME).is_file()
+def _config(folder: Path) -> Config:
+    """Return the configuration of a folder, or the one that will be written there."""
+    file = folder / scaffold.CONFIG_NAME
+    if file.is_file():
+        return load(Options(config=file))
+    log_nowhere()
+    return Config(
+        workspace=folder / scaffold.WORKSPACE_FOLDER, agents_dir=folder / scaffold.AGENTS_FOLDER
+    )
 
 
-def _agent(config: Config, folder: Path, given: str) -> str:
+def _agent(config: Config, given: str) -> str:
     """Return which agent gets the model: the one that is named, the only one, or `assistant`."""
     if given:
         return scaffold.check_name(given)
-    agents_dir = config.agents_dir if _has_config(folder) else folder / scaffold.AGENTS_FOLDER
-    names = sorted(file.parent.name for file in agents_dir.glob("*/agent.yaml"))
+    names = sorted(file.parent.name for file in config.agents_dir.glob("*/agent.yaml"))
     if len(names) == 1:
         return names[0]
     if names and DEFAULT_AGENT not in names:
@@ -178,6 +186,8 @@ def _choose(answers: Answers, config: Config) -> _Chosen:
         else:
             name = answers.model or plugin.usual_model or ask("Its name", option="--model")
         spec = ModelSpec(provider=provider, name=scaffold.check_model(name), base_url=base_url)
+        if provider == "local" and name == plugin.usual_model:
+            pull_into(config)
         if not answers.test or _answers(spec, keyring, config, is_last=bool(answers.model)):
             return _Chosen(model=spec, key=keyring.new)
 
@@ -206,11 +216,17 @@ def _choices(found: list[Server]) -> list[tuple[str, str]]:
         for number, each in enumerate(found)
     ]
     others = [name for name in installed().providers.names if name in _TITLES]
+    toy = (
+        []
+        if missing_engine()
+        else [("local", "a small one of this machine, to look around (93 MB)")]
+    )
     return [
         *here,
         *((name, _TITLES[name]) for name in others),
         (_OTHER, "another server that speaks OpenAI's API"),
-        (_NO_MODEL, "none yet: the built-in responder, to look around"),
+        *toy,
+        (_NO_MODEL, "none yet: the built-in responder, which is no model"),
     ]
 
 
@@ -274,8 +290,7 @@ def _write(folder: Path, config: Config, agent: str, chosen: _Chosen) -> None:
         say(f"key in   {folder / ENV_NAME} (nobody else can read it)")
         if process_environ().get(variable, chosen.key) != chosen.key:
             say(f"note     {variable} of the environment goes before it: take that one out")
-    agents_dir = config.agents_dir if config.path else folder / scaffold.AGENTS_FOLDER
-    path = agents_dir / agent / "agent.yaml"
+    path = config.agents_dir / agent / "agent.yaml"
     if not path.exists():
         scaffold.write_agent(path.parent, agent, chosen.model)
     elif write_model(path, chosen.model):

@@ -44,7 +44,7 @@ def load(
     Raises:
         ConfigError: With every fault of the file.
     """
-    _log_nowhere()
+    log_nowhere()
     config = read_again(options, host=host, port=port, with_channels=with_channels)
     crash_log.folder = config.workspace
     for secret in config.secrets:
@@ -108,7 +108,7 @@ def run_async(main: Callable[[], Awaitable[T]], *, fast_loop: bool = False) -> T
     return anyio.run(main, backend="asyncio", backend_options={"use_uvloop": use_uvloop})
 
 
-def _log_nowhere() -> None:
+def log_nowhere() -> None:
     """Keep log lines from the terminal until a command says where they go."""
     logging.getLogger().handlers[:] = [logging.NullHandler()]
 
@@ -163,4 +163,4 @@ def log_to_file(config: Config, secrets: SecretRegistry) -> Generator[None]:
         try:
             yield
         finally:
-            _log_nowhere()
+            log_nowhere()
