@@ -30,6 +30,7 @@ CommandName: TypeAlias = Literal[
     "stop",
     "retry",
     "undo",
+    "search",
     "prompt",
     "model",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import Struct
 
 from everturn_actors.errors import InvalidInputError
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_channels.access.owners import Owner
@@ -42,6 +43,11 @@ async def _no_undo(agent: str, session_id: str) -> str:
     return "Nobody keeps what files were before."
 
 
+async def _no_search(key: ConversationKey, text: str) -> str:
+    del key, text
+    return "Nobody keeps an index of what was said."
+
+
 class ChannelContext(Struct, frozen=True, kw_only=True):
     """What all channels share. The callables are asked anew each time: agents are reloaded."""
 
@@ -69,6 +75,8 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     """
     undo: Callable[[str, str], Awaitable[str]] = _no_undo
     "Takes back the files of the last turn of a session that changed some; says so to people."
+    search: Callable[[ConversationKey, str], Awaitable[str]] = _no_search
+    "Returns what was said in a conversation that fits a question or words, as Markdown."
     prompts: Callable[[str], Awaitable[Sequence[OfferedPrompt]]] = _no_prompts
     "What MCP servers of an agent have for people to send. Raises UnknownAgentError."
     fill_prompt: Callable[[str, str, Mapping[str, str]], Awaitable[str]] = _fill_no_prompt

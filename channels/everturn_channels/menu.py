@@ -17,6 +17,10 @@ COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
     ("stop", marked("cancel the answer that is being worked on")),
     ("retry", marked("try again what could not be answered")),
     ("undo", marked("take back the files of the last turn that changed some")),
+    (
+        "search",
+        marked("find what was said here, also before a reset; words or a question follow"),
+    ),
     ("prompt", marked("send a prompt of the agent's MCP servers; alone, list them")),
     ("model", marked("show which model answers")),
 )
@@ -43,7 +47,9 @@ No menu of a platform shows them: to all others there is nothing of the kind.
 
 OWNER_NAMES: Final[frozenset[str]] = frozenset(name for name, _, _ in OWNER_COMMANDS)
 
-PASSING: Final[frozenset[str]] = frozenset(("start", "help", "status", "context", "stop", "model"))
+PASSING: Final[frozenset[str]] = frozenset(
+    ("start", "help", "status", "context", "stop", "model", "search")
+)
 """Names of those that may be taken before what was written before them and is still being taken.
 
 They change nothing of the conversation; `stop` ends no more than the turn that runs.

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels.languages import marked, said, t
@@ -275,6 +278,39 @@ def sentence(text: str) -> str:
 def retry_begun() -> str:
     """Answer /retry."""
     return t("I am trying again.")
+
+
+class FoundLine(Struct, frozen=True, kw_only=True):
+    """A message that was found."""
+
+    at: datetime
+    who: str
+    "Empty = nobody knows."
+    text: str
+    "What was said, or the part around what was found."
+
+
+def found_text(lines: Sequence[FoundLine], *, is_whole: bool) -> str:
+    """Answer /search: the best match first.
+
+    Args:
+        lines: What was found.
+        is_whole: Whether everything was searched.
+    """
+    told = [
+        f"- {line.at:%Y-%m-%d %H:%M} {_plain(line.who or t('somebody'))}: {_plain(line.text)}"
+        for line in lines
+    ]
+    if not told:
+        told = [t("Nothing that was said here holds any of these words.")]
+    if not is_whole:
+        told += ["", t("Not everything was searched yet. Ask again in a minute.")]
+    return "\n".join(told)
+
+
+def search_what() -> str:
+    """Answer /search that says not what for."""
+    return t("What shall I look for? Write it after the command: /search the name of the hotel")
 
 
 def no_session() -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import anyio
 import pytest
@@ -14,8 +16,8 @@ from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Reply, Usage
-from everturn_actors.ports import Verdict
+from everturn_actors.model import ConversationKey, Reply, Usage
+from everturn_actors.ports import SessionStore, Verdict
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.adapter import ChatRef, Command, Person
@@ -32,6 +34,9 @@ from everturn_channels.texts import (
     unknown_command,
 )
 from everturn_gateway.channels.running import LaterDeliveryPort
+from everturn_gateway.channels.searching import search_conversation
+from everturn_gateway.clock import SystemClock
+from everturn_gateway.search.index import open_message_index
 
 BOB = Person(id="8", name="Bob")
 
@@ -89,6 +94,31 @@ async def test_commands_about_the_agent_need_no_conversation(tmp_path: Path) -> 
         assert "- /compact - " in await fed.command("help")
         assert await fed.command("model") == "test uses scripted."
         assert "nothing to forget" in await fed.command("reset")
+
+
+async def test_search_finds_what_was_said_in_this_chat_and_in_no_other(tmp_path: Path) -> None:
+    """Also before a reset, and never what another said in private."""
+    running: list[Fed] = []
+
+    async def search(key: ConversationKey, text: str) -> str:
+        reader = running[0].service.reader
+        logs = SimpleNamespace(read=reader.history, recent=reader.recent, read_result=reader.result)
+        async with open_message_index(None, cast("SessionStore", logs), SystemClock()) as index:
+            return await search_conversation(running[0].service, index, key, text)
+
+    async with feeding(tmp_path, more={"search": search}) as fed:
+        running.append(fed)
+        assert "What shall I look for?" in await fed.command("search")
+        await fed.say("the *code* of the gate is 4711")
+        await fed.until_idle()
+        await fed.command("reset")
+        found = await fed.command("search", "which codes for the gate?")
+        nothing = await fed.command("search", "umbrella")
+        elsewhere = await fed.command("search", "gate code", chat=GROUP)
+
+        assert "the \\*code\\* of the gate is 4711" in found
+        assert "Nothing that was said here" in nothing
+        assert "4711" not in elsewhere
 
 
 async def test_commands_are_answered_while_a_model_hangs_and_stop_ends_it(tmp_path: Path) -> None:

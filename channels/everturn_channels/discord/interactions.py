@@ -35,6 +35,7 @@ class _Option(NamedTuple):
 
 _OPTIONS: dict[CommandName, tuple[_Option, ...]] = {
     "compact": (_Option("keep", "what is kept above all"),),
+    "search": (_Option("words", "a question, or words"),),
     "prompt": (
         _Option("name", "which one", is_suggested=True),
         _Option("places", "what stands in its places: topic='big cats' length=short"),

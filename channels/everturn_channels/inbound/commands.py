@@ -28,6 +28,7 @@ from everturn_channels.texts import (
     no_session,
     reset_done,
     retry_begun,
+    search_what,
     sentence,
     start_text,
     stop_done,
@@ -36,8 +37,9 @@ from everturn_channels.texts import (
 )
 
 _KNOWN: Final = frozenset(str(name) for name, _ in COMMANDS)
+SEARCH_CHARACTERS: Final = 500  # of what is looked for
 _HANDED_ON: Final = 1  # the number of what a session knows from the one before it
-_ABOUT_AGENT: Final = frozenset(("start", "help", "model"))
+_ABOUT_AGENT: Final = frozenset(("start", "help", "model", "search"))
 
 
 def is_known(name: str) -> bool:
@@ -66,6 +68,9 @@ async def answer_to(command: Command, key: ConversationKey, context: ChannelCont
             return help_text()
         case "model":
             return context.describe_model(key.agent)
+        case "search":
+            words = command.argument.strip()[:SEARCH_CHARACTERS]
+            return await context.search(key, words) if words else search_what()
         case name if not is_known(name):
             return unknown_command(name)
         case name:

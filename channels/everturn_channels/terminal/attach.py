@@ -217,6 +217,8 @@ class Attach:
                 await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 await self._conversation.retry()
+            case "search":
+                self._screen.note(await self._conversation.search(command.text))
             case "undo":
                 self._screen.note(await self._conversation.undo() or "no session")
             case "stop":

@@ -191,6 +191,8 @@ class Chat:
             case "retry":
                 seq = await self._conversation.retry()
                 await self._watch(self._conversation.answer(seq), interrupts)
+            case "search":
+                self._screen.note(await self._conversation.search(command.text))
             case "undo":
                 self._screen.note(await self._conversation.undo() or NO_SESSION)
             case "stop":

@@ -61,6 +61,17 @@ class Said(Struct, frozen=True, kw_only=True):
     "With a line for each file that came with it. Of a gap: which events are missing, and why."
 
 
+class Match(Struct, frozen=True, kw_only=True):
+    """A message that was found."""
+
+    session_id: str
+    seq: int
+    at: datetime
+    role: str
+    text: str
+    "What stands around what was found, in one line."
+
+
 class Client(Protocol):
     """The way into the conversations of one gateway.
 
@@ -188,6 +199,13 @@ class Client(Protocol):
         """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`).
 
         Where events are missing, what says so stands between them.
+        """
+        ...
+
+    async def search(self, text: str, **wanted: str | int) -> Sequence[Match]:
+        """Return what was said that fits a question or words, the best match first.
+
+        `wanted` are the parameters of `GET /api/v1/search`.
         """
         ...
 

@@ -36,6 +36,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import ClientError
+from everturn_channels.names import clean
 from everturn_channels.prompts import OfferedPrompt, read_prompt
 from everturn_channels.terminal.client import Client, Status
 
@@ -225,6 +226,17 @@ class Conversation:
         if not self.session_id:
             raise NothingToRetryError
         return await self._client.retry(self.session_id, idempotency_key=self._new_id())
+
+    async def search(self, text: str) -> str:
+        """Return what fits a question or words best, a line each; in all sessions of the agent."""
+        if not text.strip():
+            return "(what for? write it after the command)"
+        found = await self._client.search(text, agent=await self._agent())
+        lines = (
+            f"{each.at:%Y-%m-%d %H:%M} {each.session_id} {each.seq}: {clean(each.text)}"
+            for each in found
+        )
+        return "\n".join(lines) or "(nothing that was said holds any of these words)"
 
     async def undo(self) -> str:
         """Take back the files of the last turn that changed some; return what was, in words."""

@@ -23,6 +23,7 @@ CommandName: TypeAlias = Literal[
     "stop",
     "retry",
     "undo",
+    "search",
     "exit",
 ]
 DECISIONS: dict[str, Decision] = {
@@ -47,11 +48,12 @@ HELP: dict[CommandName, str] = {
     "stop": "cancel the running turn",
     "retry": "ask the newest turn again, which failed",
     "undo": "take back the files of the last turn that changed some",
+    "search": "find what was said, in all sessions that you may see: a question or words",
     "exit": "leave (the conversation stays)",
 }
 
 _WITH_TEXT: frozenset[CommandName] = frozenset(
-    ("allow", "always", "answer", "attach", "compact", "deny", "prompt")
+    ("allow", "always", "answer", "attach", "compact", "deny", "prompt", "search")
 )
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 

@@ -355,7 +355,12 @@ async def _run(
         supervisor.start(maintenance, "plug-ins", _name_left_out, policy=TRANSIENT)
         supervisor.start(maintenance, "local models", base.providers.warm, policy=TRANSIENT)
         supervisor.start(maintenance, "schedules", work.schedules.serve)
-        answers = AgentAnswers(library=library, tool_factory=base.tool_factory, ledger=base.usage)
+        answers = AgentAnswers(
+            library=library,
+            tool_factory=base.tool_factory,
+            ledger=base.usage,
+            messages=base.messages,
+        )
         talk = partial(agents.channels.run, service, answers, supervisor)
         supervisor.start(connections, "channels", talk)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -10,7 +11,9 @@ from msgspec import Struct
 
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import InvalidInputError, UnknownAgentError
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
+from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_channels.access.pairing import Pairing
@@ -21,6 +24,7 @@ from everturn_channels.names import visible
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
 from everturn_channels.texts import sentence
+from everturn_gateway.channels.searching import search_conversation
 from everturn_gateway.config.owners import missing_agents
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import printable
@@ -147,6 +151,8 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
     "Knows where the agents' tools work."
     ledger: UsageLedger
     "What agents used of models."
+    messages: MessageIndex | None = None
+    "Finds what was said; None = nobody keeps an index."
 
     async def save_file(self, agent: str, name: str, data: bytes) -> str | None:
         """Put a file into an agent's inbox; see `ChannelContext.save_file`."""
@@ -166,6 +172,12 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
             return sentence(str(error))
         except OSError as error:
             return f"The files cannot be taken back now: {error.strerror or error}."
+
+    async def search(self, service: TurnService, key: ConversationKey, text: str) -> str:
+        """Return what was said in a conversation that fits a question or words, as Markdown."""
+        if self.messages is None:
+            return "Nobody keeps an index of what was said."
+        return await search_conversation(service, self.messages, key, text)
 
     async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
         """Return what MCP servers of an agent have for people to send."""
@@ -236,6 +248,7 @@ def make_channel_context(
         undo=answers.undo,
         prompts=answers.prompts,
         fill_prompt=answers.fill_prompt,
+        search=partial(answers.search, service),
         pairing=pairing,
     )
 

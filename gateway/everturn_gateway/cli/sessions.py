@@ -54,6 +54,33 @@ def export_session(
     return commands.sessions.export_session(options, session, form=form)
 
 
+@command(sessions_app, "search")
+def search_sessions(
+    options: Options,
+    words: Annotated[list[str], typer.Argument(help="A question or words.", show_default=False)],
+    *,
+    agent: Annotated[str, typer.Option(help="Only sessions with this agent.")] = "",
+    channel: Annotated[str, typer.Option(help="Only those of this channel.")] = "",
+    session: Annotated[str, typer.Option(help="Only this session.")] = "",
+    sender: Annotated[str, typer.Option(help="Only messages of people called so.")] = "",
+    since: Annotated[str, typer.Option(help="Only from this day on: 2026-05-01.")] = "",
+    until: Annotated[str, typer.Option(help="Only to this day.")] = "",
+    limit: Annotated[int, typer.Option(help="How many, the best first.", min=1, max=100)] = 20,
+    as_json: Json = False,
+) -> int:
+    """Find what was said in all sessions: any of the words, the best match first."""
+    wanted: dict[str, str | int] = {
+        "agent": agent,
+        "channel": channel,
+        "session": session,
+        "sender": sender,
+        "since": since,
+        "until": until,
+        "limit": limit,
+    }
+    return commands.sessions.search_sessions(options, " ".join(words), wanted, as_json=as_json)
+
+
 @command(sessions_app, "retry")
 def retry_session(options: Options, session: SessionId) -> int:
     """Ask the newest turn of a session again, which failed, and print the answer."""

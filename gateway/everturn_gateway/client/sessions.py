@@ -28,7 +28,7 @@ from everturn_actors.service import Compacted, Update
 from everturn_actors.state.reports import explanation_from, report_from
 from everturn_actors.state.validation import attachment_of, check_focus, check_uploads
 from everturn_channels.prompts import OfferedPrompt
-from everturn_channels.terminal.client import HISTORY_MAX, Said, Status
+from everturn_channels.terminal.client import HISTORY_MAX, Match, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
     TryAgainError,
@@ -256,6 +256,21 @@ class SessionClient:
             for row in data["messages"]
         ]
         return sorted((*gaps, *messages), key=lambda said: said.seq)
+
+    async def search(self, text: str, **wanted: str | int) -> Sequence[Match]:
+        """Return what was said that fits a question or words, the best match first."""
+        given = {name: value for name, value in wanted.items() if value}
+        data = await self._get("/api/v1/search", q=text, **given)
+        return [
+            Match(
+                session_id=row["session_id"],
+                seq=row["seq"],
+                at=datetime.fromisoformat(row["at"]),
+                role=row["role"],
+                text=row["snippet"],
+            )
+            for row in data["hits"]
+        ]
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
         """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""

@@ -1,8 +1,9 @@
-"""`everturn sessions`: list, show, export, retry, share, delete."""
+"""`everturn sessions`: list, search, show, export, retry, share, delete."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from contextlib import aclosing
 
 from msgspec import structs
@@ -59,6 +60,38 @@ def list_sessions(options: Options, *, limit: int, as_json: bool) -> int:
             )
         else:
             sys.stdout.write("no sessions yet\n")
+        return EXIT_OK
+
+    return run_async(main)
+
+
+def search_sessions(
+    options: Options, text: str, wanted: Mapping[str, str | int], *, as_json: bool
+) -> int:
+    """Print what was said that fits a question or words, the best first; return the exit code."""
+    config = load(options)
+
+    async def main() -> int:
+        async with open_client(config, resume=False) as client:
+            found = await client.search(text, **wanted)
+        if as_json:
+            print_json([{**structs.asdict(each), "at": utc_text(each.at)} for each in found])
+        elif found:
+            print_table(
+                ("session", "event", "at", "who", "what"),
+                [
+                    (
+                        each.session_id,
+                        str(each.seq),
+                        minute_text(each.at),
+                        each.role,
+                        clean(each.text),
+                    )
+                    for each in found
+                ],
+            )
+        else:
+            sys.stdout.write("nothing that was said holds any of these words\n")
         return EXIT_OK
 
     return run_async(main)
