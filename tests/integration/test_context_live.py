@@ -273,6 +273,23 @@ async def test_a_question_larger_than_the_window_is_answered_by_its_head() -> No
         assert "shown" in texts(test.provider.requests[0])[-1]
 
 
+async def test_a_giant_paste_stands_whole_in_a_file_and_the_history_before_it_stays() -> None:
+    """Six times the window: what was said before is still there, and so are both of its ends."""
+    paste = "\n".join(f"entry {number} of a long log" for number in range(16_000))
+    async with open_test_service(spec=spec(16_000)) as test:
+        await talk(test, 6)
+        done = await say(test, paste)
+        request = test.provider.requests[-1]
+        whole = await test.store.read_result(
+            done.session_id, f"message-{request.messages[-1].seq}.txt"
+        )
+
+    assert len(request.messages) == 13  # all of them
+    assert whole == paste
+    assert request.messages[-1].text.startswith("entry 0 of")
+    assert request.messages[-1].text.endswith("entry 15999 of a long log")
+
+
 # --- what is learnt ---
 
 

@@ -385,10 +385,35 @@ def test_a_question_larger_than_the_window_keeps_its_head() -> None:
     applied, request = run("everturn", [user("why? " * 20_000)], window=2_000, reserve=400)
 
     assert request[0]["content"][:10] == "why? why? "
-    assert plain(request[0]["content"].split("\n\n")[-1]) == snapshot(
-        "[shortened: ~N of ~N tokens shown; recall_context(message=1) returns it whole]"
+    assert plain(request[0]["content"].split("\n\n")[1]) == snapshot(
+        '[truncated: ~N of ~N tokens shown; recall_context(file="message-1.txt") returns it whole]'
     )
     assert applied.total_tokens <= 2_000
+
+
+def test_a_giant_paste_keeps_its_two_ends_and_the_history_before_it_stays() -> None:
+    """Today's question must not cost what was said all week; the whole of it stands in a file."""
+    paste = "".join(f"line {number} of the log\n" for number in range(12_000))
+    messages = [*chat(9), user(paste), user("what is wrong there?")]
+    applied, request = run("everturn", messages, window=16_000, reserve=1_000)
+    shown = request[-2]["content"]
+
+    assert len(request) == len(messages)
+    assert shown.startswith("line 0 of the log\n")
+    assert shown.endswith("line 11999 of the log\n") or "line 11999" in shown[-60:]
+    assert 'recall_context(file="message-19.txt") returns it whole' in shown
+    assert [(each.path, each.text) for each in applied.projection.stored] == [
+        ("message-19.txt", paste)
+    ]
+    assert request[-1]["content"] == "what is wrong there?"
+
+
+def test_a_long_message_that_there_is_room_for_stays_whole() -> None:
+    """Who pastes a contract into an empty chat wants all of it read."""
+    text = words(7_000)
+    _, request = run("everturn", [*chat(2), user(text)], window=16_000, reserve=1_000)
+
+    assert request[-1]["content"] == text
 
 
 def test_results_give_way_before_questions() -> None:

@@ -83,6 +83,8 @@ class Renderer:
         self._last: tuple[Asked, Prepared] | None = None
         self._spare = NO_SPARE
         "Of the last one, by its policy, where that was asked."
+        self.stored: tuple[Stored, ...] = ()
+        "Texts that the last `reduce` moves to files: kept before its events are recorded."
 
     def policy(self, spec: AgentSpec, tools: Sequence[ToolDefinition] = ()) -> AnyPolicy:
         """Return the agent's policy with the agent's numbers."""
@@ -122,12 +124,14 @@ class Renderer:
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
         numbers, limits = policy.numbers, prepared.limits
+        self.stored = ()
         self._spare = policy.spare(numbers, limits, prepared.projection, prepared.budget)
         if self._spare.lasting > 1 and policy.promises_fit:
             return ()
         projection, bodies = hidden_by(
             prepared, prepared.projection, policy.lasting(numbers, limits)
         )
+        self.stored = projection.stored
         if policy.promises_fit or fits(prepared, projection):
             return bodies
         # Its system leaves it to the provider to refuse a request; here none is sent that large.
@@ -137,7 +141,9 @@ class Renderer:
         prepared = structs.replace(
             prepared, budget=default.divide(default.numbers, prepared.limits, *fixed)
         )
-        _, more = hidden_by(prepared, projection, default.lasting(default.numbers, prepared.limits))
+        stages = default.lasting(default.numbers, prepared.limits)
+        projection, more = hidden_by(prepared, projection, stages)
+        self.stored = projection.stored
         return (*bodies, *more)
 
     def shrink(

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
+from everturn_actors.context.projection.markers import without_notices
 from everturn_actors.context.transcripts import (
     INDENT,
     markdown,
@@ -206,7 +207,7 @@ def check_summary(text: str) -> str:
         raise ModelTransientError(msg)
     for begin, end in _THOUGHTS:
         text = _without_thoughts(text, begin, end)
-    text = text.strip()
+    text = without_notices(text.strip())
     if not text:
         msg = "the model gave an empty summary"
         raise ModelTransientError(msg)
@@ -299,7 +300,8 @@ def _lines(turn: Turn) -> list[str]:
 def _line(message: AnyMessage) -> str:
     text = (message.told if isinstance(message, UserMessage) else message.text).strip()
     keep = min(max(_LINE_CHARACTERS, len(text) // _LINE_DIVISOR), _LINE_CHARACTERS_MAX)
-    line = f"{speaker(message)}: {' '.join(text[:keep].split())}{'...' if len(text) > keep else ''}"
+    said = without_notices(" ".join(text[:keep].split()))
+    line = f"{speaker(message)}: {said}{'...' if len(text) > keep else ''}"
     if isinstance(message, Reply) and message.calls:
         calls = ", ".join(one_line(call.name) for call in message.calls)
         line += f" (calls {shortened(calls, _LINE_CHARACTERS)})"

@@ -226,6 +226,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
         conversation = host.state.conversation
     hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
     if hidden:
+        await _keep(host, host.renderer.stored)
         await host.record(*hidden)
         conversation = host.state.conversation
     rendered = host.renderer.render(conversation, agent.spec, tools, statistics)

@@ -3,6 +3,8 @@
 One budget: what the window leaves beside system prompt, summary, tools, reply and margin is for
 messages. Everything below looks at all messages together.
 
+- A message of a person that is larger than a quarter, where there is no room for all, keeps its two
+  ends; the whole stands in a file, and what was said before stays.
 - A new result above 8,000 tokens, or an eighth of the window, keeps its two ends; the whole stands
   in a file.
 - Above 60 % old results become a line, and long arguments of old calls are shortened, all in one
@@ -67,6 +69,7 @@ from everturn_actors.context.stages.cutting_ahead import (
 )
 from everturn_actors.context.stages.emergency import come_down
 from everturn_actors.context.stages.masking import Old, clear_old, items
+from everturn_actors.context.stages.pasting import take_in_pastes
 from everturn_actors.context.stages.shrinking import Room, shrink_current
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Step, ToolResult, UserMessage
@@ -86,6 +89,8 @@ class Numbers:
     max_tool_result_tokens: int = 8_000
     max_result_share: float = 0.125
     "Of the window; whichever of the two is less."
+    max_message_share: float = 0.25
+    "Of what all messages may take, for the newest turn's questions where there is no room for all."
     tool_result_truncation: Shape = "both"
     margin_share: float = 0.05
     clear_trigger: float = 0.6
@@ -184,6 +189,12 @@ def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     count = _estimates(numbers, limits)
     room = Room(limit=_limit(numbers, count), cut_to=numbers.cut_to, count=count)
     return (
+        take_in_pastes(
+            limit=_limit(numbers, count),
+            share=numbers.max_message_share,
+            markers=numbers.markers,
+            count=count,
+        ),
         _jump(numbers, limits),
         _clear(numbers, limits),
         *shrink_current(room, numbers.old),

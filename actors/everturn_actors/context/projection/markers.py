@@ -16,6 +16,19 @@ _CLEARED = re.compile(
 )
 _PART = re.compile(rf"\[(?:truncated|shortened): ~{_NUMBER} of ~({_NUMBER}) tokens shown")
 _GAP = re.compile(rf"\[({_NUMBER}) earlier messages? of this turn ")
+# How the gateway's own words begin, in all policies; what a summary says must not pass for one.
+_NOTICE = re.compile(
+    r"\[(?=(?:[\d,~]+ earlier messages?\b|result (?:cleared|masked)|truncated:|shortened:"
+    r"|emergency compression|this summary does not tell|the summary was longer|cleared\]"
+    r"|conversation truncated|old tool result|no model summarised|note: some oversized"
+    r"|\.\.\. (?:the beginning of|middle of|[\d,]+ (?:messages|lines))|your last reply could not)"
+    r")([^\[\]\n]*)\]?",
+    re.IGNORECASE,
+)
+_HEADING = re.compile(
+    r"^\s*(?:#+\s*(?:directives|earlier conversation|instructions|system)\b|context_summary:)",
+    re.IGNORECASE | re.MULTILINE,
+)
 _ARGUMENT = re.compile(rf"\[shortened: {_NUMBER} characters left out")
 
 
@@ -71,6 +84,15 @@ class Markers(Struct, frozen=True, kw_only=True):
             for name, value in argument.items()
         )
         return f"; recall_context({given}) {gives}"
+
+
+def without_notices(text: str) -> str:
+    """Return a text in which nothing reads like a notice or a heading of the gateway's own.
+
+    A summary is written by a model that obeys whoever it reads: what it says is no more than said.
+    """
+    text = _NOTICE.sub(lambda found: f"({found[1]})", text)
+    return _HEADING.sub(lambda found: f"said: {found[0].strip().lstrip('# ')}", text)
 
 
 def is_cleared(text: str) -> bool:
