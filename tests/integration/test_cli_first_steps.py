@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support.answers import Answer
-from support.command import everturn, start, terminal
+from support.command import everturn, start, terminal, write_agent
 from support.model_api import ModelApi, open_model_api, refused, unauthorized
 from support.telegram_api import BOT, TOKEN, open_telegram_api
 
@@ -194,6 +194,29 @@ async def test_a_model_that_calls_the_tool_has_answered(tmp_path: Path) -> None:
 
     assert done.code == 0
     assert "(no words)" in done.out
+
+
+async def test_another_model(tmp_path: Path) -> None:
+    """It is tried first; of the same provider where none is named, and its address stays."""
+    agent = write_agent(tmp_path, "mine", provider="openai", model="one", base_url="x")
+    async with open_model_api(default=Answer(text="yes")) as api:
+        agent.write_text(agent.read_text().replace('"x"', api.url))
+        used = await everturn("model", "use", "two:7b", cwd=tmp_path)
+        tried = await everturn("model", "test", cwd=tmp_path)
+        api.default = unauthorized()
+        refused_one = await everturn("model", "use", "three", cwd=tmp_path)
+        silent = await everturn("model", "test", "mine", cwd=tmp_path)
+    builtin = await everturn("model", "use", "builtin/builtin", cwd=tmp_path)
+    nobody = await everturn("model", "test", "nobody", cwd=tmp_path)
+
+    assert (used.code, tried.code) == (0, 0), used.err
+    assert "openai/two:7b. It answers in" in tried.out
+    assert (refused_one.code, silent.code) == (2, 1)
+    assert builtin.code == 0, builtin.err
+    assert "provider: builtin\n" in agent.read_text()
+    assert "base_url" not in agent.read_text()
+    assert (nobody.code, "there is no agent 'nobody'" in nobody.err) == (2, True)
+    assert files(tmp_path) == ["agents/mine/agent.yaml"]
 
 
 async def test_a_bot(tmp_path: Path) -> None:

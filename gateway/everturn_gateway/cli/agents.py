@@ -11,7 +11,9 @@ from everturn_gateway.cli.declaration import Json, ModelName, Provider, command
 from everturn_gateway.commands.shared.options import Options
 
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
-model_app = typer.Typer(help="What was learnt about models.", no_args_is_help=True)
+model_app = typer.Typer(
+    help="The models of agents, and what was learnt about them.", no_args_is_help=True
+)
 local_app = typer.Typer(help="The small model that runs on this machine.", no_args_is_help=True)
 
 
@@ -112,6 +114,41 @@ def show_model(
 ) -> int:
     """Show what was learnt about a model, and from what."""
     return commands.model.show_model(options, name, as_json=as_json)
+
+
+@command(model_app, "use")
+def use_model(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="The model, or PROVIDER/MODEL.", show_default=False)],
+    *,
+    agent: Annotated[str, typer.Option(help="Which agent; by default the only one.")] = "",
+    base_url: Annotated[
+        str, typer.Option(metavar="URL", help="Address of a server that speaks OpenAI's API.")
+    ] = "",
+    key_file: Annotated[
+        str, typer.Option(metavar="FILE", help="Holds the key; - reads it from stdin.")
+    ] = "",
+    test: Annotated[
+        bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
+    ] = True,
+) -> int:
+    """Have an agent use another model, by default of the provider that it uses now."""
+    answers = commands.setup.Answers(
+        agent=agent, base_url=base_url, model=name, key_file=key_file, test=test
+    )
+    return commands.setup.use_model(options, answers)
+
+
+@command(model_app, "test")
+def try_model(
+    options: Options,
+    agent: Annotated[str, typer.Argument(help="By default all.", show_default=False)] = "",
+) -> int:
+    """Ask the models of agents for a word; tell how long it took and what it cost.
+
+    The exit code is 1 where one gives no answer.
+    """
+    return commands.setup.test_models(options, agent)
 
 
 @command(model_app, "forget")

@@ -54,6 +54,20 @@ def with_fields(text: str, at: Sequence[str], fields: Mapping[str, str]) -> str:
     return changed
 
 
+def fields_at(text: str, at: Sequence[str]) -> dict[str, str]:
+    """Return the fields of the mapping at `at` that are scalars, as texts.
+
+    Raises:
+        EditError: There is no such mapping.
+    """
+    mapping = _mapping(text, at)
+    return {
+        key.value: value.value
+        for key, value in mapping.value
+        if isinstance(key, yaml.ScalarNode) and isinstance(value, yaml.ScalarNode)
+    }
+
+
 def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> str:
     r"""Return the text in which the mapping `name` below the top field `at` has these fields.
 

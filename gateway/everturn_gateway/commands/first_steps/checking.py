@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from everturn_actors.errors import ModelError
+from everturn_actors.errors import ModelError, UnknownAgentError
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.first_steps.asking import say
 from everturn_gateway.commands.first_steps.keyring import Keyring
@@ -30,19 +30,30 @@ def check_setup(options: Options) -> int:
     """
     config = load(options)
     say(f"Configuration: {config.path or 'none; the defaults hold'}")
-    agents, faults = check_agents(config)
-    for fault in faults:
-        say(f"An agent cannot be used: {fault}")
-    works = not faults
-    for agent in agents:
-        works &= _check_model(agent, config)
+    code = check_models(config, "")
     running = run_async(partial(find_running, config.workspace))
     if running is None:
         say("The gateway does not run: `everturn serve` starts it. `everturn chat` does without.")
     else:
         say(f"The gateway runs at {running.url}, as process {running.pid}.")
     say("All of it, in more detail: everturn doctor")
-    return EXIT_OK if works and agents else EXIT_FAILED
+    return code
+
+
+def check_models(config: Config, name: str) -> int:
+    """Ask the models of one agent, or (empty) all, for a word; return the exit code.
+
+    Raises:
+        UnknownAgentError: There is no such agent.
+    """
+    agents, faults = check_agents(config)
+    chosen = [agent for agent in agents if name in {"", agent.spec.name}]
+    if name and not chosen:
+        raise UnknownAgentError(name, tuple(agent.spec.name for agent in agents))
+    for fault in faults if not name else ():
+        say(f"An agent cannot be used: {fault}")
+    works = [_check_model(agent, config) for agent in chosen]
+    return EXIT_OK if works and all(works) and (name or not faults) else EXIT_FAILED
 
 
 def _check_model(agent: AgentFile, config: Config) -> bool:

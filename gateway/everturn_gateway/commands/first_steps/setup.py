@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.errors import ModelError
 from everturn_actors.spec import ModelSpec
@@ -21,7 +22,7 @@ from everturn_gateway.commands.first_steps.servers import (
     models_of,
 )
 from everturn_gateway.commands.first_steps.trying import told, try_model
-from everturn_gateway.commands.first_steps.writing import write_key, write_model
+from everturn_gateway.commands.first_steps.writing import model_in, write_key, write_model
 from everturn_gateway.commands.local import pull_into
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
@@ -94,9 +95,51 @@ def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
     agent = _agent(config, answers.agent)
     say(f"Setting up Everturn in {folder}; the agent is {agent}.")
     chosen = _choose(answers, config)
+    say("")
+    scaffold.write_config(folder)
     _write(folder, config, agent, chosen)
     if not goes_on:
         _next_steps(folder, agent)
+    return EXIT_OK
+
+
+def test_models(options: Options, agent: str) -> int:
+    """Ask the models of one agent, or (empty) all, for a word; see `check_models`."""
+    from everturn_gateway.commands.first_steps.checking import (  # noqa: PLC0415 - loads agents
+        check_models,
+    )
+
+    return check_models(load(options), agent)
+
+
+def use_model(options: Options, answers: Answers) -> int:
+    """Have an agent use another model; return the exit code. Nothing is asked but a key.
+
+    Args:
+        options: Where the configuration is.
+        answers: `model` is its name, of the agent's own provider where it names none before a `/`.
+
+    Raises:
+        GatewayError: There is no such agent, or see `setup`.
+    """
+    config = load(options)
+    agent = _agent(config, answers.agent)
+    present = model_in(config.agents_dir / agent / "agent.yaml")
+    provider, slash, name = answers.model.partition("/")
+    # A vendor before the name is a part of it at those who serve models of many.
+    if answers.base_url:
+        provider, name = "openai", answers.model
+    elif (
+        not slash or present.provider == "openrouter" or provider not in installed().providers.names
+    ):
+        provider, name = present.provider, answers.model
+    is_same = provider == present.provider
+    base_url = answers.base_url or (present.base_url if is_same else "")
+    chosen = _choose(replace(answers, provider=provider, base_url=base_url, model=name), config)
+    folder = config.path.parent if config.path else Path.cwd()
+    if chosen.key:
+        scaffold.write_config(folder)  # a key stands beside one
+    _write(folder, config, agent, chosen)
     return EXIT_OK
 
 
@@ -282,8 +325,6 @@ def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool
 
 
 def _write(folder: Path, config: Config, agent: str, chosen: _Chosen) -> None:
-    say("")
-    scaffold.write_config(folder)
     if chosen.key:
         variable = key_variable(chosen.model.provider)
         write_key(folder / ENV_NAME, variable, chosen.key)

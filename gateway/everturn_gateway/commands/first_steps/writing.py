@@ -11,7 +11,7 @@ from pathlib import Path
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config.env_file import read_env_file
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.yaml_files.editing import EditError, with_fields
+from everturn_gateway.yaml_files.editing import EditError, fields_at, with_fields
 
 
 def write_key(path: Path, name: str, value: str) -> None:
@@ -58,6 +58,26 @@ def write_model(path: Path, model: ModelSpec) -> bool:
         replace_file(path, text, mode=path.stat().st_mode & 0o777)
     return text != old and bool(
         re.search(r"^ +(?:max_\w+_tokens|context_window):", text, re.MULTILINE)
+    )
+
+
+def model_in(path: Path) -> ModelSpec:
+    """Return which model an agent uses now, as its file has it: provider, name and address.
+
+    Raises:
+        GatewayError: It cannot be read, or names none.
+    """
+    with told(path):
+        text = path.read_text(encoding="utf-8")
+    try:
+        found = fields_at(text, ("spec", "model"))
+    except EditError as error:
+        msg = f"{path}: {error}"
+        raise GatewayError(msg) from error
+    return ModelSpec(
+        provider=found.get("provider", ""),
+        name=found.get("name", ""),
+        base_url=found.get("base_url", ""),
     )
 
 

@@ -63,8 +63,9 @@ def read_again(
     environ = process_environ()
     is_named = options.config or options.workspace or options.agents_dir
     home = None if is_named else home_folder(environ)
-    beside = configuration_file(options.config, home).absolute().with_name(ENV_NAME)
-    use_beside(partial(read_env_file, beside))
+    file = configuration_file(options.config, home).absolute()
+    if file.is_file():
+        use_beside(partial(read_env_file, file.with_name(ENV_NAME)))
     return load_config(
         options.config,
         environ=environ,
