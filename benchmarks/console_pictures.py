@@ -99,9 +99,9 @@ async def picture_readme(file: Path) -> int:
     async with (
         open_browser() as browser,
         open_world("many") as world,
-        open_window(browser, width=1280, height=760) as window,
+        open_window(browser, width=1280, height=720) as window,
     ):
-        page = await window.tab(f"{world.url}/console/{views(world, 'many')['session']}")
+        page = await window.tab(f"{world.url}/console/{views(world, 'many')['waiting']}")
         await settle(page)
         await page.screenshot(path=file)
     return 0

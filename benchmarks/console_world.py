@@ -61,7 +61,7 @@ def _answer(request: Received) -> Answer:
     messages = request.json()["messages"]
     last = messages[-1]
     tokens = len(request.body) // 4
-    used = {"input_tokens": tokens, "cached_tokens": tokens * 3 // 5}
+    used = {"input_tokens": tokens, "cached_tokens": tokens * 3 // 5, "model": "gpt-5-mini"}
     if last["role"] == "tool":
         text = str(last["content"]).strip().splitlines()
         return Answer(text=f"Done. {text[-1] if text else 'It said nothing.'}", **used)
@@ -227,7 +227,7 @@ async def _live(url: str, telegram: TelegramApi, amount: str) -> dict[str, str]:
                 answer = await client.post(
                     f"/api/v1/sessions/{made['id']}/messages",
                     json={"content": text},
-                    headers={} if waits else {"Prefer": "respond-async"},
+                    headers={} if waits or text != texts[-1] else {"Prefer": "respond-async"},
                 )
                 assert answer.status_code in {200, 202}, answer.text
             if title[0] != "-":
@@ -252,7 +252,7 @@ async def _live(url: str, telegram: TelegramApi, amount: str) -> dict[str, str]:
         await client.post("/api/v1/schedules/standup/run", json={})
         await client.post("/api/v1/schedules/disk/run", json={})
         await say("workbench", "Nightly run", "Please run the tests.", waits=False)
-        await say("workbench", "Release 2.4", ASKED, waits=False)
+        await say("workbench", "Release 2.4", "What is ticket 4711 about?", ASKED, waits=False)
         await _until_asked(client, 2)
     return sessions
 

@@ -193,11 +193,11 @@ async def test_everybody_can_use_every_view(tmp_path: Path, browser: Browser) ->
 
 
 async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser: Browser) -> None:
-    """Over plain HTTP by the name of a home server: a wrong token, the right one, and out again."""
+    """A phone, plain HTTP, a home server: a wrong token, the right one, and out again."""
     server = ServerConfig(api_token=TOKEN)
     async with (
         open_http_gateway(tmp_path, server=server) as gateway,
-        looking(browser) as window,
+        looking(browser, width=390) as window,
     ):
         session_id = await gateway.session()
         address = gateway.base_url.replace("127.0.0.1", HOST)

@@ -12,6 +12,7 @@ import pytest
 from support.gateway import open_http_gateway
 
 from everturn_gateway.config.settings import ServerConfig
+from everturn_gateway.http.access.scopes import RULES
 from everturn_gateway.http.console import pages
 from everturn_gateway.principals import Logins
 from everturn_gateway.principals.logins import LINK_S, LOGIN_S, LOGINS_MAX
@@ -181,9 +182,16 @@ async def test_a_cookie_counts_in_requests_of_the_own_page_alone(tmp_path: Path)
             )
             for headers in FOREIGN
         }
+        reached: list[str] = []
+        for (method, template), rule in RULES.items():
+            if rule.need != "open":
+                path = re.sub(r"\{[^}]*\}", "test", template)
+                answer = await client.request(method, path, headers={**cookie, **FOREIGN[0]})
+                reached += [f"{method} {path}"] if answer.status_code != 401 else []
 
     assert (good.status_code, typed.status_code, posted.status_code) == (201, 200, 401)
     assert bad == dict.fromkeys(map(str, FOREIGN), (401, 401))
+    assert reached == []
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])

@@ -83,7 +83,7 @@ function shell() {
       <div class="places">${PLACES.map(placeLink)}</div>
       <div class="foot">
         ${connection()}
-        ${state.isOutdated ? html`<button @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
+        ${state.isOutdated ? html`<button class="outdated" @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
         ${state.hello ? html`<span class="faint version">${t("version {version}", { version: state.hello.version })}</span>` : nothing}
         ${roleLine()}
         ${role.me?.is_login ? html`<button class="plain leave" @click=${leave}>${t("Log out")}</button>` : nothing}

@@ -2,7 +2,7 @@
 
 const FRAMES = ["hello", "rows", "event", "token", "ended", "approvals", "channels", "schedules"];
 const FIRST_WAIT_MS = 250;
-const LONGEST_WAIT_MS = 5000;
+const LONGEST_WAIT_MS = 1500; // somebody may watch a restart
 const WATCHED_MOST = 8;
 
 export function makeLive(post) {
