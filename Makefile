@@ -11,16 +11,20 @@ UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 # Tests wait for disks, clocks and processes about half as long as they compute.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
 
-.PHONY: run test programs suite quick nightly lint check lock schema clean
+.PHONY: run test model programs suite quick nightly lint check lock schema clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
 	  || echo "No local model here: the built-in responder answers instead. It is not a language model."; \
 	exec $(BIN)/everturn serve --host 127.0.0.1 --port $(PORT)
 
-test: $(VENV)/.test programs
-	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
+# Packages and programs come at the same time, each from somewhere else.
+test:
+	@$(MAKE) --no-print-directory -j2 model programs
 	@$(MAKE) --no-print-directory -j2 lint suite
+
+model: $(VENV)/.test
+	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
 
 # The tests of the console look at it with Debian's chromium, or the browser that EVERTURN_BROWSER names;
 # those of the store in a database run Debian's PostgreSQL.
@@ -54,10 +58,11 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
-	$(BIN)/mypy
+	$(BIN)/mypy gateway actors channels examples tests/typing
 
-# A second opinion on the types of the sources, which takes as long as a tenth of the tests.
+# The types of the tests, which take as long again as those of the sources; and a second opinion on these.
 check: lint
+	$(BIN)/mypy
 	$(BIN)/basedpyright
 
 lock: $(VENV)/.test

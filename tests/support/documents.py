@@ -54,7 +54,7 @@ def docx(*paragraphs: str, padding_bytes: int = 0) -> bytes:
     part = '<Override PartName="/word/document.xml" ContentType="' + _WORD + '"/>'
     relation = f'<Relationship Id="r" Type="{_OFFICE}/officeDocument" Target="word/document.xml"/>'
     sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("[Content_Types].xml", f'<Types xmlns="{_TYPES}">{part}</Types>')
         archive.writestr(
             "_rels/.rels", f'<Relationships xmlns="{_RELATIONS}">{relation}</Relationships>'

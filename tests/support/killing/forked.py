@@ -6,6 +6,7 @@ and writes how that ended: 0, or the number of the signal below it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -22,6 +23,9 @@ from support.killing.hook import kill_points
 from support.killing.hook.kill_points import KillPoint
 from support.mcp_world import open_world
 
+# Besides those two: what the work loads late, and each child would load anew.
+import everturn_gateway.tools.mcp.oauth.renewal
+import everturn_gateway.tools.mcp.wire  # noqa: F401
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_gateway.tools.mcp import McpOAuthSettings, McpServerSettings
 
@@ -58,6 +62,7 @@ DEEDS: Final[Mapping[str, tuple[Callable[[Path], Awaitable[None]], str]]] = {
 
 def main() -> None:
     """Do what is ordered, one after the other."""
+    gc.freeze()  # a collection would write to pages that all children share
     for line in sys.stdin:
         deed, folder, trace, number, moment = json.loads(line)
         process = os.fork()
