@@ -67,7 +67,7 @@ class Server:
 
     def url(self, user: str = "everturn", database: str = "postgres") -> str:
         """Return the address of a database there; `user` may hold a password."""
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
     def section(self, schema: str, **more: object) -> PostgresSection:
         """Return the settings of a store in a schema."""
