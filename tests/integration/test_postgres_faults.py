@@ -15,7 +15,12 @@ from support.database import Server, needs_database, running_server
 from support.stores import open_postgres_store, postgres_setup
 
 from everturn.testing._histories import KEY, SESSION_ID, next_event, replay, simple_log, state_in
-from everturn_actors.errors import CoreError, JournalError, JournalWriteError
+from everturn_actors.errors import (
+    CoreError,
+    JournalError,
+    JournalWriteError,
+    WorkspaceLostError,
+)
 from everturn_actors.ports import ABSENT
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
 from everturn_gateway.builtin.postgres.schema import VERSION
@@ -116,6 +121,26 @@ async def test_a_second_gateway_is_told_who_has_the_database(
     assert "store.schema" in text
     async with open_postgres_store(section, tmp_path):
         pass
+
+
+async def test_a_gateway_that_lost_its_database_to_another_one_stops(
+    section: PostgresSection, tmp_path: Path, database_server: Server
+) -> None:
+    """Two would do the same work; what the first one appends is refused meanwhile."""
+    log, holder = simple_log(2), "application_name LIKE 'everturn process%'"
+    cut = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {holder}"
+    with anyio.fail_after(30), pytest.raises(ExceptionGroup) as caught:
+        async with open_postgres_store(section, tmp_path) as first:
+            await first.store.append(SESSION_ID, log[:1], expected_seq=0)
+            await anyio.to_thread.run_sync(database_server.psql, cut)
+            async with open_postgres_store(section, tmp_path) as second:
+                await second.store.append(SESSION_ID, log[1:2], expected_seq=1)
+                with pytest.raises(JournalError):
+                    await first.store.append(SESSION_ID, log[1:3], expected_seq=1)
+                assert (await state_in(second.store)).last_seq == 2
+                await anyio.sleep_forever()
+
+    assert caught.group_contains(WorkspaceLostError, match="another gateway took this database")
 
 
 def test_a_password_is_a_secret_however_it_is_written() -> None:

@@ -164,11 +164,12 @@ async def open_database(settings: PostgresSection) -> AsyncGenerator[Database]:
     try:
         pool = asyncpg.create_pool(
             settings.url,
-            min_size=1,
+            min_size=0,  # with others, the library logs each try to have them while there is none
             max_size=settings.connections,
             connect=lambda *_args, **_more: _connect(settings, "everturn"),
             reset=_leave_as_it_is,
         )
+        _ = await pool  # opens none yet
         await _starting_up(pool)
     except (*LIBRARY_ERRORS, ValueError) as error:
         raise explained(error, place_of(settings)) from error
@@ -194,13 +195,12 @@ async def _starting_up(pool: asyncpg.Pool[asyncpg.Record]) -> None:
     deadline = anyio.current_time() + CONNECT_S
     while True:
         try:
-            _ = await pool
+            async with pool.acquire(timeout=CONNECT_S):
+                return
         except asyncpg.CannotConnectNowError:
             if anyio.current_time() >= deadline:
                 raise
             await anyio.sleep(_BACKOFF.longest_s / 4)
-        else:
-            return
 
 
 async def _connect(settings: PostgresSection, name: str) -> Connection:

@@ -18,7 +18,9 @@ LIBRARY_ERRORS: Final = (
 _PASSES: Final = (
     OSError,
     asyncpg.InterfaceError,  # the connection was closed
-    asyncpg.TargetServerAttributeNotMatched,
+    # No host is a primary now; or the connection broke in a way that the library did not foresee,
+    # as while a standby is promoted.
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
