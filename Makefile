@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 # Tests wait for disks, clocks and processes about half as long as they compute.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
 
-.PHONY: run test model programs suite quick nightly lint check lock schema clean
+.PHONY: run test model programs suite quick nightly lint check lock schema docs clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
@@ -65,6 +65,16 @@ check: lint
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 
+# The documentation as a site under site/: a dead link, a dead anchor or a page that is in no list is an error.
+docs: $(VENV)-docs/.done
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+$(VENV)-docs/.done: docs/site/requirements.txt
+	$(PYTHON) -m venv $(VENV)-docs
+	$(VENV)-docs/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
+	@touch $@
+
 lock: $(VENV)/.test
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml \
 	  --universal --generate-hashes --no-emit-index-url --quiet --output-file requirements.lock
@@ -76,7 +86,7 @@ lock: $(VENV)/.test
 	  --only-binary xllamacpp --output-file requirements-local.lock
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
