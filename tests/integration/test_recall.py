@@ -855,3 +855,22 @@ async def test_what_is_read_back_of_text_from_outside_is_marked(world: World) ->
         for arguments in ({"message": asked}, {"message": later}, {"from_": asked}, {}):
             await talk.recall(**arguments)
             assert isinstance(talk.answered, str), arguments
+
+
+async def test_a_summary_opens_into_its_turns_and_the_one_before(world: World) -> None:
+    """Each says which turns it stands for; what a model reads there has a number to ask for."""
+    async with world.open() as store:
+        talk = Talk(store=store)
+        first = await talk.turn("where is the needle?", answer="in the haystack")
+        await _summarise(talk)
+        second = await talk.turn("and the thread?", answer="beside it")
+        await _summarise(talk)
+        newest, oldest = await talk.recall(summary=2), await talk.recall(summary=1)
+
+        assert newest.startswith("[summary of turns 1 to 2]")
+        assert "- turns 1 to 1: recall_context(summary=1)" in newest
+        assert f"- turn 2, recall_context(from={second[0]}, to=" in newest
+        assert "where is the needle?" not in newest
+        assert f"- turn 1, recall_context(from={first[0]}, to=" in oldest
+        assert "where is the needle?" in oldest
+        assert "summaries go up to turn 2" in await talk.refused(summary=3)

@@ -313,6 +313,9 @@ def prepared_of(
     shown = history.shown_messages + sum(1 for message in now if message.seq)
     omitted = conversation.left_messages + conversation.held_messages - shown
     summary = reductions.summary.text if reductions.summary else ""
+    if reductions.summary and policy.opens_summaries and can_recall(tools):
+        last = reductions.summary.last_turn
+        summary = f"[Turns 1 to {last}; {RECALL_TOOL}(summary={last}) opens them]\n\n{summary}"
     system, options = _system_of(conversation, spec)
     files = (*history.with_files, *with_files(now))
     fingerprint = conversation.fingerprint

@@ -46,7 +46,7 @@ from everturn_actors.context.policy import (
     Spare,
     Standing,
     due_from,
-    with_summary,
+    quoted_summary,
 )
 from everturn_actors.context.projection.markers import Markers, gap_messages
 from everturn_actors.context.projection.projection import (
@@ -171,7 +171,7 @@ def _room(numbers: Numbers, projection: Projection, budget: Budget, count: Estim
     """Return what all messages may cost, in tokens; may be below 0."""
     notice = count.tokens(_notice_units(numbers.markers))
     summary = projection.whole_summary
-    told = count.text(with_summary("", summary)) if summary else 0
+    told = count.text(quoted_summary("", summary)) if summary else 0
     return budget.free_tokens - notice - told
 
 
@@ -264,7 +264,7 @@ def _does_not_fit(
     turn = projection.blocks[newest_turn(projection) :]
     users = [block for block in turn if not isinstance(block, Step)]
     steps = [block for block in turn if isinstance(block, Step)]
-    summary = count.text(with_summary("", projection.whole_summary))
+    summary = count.text(quoted_summary("", projection.whole_summary))
     msg = (
         "the current turn does not fit even when it is shortened: its user messages still need"
         f" {size_tokens(projection, flatten(users), count):,} tokens and its steps"
@@ -347,7 +347,7 @@ def _shrink(numbers: Numbers, limits: Limits, most_units: int) -> Stage:
 def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
     counts = _estimates(numbers, now.limits)
     notice = counts.text(numbers.markers.notice(_MANY))
-    summary = counts.text(with_summary("", now.projection.whole_summary))
+    summary = counts.text(quoted_summary("", now.projection.whole_summary))
     room = max(now.budget.free_tokens - notice - summary, 0)
     of = "of messages"
     yield due_from(
@@ -370,6 +370,8 @@ def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
 POLICY = Policy(
     name="everturn",
     numbers=Numbers(),
+    prompt=quoted_summary,
+    opens_summaries=True,
     estimator=_estimates,
     divide=_divide,
     overflow=_overflow,

@@ -159,31 +159,32 @@ class Answers:
         label = f"what is left of file {name}, {_origin(origin)}"
         return await self.paged(label, whole(origin, origin.text), [text.note])
 
-    async def summary(self, seq: int) -> str:
-        """Return what a summary says, and the parts that it stands for.
+    async def summary(self, turn: int) -> str:
+        """Return the first summary that tells of a turn, and the parts that it stands for.
 
         Raises:
-            ToolFailedError: There is none of this number.
+            ToolFailedError: None does.
         """
-        opened = await self.log.summary(seq)
+        opened = await self.log.summary(turn)
+        newest = self.conversation.reductions.summary
         if opened is None:
-            newest = await self.log.newest_summary()
-            there = f"the newest is {newest}" if newest else "nothing was summarised"
-            msg = f"summary: there is none numbered {seq}; {there}"
+            until = f"turn {newest.last_turn}" if newest else "no turn at all"
+            msg = f"summary: there is none of turn {turn}; summaries go up to {until}"
             raise ToolFailedError(msg)
-        parts = [f"Turns 1 to {opened.body.last_turn}, {opened.body.messages} messages:"]
-        parts += ["", opened.body.text, "", "It is made of:"]
+        last = opened.body.last_turn
+        parts = [f"Turns 1 to {last}, {opened.body.messages} messages:", "", opened.body.text, ""]
+        parts.append("It is made of:")
         if opened.before:
-            parts.append(f"- turns 1 to {opened.first - 1}: {ask(summary=opened.before)}")
-        for turn in opened.turns:
-            first = await self.log.message(turn.first)
+            parts.append(f"- turns 1 to {opened.before}: {ask(summary=opened.before)}")
+        for each in opened.turns:
+            first = await self.log.message(each.first)
             said = f": {one_line(first.text, _PART_CHARACTERS)}" if first is not None else ""
-            between = ask(**{"from": turn.first, "to": turn.last})
-            parts.append(f"- turn {turn.number}, {between}{said}")
+            between = ask(**{"from": each.first, "to": each.last})
+            parts.append(f"- turn {each.number}, {between}{said}")
         if opened.body.path:
             parts.append(f"- the whole of it: {ask(file=opened.body.path)}")
         self.sources = together(self.sources, opened.body.outside)
-        return await self.paged(f"summary {seq}", "\n".join(parts))
+        return await self.paged(f"summary of turns 1 to {last}", "\n".join(parts))
 
     async def overview(self) -> str:
         """Return what there is to read back."""

@@ -76,7 +76,8 @@ class AskSearch(Struct, frozen=True, kw_only=True):
 class AskSummary(Struct, frozen=True, kw_only=True):
     """What a summary stands for."""
 
-    seq: int
+    turn: int
+    "One that it tells of; of several the first."
 
 
 class AskOverview(Struct, frozen=True, kw_only=True):
@@ -120,8 +121,8 @@ def read_arguments(arguments: str) -> Asked:
             since=_day(given, "since"),
             until=_day(given, "until"),
         )
-    if (seq := _number(given, "summary")) is not None:
-        found["summary"] = AskSummary(seq=seq)
+    if (turn := _number(given, "summary")) is not None:
+        found["summary"] = AskSummary(turn=turn)
     if len(found) > 1:
         msg = f"give one of {_listed(found)}, not all of them"
         raise ToolFailedError(msg)

@@ -37,14 +37,11 @@ class OpenedTurn(Struct, frozen=True, kw_only=True):
 class Opened(Struct, frozen=True, kw_only=True):
     """A summary, and what it is made of."""
 
-    seq: int
     body: Summarised
     before: int = 0
-    "The number of the summary that it carries on; 0 = it begins with the conversation."
-    first: int = 1
-    "The first turn that it tells of beside that."
+    "The last turn of the summary that it carries on; 0 = it begins with the conversation."
     turns: tuple[OpenedTurn, ...]
-    "Those turns, oldest first, as far as the log has them."
+    "The turns that it tells of beside that, oldest first, as far as the log has them."
 
 
 class LogReader:
@@ -114,12 +111,26 @@ class LogReader:
             yield tuple(said(wanted, calls))
             last = after
 
-    async def summary(self, seq: int) -> Opened | None:
-        """Return a summary and what it is made of; None where there is none of this number."""
-        found = await self._read(after=seq - 1, limit=1)
-        if not found or found[0].seq != seq or not isinstance(found[0].body, Summarised):
-            return None
-        own, turns = found[0].body, list[OpenedTurn]()
+    async def summary(self, turn: int) -> Opened | None:
+        """Return the first summary that tells of a turn, and its parts; None = none does."""
+        own: tuple[int, Summarised] | None = None
+        last = await self.last_seq()
+        while last > 0:
+            after = max(last - CHUNK_EVENTS, 0)
+            chunk = await self._read(after=after, limit=last - after)
+            for event in reversed([each for each in chunk if each.seq <= last]):
+                if not isinstance(event.body, Summarised):
+                    continue
+                if event.body.last_turn < turn:
+                    return None if own is None else await self._opened(*own)
+                if own is None or event.body.last_turn < own[1].last_turn:
+                    own = event.seq, event.body
+            last = after
+        return None if own is None else await self._opened(*own)
+
+    async def _opened(self, seq: int, own: Summarised) -> Opened:
+        """Return what a summary is made of: the one before it, and the turns since."""
+        turns: list[OpenedTurn] = []
         last, end = seq - 1, seq
         while last > 0:
             after = max(last - CHUNK_EVENTS, 0)
@@ -129,26 +140,14 @@ class LogReader:
                 if isinstance(body, Summarised) and body.last_turn < own.last_turn:
                     first = body.last_turn + 1
                     rest = tuple(reversed([each for each in turns if each.number >= first]))
-                    return Opened(seq=seq, body=own, before=event.seq, first=first, turns=rest)
+                    return Opened(body=own, before=body.last_turn, turns=rest)
                 if isinstance(body, TurnStarted):
+                    begin = min((*body.received, event.seq))
                     if body.turn <= own.last_turn:
-                        begin = min((*body.received, event.seq))
                         turns.append(OpenedTurn(number=body.turn, first=begin, last=end - 1))
-                    end = min((*body.received, event.seq))
+                    end = begin
             last = after
-        return Opened(seq=seq, body=own, turns=tuple(reversed(turns)))
-
-    async def newest_summary(self) -> int:
-        """Return the number of the newest summary; 0 where there is none."""
-        last = await self.last_seq()
-        while last > 0:
-            after = max(last - CHUNK_EVENTS, 0)
-            chunk = await self._read(after=after, limit=last - after)
-            for event in reversed(chunk):
-                if isinstance(event.body, Summarised) and event.seq <= last:
-                    return event.seq
-            last = after
-        return 0
+        return Opened(body=own, turns=tuple(reversed(turns)))
 
     async def _read(self, *, after: int, limit: int) -> tuple[Event, ...]:
         return await self._store.read(self._session_id, after=max(after, 0), limit=limit)

@@ -49,7 +49,7 @@ _DEFINITION: Final = ToolDefinition(
             "from": {"type": "integer", "description": "first number of a range"},
             "to": {"type": "integer"},
             "file": {"type": "string"},
-            "summary": {"type": "integer", "description": "its number; gives its parts"},
+            "summary": {"type": "integer", "description": "a turn; gives the parts"},
             "search": {"type": "string", "description": "question or words"},
             "scope": {
                 "enum": ["session", "person", "agent"],
@@ -155,8 +155,8 @@ class RecallContext:
             case AskSearch() as wanted:
                 index = self._link.messages if self._link is not None else None
                 return await search(answers, wanted, reach, index)
-            case AskSummary(seq=seq):
-                return await answers.summary(seq)
+            case AskSummary(turn=turn):
+                return await answers.summary(turn)
             case AskOverview():
                 return await answers.overview()
             case _:
