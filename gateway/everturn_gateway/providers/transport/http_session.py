@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from math import inf
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -234,18 +235,14 @@ class _Answer:
     async def hand_on(self, take: Callable[[bytes], float | None]) -> None:
         content = self._content
         with _TRANSLATED, _Pieces(take, silence_s=self._silence_s) as pieces:
-            while piece := content.read_nowait():  # what came with the head
-                pieces.take(piece)
-                if content.at_eof():
-                    break  # the whole answer came in one go
-                await checkpoint()  # to read lets more of what is packed be unpacked
+            if content is not aiohttp.EMPTY_PAYLOAD:
+                _PushedReader.hand_on(content, pieces)  # with what came beside the head
             if not content.is_eof():
                 protocol = self._connection.protocol
                 if protocol is None:
                     msg = "the connection was closed"
                     raise BrokenError(msg)
                 protocol.read_timeout = None  # it would move a timer with each piece
-                _PushedReader.hand_on(content, pieces)
                 await pieces
             pieces.finish()
 
@@ -338,9 +335,20 @@ class _PushedReader(aiohttp.StreamReader):
 
     @classmethod
     def hand_on(cls, reader: aiohttp.StreamReader, pieces: _Pieces) -> None:
-        """Give whatever `reader` gets from now on to `pieces`; its end and its errors too."""
+        """Give what `reader` has, and gets from now on, to `pieces`; its end and its errors too."""
         reader.__class__ = cls
-        reader._waiter = pieces  # noqa: SLF001 - of its own class from here on
+        cast("_PushedReader", reader)._begin(pieces)  # noqa: SLF001 - of its own class from here on
+
+    def _begin(self, pieces: _Pieces) -> None:
+        held, self._buffer = self._buffer, deque[bytes]()
+        self._size, self._waiter = 0, pieces
+        if held:
+            pieces.take(b"".join(held))
+        error = self.exception()
+        if error is not None and not pieces.done():
+            pieces.set_exception(error)
+        elif self._protocol._reading_paused:  # noqa: SLF001 - more is packed than was unpacked
+            self._loop.call_soon(self._protocol.resume_reading)
 
     def feed_data(self, data: bytes, size: int = 0) -> bool:
         """Hand a piece on; `size` is aiohttp's own affair."""
