@@ -49,10 +49,10 @@ its follower instead."""
 ReadLog: TypeAlias = Callable[[int, int, int], Awaitable[tuple[Event, ...]]]
 "Reads events above a number from the log, so many at most; it has to reach to the last number."
 
-Pieces: TypeAlias = Literal["none", "live", "all", "final"]
-"""Which pieces of replies a follower reads: none; those of replies that run while it follows; those
-of every reply, also where it was complete before it could be followed; or the same by one who
-cannot take back what it was given."""
+Pieces: TypeAlias = Literal["live", "all", "final"]
+"""Which pieces of replies a follower reads: those of replies that run while it follows; those of
+every reply, also where it was complete before it could be followed; or the same by one who cannot
+take back what it was given."""
 
 
 class LiveReply(Struct):
@@ -163,6 +163,47 @@ class Feed:
 
     # --- the followers' side ---
 
+    async def later(
+        self,
+        after: int,
+        read_log: ReadLog,
+        *,
+        last_seq: int,
+        is_over: Callable[[], bool] | None = None,
+    ) -> Sequence[Event]:
+        """Return events with a seq above `after`, as soon as there are some, oldest first.
+
+        For who waits for an answer and reads no text as it comes, and counts in `followers`
+        meanwhile: a generator goes on once for each event. Empty = the service, or the wait, is
+        over.
+
+        Args:
+            after: The last event that is known.
+            read_log: For what memory does not hold.
+            last_seq: The last event of the session that is known to be durable.
+            is_over: Whether the wait ends here, asked whenever there is nothing to return.
+
+        Raises:
+            Exception: The one the session failed with.
+        """
+        place = _Follower(after=after, pieces="live", take=_take_nothing)
+        while True:
+            events: Sequence[Event] | None = self._since(place.after)
+            if events is None or (not self._recent and place.after < last_seq):
+                durable = self._recent[-1].seq if self._recent else last_seq
+                found = await read_log(place.after, READ_EVENTS, durable) or tuple(self._recent)
+                if not found:  # it was discarded; what comes is all there is
+                    place.after = last_seq
+                    continue
+                events = [event for event in found if event.seq > place.after]
+            if events:
+                return events
+            if self._failure is not None:
+                raise self._failure
+            if self._closed or (is_over is not None and is_over()):
+                return ()
+            await self._changed(place)
+
     async def follow(
         self,
         after: int,
@@ -209,12 +250,8 @@ class Feed:
                 for event in events:
                     if event.seq <= place.after:
                         continue
-                    if pieces == "none":  # as whoever waits for an answer: there is nothing to add
-                        place.after = event.seq
-                        yield event
-                    else:
-                        for update in place.pass_event(event):
-                            yield update
+                    for update in place.pass_event(event):
+                        yield update
                     if isinstance(event.body, SessionEnded):
                         return
                 if events:
@@ -251,6 +288,11 @@ class Feed:
         return tuple([recent[place] for place in range(after - recent[-1].seq, 0)])
 
 
+def _take_nothing(_delta: TextDelta) -> bool:
+    """Leave the text of a reply unread."""
+    return True
+
+
 class _Follower(Struct, eq=False):
     """Where one follower stands: the last event, and how much of the running reply it has read."""
 
@@ -273,7 +315,7 @@ class _Follower(Struct, eq=False):
 
     def takes(self, live: LiveReply) -> bool:
         """Whether a follower that waits need not wake for what the running reply gained."""
-        if self.pieces == "none":
+        if self.take is _take_nothing:
             return True
         if self.take is None:
             return False
@@ -288,7 +330,7 @@ class _Follower(Struct, eq=False):
 
     def read_live(self, live: LiveReply | None) -> TextDelta | None:
         """Return what the running reply gained since the last look."""
-        if live is None or self.pieces == "none":
+        if live is None:
             return None
         delta = self._gained(live)
         self._pass(live, delta)

@@ -12,16 +12,9 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
-    CallFinished,
     CallsAnswered,
-    CallsHandedOver,
-    Discarded,
-    ModelReplied,
     Received,
-    SessionEnded,
     SessionStarted,
-    Steered,
-    TurnFinished,
     TurnStarted,
 )
 from everturn_actors.model import (
@@ -29,10 +22,7 @@ from everturn_actors.model import (
     Attachment,
     CallAnswer,
     Inbound,
-    Outcome,
-    ToolCall,
     Turn,
-    Usage,
 )
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.commands import (
@@ -46,33 +36,13 @@ from everturn_actors.protocol.commands import (
 from everturn_actors.protocol.feed import Feed, Pieces, TakeDelta, TextDelta, Update
 from everturn_actors.protocol.subscription import log_of
 from everturn_actors.session.message_events import MessageEvents, Taint
-from everturn_actors.session.refusals import refusal, refusals_of
 from everturn_actors.session.registry import Registry
+from everturn_actors.session.turn_result import TurnAnswer, TurnResult, held_result
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
 _NO_LONGER_STORED = "this message was answered before, and its answer is no longer stored"
-
-
-class TurnResult(Struct, frozen=True, kw_only=True):
-    """How the turn that answers a message came out."""
-
-    session_id: str
-    turn: int
-    message_seq: int
-    "The event of the last reply; 0 where there was none."
-    outcome: Outcome
-    text: str
-    error: str
-    usage: Usage
-    stop_reason: str = ""
-    untrusted: bool = False
-    "Whether it read text from outside that nobody vouches for; also where that is not known."
-    refused: tuple[str, ...] = ()
-    "Calls that did not run because they were refused, and why; see `refusals`."
-    handed_over: tuple[ToolCall, ...] = ()
-    "Calls that the caller has to run: the turn is not over, and goes on with what they give."
 
 
 class AnnouncementReceipt(Struct, frozen=True, kw_only=True):
@@ -145,56 +115,27 @@ class Submission(Struct, kw_only=True):
         """
         held = self._held_turn()
         if held is not None:
-            return _held_result(self.session_id, held)
-        turn, reply, usage = 0, None, Usage()
+            return held_result(self.session_id, held)
         taint = Taint(self._state, self.seq, duplicate=self.duplicate)
         own = await self._own_events()
         if own is None:
             raise InvalidInputError(_NO_LONGER_STORED)
-        calls, refused = dict[str, ToolCall](), list[str]()
-        # One generator, and not that of `_follow` around it: each turn over HTTP waits here.
-        async with aclosing(self._events("none", is_over=is_over)) as updates:
-            async for update in updates:
-                if isinstance(update, TextDelta):
-                    continue
-                taint.read(update)
-                if not own.has(update):
-                    continue
-                match update.body:
-                    case TurnStarted(turn=number) | Steered(turn=number):
-                        turn = number
-                    case ModelReplied() as body:
-                        reply, usage = (update.seq, body), usage + body.usage
-                        calls = {call.call_id: call for call in body.calls}
-                    case CallsHandedOver(turn=number, call_ids=ids) if update.seq > self.seq:
-                        given = tuple(calls[each] for each in ids)
-                        body = TurnFinished(turn=number, outcome="answered")
-                        made = _result(self.session_id, body, reply, usage, untrusted=True)
-                        return replace(made, refused=tuple(refused), handed_over=given)
-                    case CallFinished(is_refused=True, call_id=call_id, text=reason):
-                        refused.append(refusal(calls.get(call_id), reason))
-                    case TurnFinished() as body:
-                        untrusted = taint.has(body.turn)
-                        made = _result(self.session_id, body, reply, usage, untrusted=untrusted)
-                        return replace(made, refused=tuple(refused))
-                    case Discarded(reason=reason):
-                        body = TurnFinished(
-                            turn=0, outcome="cancelled", error=f"the message was dropped: {reason}"
-                        )
-                        return _result(self.session_id, body, None, usage)
-                    case SessionEnded(reason=reason):
-                        body = TurnFinished(
-                            turn=turn,
-                            outcome="cancelled",
-                            error=f"the session was ended ({reason})",
-                        )
-                        untrusted = bool(turn) and taint.has(turn)
-                        return _result(self.session_id, body, None, usage, untrusted=untrusted)
-                    case _:
-                        pass
-                if own.is_over:
-                    break
-        if self.duplicate and not turn:
+        answer = TurnAnswer(self.session_id, self.seq, taint, own)
+        after, read_log = self.seq - 1, log_of(self._store, self.session_id)
+        feed, known = self._feed, self._state.last_seq
+        feed.followers += 1
+        try:
+            while not own.is_over and (
+                events := await feed.later(after, read_log, last_seq=known, is_over=is_over)
+            ):
+                after = events[-1].seq
+                for event in events:
+                    result = answer.take(event)
+                    if result is not None:
+                        return result
+        finally:
+            feed.followers -= 1
+        if self.duplicate and not answer.turn:
             raise InvalidInputError(_NO_LONGER_STORED)
         raise ActorStoppedError
 
@@ -220,13 +161,7 @@ class Submission(Struct, kw_only=True):
                 if own.is_over:
                     return
 
-    def _events(
-        self,
-        pieces: Pieces,
-        *,
-        take: TakeDelta | None = None,
-        is_over: Callable[[], bool] | None = None,
-    ) -> AsyncGenerator[Update]:
+    def _events(self, pieces: Pieces, *, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
         """Yield the session's updates from the message on."""
         return self._feed.follow(
             self.seq - 1,
@@ -234,7 +169,6 @@ class Submission(Struct, kw_only=True):
             last_seq=self._state.last_seq,
             pieces=pieces,
             take=take,
-            is_over=is_over,
         )
 
     async def _own_events(self) -> MessageEvents | None:
@@ -366,41 +300,4 @@ async def announce(
     accepted = await registry.ask(session_id, Announce(announcement), begin_with=begin_with)
     return AnnouncementReceipt(
         session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate
-    )
-
-
-def _result(
-    session_id: str,
-    end: TurnFinished,
-    reply: tuple[int, ModelReplied] | None,
-    usage: Usage,
-    *,
-    untrusted: bool = False,
-) -> TurnResult:
-    return TurnResult(
-        session_id=session_id,
-        turn=end.turn,
-        message_seq=reply[0] if reply else 0,
-        outcome=end.outcome,
-        text=reply[1].text if reply else "",
-        error=end.error,
-        usage=usage,
-        stop_reason=reply[1].stop_reason if reply else "",
-        untrusted=untrusted,
-    )
-
-
-def _held_result(session_id: str, turn: Turn) -> TurnResult:
-    reply = turn.steps[-1].reply if turn.steps else None
-    return TurnResult(
-        session_id=session_id,
-        turn=turn.number,
-        message_seq=reply.seq if reply else 0,
-        outcome=turn.outcome,
-        text=turn.text,
-        error=turn.error,
-        usage=turn.usage,
-        stop_reason=reply.stop_reason if reply else "",
-        untrusted=turn.is_tainted,
-        refused=refusals_of(turn),
     )
