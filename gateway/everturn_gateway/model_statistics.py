@@ -75,12 +75,16 @@ class StoredModelStatistics:
     ) -> None:
         self._clock = clock
         self._known = dict(known)
+        self._asked: ModelSpec | None = None
+        self._asked_key = ""
         self.writer = WriteBehind(document, self._newest, clock, pause_s=SAVE_EVERY_S)
         "Saves what is new."
 
     def of(self, model: ModelSpec) -> ModelStatistics:
         """Return what is known of a model; of one that was never used, what its name tells."""
-        learnt = self._known.get(_key(model))
+        if model is not self._asked:  # each turn asks several times, for one and the same
+            self._asked, self._asked_key = model, _key(model)
+        learnt = self._known.get(self._asked_key)
         if learnt is None:
             return prior_statistics(model.name)
         known = learnt.statistics

@@ -31,18 +31,22 @@ _FAR = 4  # a prompt of less than a quarter of the window
 _ROUNDED_TOKENS = 256  # for what is rounded, and for a notice, which is priced anew
 
 
-def is_far(last: tuple[Asked, Prepared] | None, spare: Spare, now: Asked) -> bool:
+def is_far(
+    last: tuple[Asked, Prepared] | None,
+    spare: Spare,
+    now: tuple[Conversation, AgentSpec, ModelStatistics | None],
+) -> bool:
     """Whether a turn cannot have filled the room that its last request had.
 
     Args:
         last: The last request, and what it was made of; None = there was none.
         spare: What the policy said of it; see `Policy.spare`.
-        now: What a request would be made of, between two turns.
+        now: What a request would be made of, between two turns, with the same tools.
     """
-    conversation, spec, tools, statistics = now
+    conversation, spec, statistics = now
     if last is None or spare.older <= 1 or not conversation.turns:
         return False
-    (before, its_spec, its_tools, known), prepared = last
+    (before, its_spec, _, known), prepared = last
     newest, statistics = conversation.turns[-1], statistics or prior_statistics(spec.model.name)
     is_next = (
         conversation.current is None
@@ -50,7 +54,6 @@ def is_far(last: tuple[Asked, Prepared] | None, spare: Spare, now: Asked) -> boo
         and before.current.number == newest.number
         and before.reductions is conversation.reductions
         and its_spec is spec
-        and its_tools == tools
         and known is not None
         and known.limit == statistics.limit
         and known.window_tokens == statistics.window_tokens

@@ -176,6 +176,15 @@ class Renderer:
         projection, bodies = hidden_by(prepared, prepared.projection, [stage])
         return (structs.replace(bodies[0], stage=EMERGENCY), projection.stored) if bodies else None
 
+    def is_far(
+        self, conversation: Conversation, spec: AgentSpec, statistics: ModelStatistics | None = None
+    ) -> bool:
+        """Return whether no summary can be due, with the tools of the last request.
+
+        Where these change after a turn, the next one asks anew.
+        """
+        return is_far(self._last, self._spare, (conversation, spec, statistics))
+
     def older_turns(
         self,
         conversation: Conversation,
@@ -184,7 +193,9 @@ class Renderer:
         statistics: ModelStatistics | None = None,
     ) -> int:
         """Return how many of the conversation's oldest turns a summary should stand for now."""
-        if is_far(self._last, self._spare, (conversation, spec, tools, statistics)):
+        if (self._last is not None and self._last[0][2] == tools) and self.is_far(
+            conversation, spec, statistics
+        ):
             return 0
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy

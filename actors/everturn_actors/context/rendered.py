@@ -15,7 +15,7 @@ from everturn_actors.context.estimation.estimates import (
     UNITS_PER_TOKEN,
     Estimates,
     message_units,
-    text_units,
+    prompt_units,
     tools_units,
 )
 from everturn_actors.context.estimation.forecast import Forecast, Sizes, forecast_of
@@ -153,7 +153,7 @@ def request_of(
 def preamble_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int:
     """Return what a request costs beside `messages`, which are the end of its own."""
     before = request.messages[: len(request.messages) - len(messages)]
-    fixed = text_units(request.system) + tools_units(request.tools)
+    fixed = prompt_units(request.system) + tools_units(request.tools)
     return fixed + sum(map(message_units, before))
 
 
@@ -246,7 +246,7 @@ def outside_of_summary(conversation: Conversation) -> Outside:
 
 def can_recall(tools: Sequence[ToolDefinition]) -> bool:
     """Whether the agent has the tool that reads back what is hidden."""
-    return any(tool.name == RECALL_TOOL for tool in tools)
+    return RECALL_TOOL in [tool.name for tool in tools]
 
 
 def fits(prepared: Prepared, projection: Projection) -> bool:
@@ -310,7 +310,7 @@ def prepared_of(
     running = running_blocks(conversation, policy)
     messages = (*history.messages, *flatten(running))
     now = messages[len(history.messages) :]
-    shown = history.shown_messages + sum(1 for message in now if message.seq)
+    shown = history.shown_messages + len([message for message in now if message.seq])
     omitted = conversation.left_messages + conversation.held_messages - shown
     summary = reductions.summary.text if reductions.summary else ""
     if reductions.summary and policy.opens_summaries and can_recall(tools):

@@ -66,18 +66,21 @@ class DeliveryWorker(Struct, kw_only=True):
 
     def begin(self, tasks: Background) -> None:
         """Set the delivery port to work, if there is work and it is not at it."""
+        if self.works:
+            return
         delivery_port = self._needed()
-        if delivery_port is not None and not self.works:
+        if delivery_port is not None:
             self.works = True
             tasks.start_soon(self._deliver)
 
     def _needed(self) -> DeliveryPort | None:
         state = self.present()
-        if state is None or state.status == "ended" or self.is_stopping:
+        if state is None or state.status == "ended":
             return None
         turn = state.open_turn
-        has_work = bool(state.outbox) or (turn is not None and turn.delivers)
-        return self.delivery_ports.get(state.key.channel) if has_work else None
+        if not state.outbox and (turn is None or not turn.delivers):
+            return None
+        return None if self.is_stopping else self.delivery_ports.get(state.key.channel)
 
     async def _deliver(self) -> None:
         delay_s = RETRY_S

@@ -95,8 +95,10 @@ def commit(jobs: Sequence[Job], threads: Executor) -> None:
                 marks.append(job)
             case _:
                 assert_never(job)
-    _mark(marks)
-    failed = _sync_parents(begun)
+    if marks:
+        _mark(marks)
+    new = [one for one in begun if one.new_folder]
+    failed = _sync_parents(new) if new else {}
 
     def finish(some: Sequence[_Begun]) -> None:
         for one in some:
@@ -194,7 +196,7 @@ def _write(begun: _Begun) -> None:
 def _sync_parents(begun: Sequence[_Begun]) -> dict[Path, OSError]:
     """Make the names of new session folders durable, once for all; return what failed."""
     failed: dict[Path, OSError] = {}
-    for parent in {one.job.files.folder.parent for one in begun if one.new_folder}:
+    for parent in {one.job.files.folder.parent for one in begun}:
         try:
             sync_directory(parent)
         except OSError as error:

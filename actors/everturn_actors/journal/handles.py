@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
-import anyio
-
 from everturn_actors.journal.log.files import Tail
 from everturn_actors.journal.log.layout import SessionFiles
+from everturn_actors.journal.places import Places
 from everturn_actors.journal.results import Shelf
 
 KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from the file
@@ -17,7 +16,7 @@ KEPT_MAX = 4096  # ends of logs kept in memory; beyond, they are read again from
 class SessionHandle:
     """A place for one: whoever holds it is the only one to touch the session's files."""
 
-    __slots__ = ("files", "free", "media", "shelf", "tail", "users")
+    __slots__ = ("files", "media", "seat", "shelf", "tail", "users")
 
     def __init__(self, files: SessionFiles) -> None:
         self.files = files
@@ -29,7 +28,7 @@ class SessionHandle:
         "Which files of messages there are; None = look."
         self.users = 0
         "Who holds it or waits to."
-        self.free = anyio.Semaphore(1, max_value=1, fast_acquire=True)
+        self.seat = Places(1)
 
 
 class SessionHandles:
@@ -50,20 +49,23 @@ class SessionHandles:
         if handle is None:
             handle = self._handles[session_id] = SessionHandle(self._files_of(session_id))
         handle.users += 1
-        if handle.free.value:  # as nearly always: to wait for nothing costs more than to look
-            handle.free.acquire_nowait()
+        if handle.seat.free:
+            handle.seat.free = 0
             return handle
         try:
-            await handle.free.acquire()
+            await handle.seat.wait()
         except BaseException:
-            self._leave(handle)
+            handle.users -= 1
+            self._tidy(handle)
             raise
         return handle
 
     def give_back(self, handle: SessionHandle) -> None:
         """Let the next one sit down."""
-        handle.free.release()
-        self._leave(handle)
+        handle.seat.give_back()
+        handle.users -= 1
+        if handle.users == 0:
+            self._tidy(handle)
 
     @asynccontextmanager
     async def at(self, session_id: str) -> AsyncGenerator[SessionHandle]:
@@ -85,10 +87,6 @@ class SessionHandles:
         if handle is not None:
             handle.tail = handle.shelf = handle.media = None
             self._tidy(handle)
-
-    def _leave(self, handle: SessionHandle) -> None:
-        handle.users -= 1
-        self._tidy(handle)
 
     def _tidy(self, handle: SessionHandle) -> None:
         if handle.users == 0 and (handle.tail is None or len(self._handles) > KEPT_MAX):

@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from everturn_actors.errors import JournalWriteError, WorkspaceLostError
 from everturn_actors.journal.commit import SYNCS_AT_ONCE, Append, Job, Mark, commit
+from everturn_actors.journal.places import Places
 from everturn_actors.ports import CommitStats
 
 WAITING_JOBS_MAX = 1024  # each is one session's; more sessions than this wait their turn to wait
@@ -63,9 +64,11 @@ class Writer:
         self._check = check
         self._on_batch = on_batch
         self._waiting: deque[_Ticket] = deque()
-        self._room = anyio.Semaphore(WAITING_JOBS_MAX, fast_acquire=True)
+        self._room = Places(WAITING_JOBS_MAX)
         self._batch: list[_Ticket] = []
         "What the thread does now."
+        self._size_bytes = 0
+        "How many bytes of lines that has."
         self._batches: _Batches | None = None
         "Of the thread; None where there is none."
         self._fault: BaseException | None = None
@@ -88,11 +91,11 @@ class Writer:
         There is no deadline: what the disk has begun cannot be called off, and an append whose
         outcome is unknown must not be reported as failed.
         """
-        if self._room.value:  # as nearly always: to wait for nothing costs more than to look
-            self._room.acquire_nowait()
+        if self._room.free:
+            self._room.free -= 1
         else:
             try:
-                await self._room.acquire()
+                await self._room.wait()
             except BaseException:
                 settle()
                 raise
@@ -147,6 +150,7 @@ class Writer:
         while self._waiting and len(self._batch) < BATCH_JOBS_MAX and size_bytes < BATCH_BYTES_MAX:
             self._batch.append(self._waiting.popleft())
             size_bytes += self._batch[-1].size_bytes
+        self._size_bytes = size_bytes
         if self._batch:
             self._batches.put([ticket.job for ticket in self._batch])
 
@@ -164,10 +168,9 @@ class Writer:
 
     def _done(self, took_s: float, fault: BaseException | None) -> None:
         """Settle a batch that the thread is done with."""
-        batch, self._batch = self._batch, []
+        batch, size_bytes, self._batch = self._batch, self._size_bytes, []
         try:
             if fault is None and self._on_batch is not None:
-                size_bytes = sum([ticket.size_bytes for ticket in batch])
                 self._on_batch(
                     CommitStats(jobs=len(batch), size_bytes=size_bytes, duration_s=took_s)
                 )
@@ -198,7 +201,7 @@ class Writer:
             commit(jobs, threads)
 
     def _settle(self, ticket: _Ticket) -> None:
-        self._room.release()
+        self._room.give_back()
         ticket.settle()
         if not ticket.done.done():
             ticket.done.set_result(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from everturn_actors.codec import Value
 
@@ -24,8 +24,8 @@ def remember(value: Remembering, form: str, derive: Callable[[], T]) -> T:
 
     The caller promises that the result follows from the value and `form` alone.
     """
-    memo = value.memo
-    found = memo.get(form)
+    memo = vars(value)  # of those that `memo` is: each message is asked, several times in a turn
+    found: T | None = memo.get(form)
     if found is None:
         found = memo[form] = derive()
-    return cast("T", found)
+    return found

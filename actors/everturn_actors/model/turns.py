@@ -321,7 +321,9 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     @property
     def options(self) -> CallOptions:
         """What its caller asks of the model: of the newest message that asks for something."""
-        for user in reversed(self.heard):
+        # Each turn asks several times, and hardly any was steered.
+        heard = _heard(self.users, self.steered) if self.steered else self.users
+        for user in reversed(heard):
             if user.options is not None:
                 return user.options
         return DEFAULT_OPTIONS

@@ -26,7 +26,8 @@ class ReplySlot(Generic[T]):
 
     def __init__(self) -> None:
         self._is_set = False
-        self._value: T | None = None
+        self._value: T
+        "There once it is given."
         self._error: Exception | None = None
         # A bare future: each turn waits for several, and an event costs three times as much.
         self._waiter: asyncio.Future[None] | None = None
@@ -59,7 +60,7 @@ class ReplySlot(Generic[T]):
             await self._waiter
         if self._error is not None:
             raise self._error
-        return cast("T", self._value)
+        return self._value
 
 
 class Envelope(Struct, eq=False):

@@ -121,9 +121,12 @@ class Compactor(Struct, kw_only=True):
         if retry_at is not None and self.pace.clock.now() < retry_at:
             return None
         statistics = self.model_statistics.of(agent.spec.model)
+        conversation = state.conversation
+        if self.renderer.is_far(conversation, agent.spec, statistics):
+            return None
         tools = agent.offered(statistics, state.open_turn)
-        older = self.renderer.older_turns(state.conversation, agent.spec, tools, statistics)
-        return summary_task(state.conversation, older_turns=older) if older else None
+        older = self.renderer.older_turns(conversation, agent.spec, tools, statistics)
+        return summary_task(conversation, older_turns=older) if older else None
 
     def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
         """Return the summary that somebody can have now."""

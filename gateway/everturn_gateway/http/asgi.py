@@ -7,6 +7,7 @@ that is no probe.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -42,12 +43,13 @@ class Application:
     """The application around an open gateway. `create_app` makes one."""
 
     def __init__(self, app: ASGIApp, api: LazyApi) -> None:
-        self._app = app
+        self.app = app
+        "What handles requests, without this value around it."
         self._api = api
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
-        await self._app(scope, receive, send)
+        await self.app(scope, receive, send)
 
     def api(self) -> FastAPI:
         """Return the API in FastAPI: its routes and its document. Not for the event loop."""
@@ -72,6 +74,11 @@ class LazyApi:
             async with self._loading:
                 api = await run_sync(self.load)
         await api(scope, receive, send)
+
+    @property
+    def loaded(self) -> Api | None:
+        """The API, once it is there."""
+        return self._api
 
     def load(self) -> Api:
         """Return the API. Not for the event loop."""
@@ -105,7 +112,7 @@ def create_app(
         app = ServerErrorMiddleware(OneCaller(app, caller=caller), handler=_failed)
     else:
         gateway.telemetry.requests.followers = waits.followers
-        app = _fronted(app, gateway, access, wrong_tokens)
+        app = _fronted(app, lambda: api.loaded, gateway, access, wrong_tokens)
     return Application(app, api)
 
 
@@ -122,7 +129,13 @@ def _make(gateway: Gateway, waits: OpenWaits, access: Access, wrong_tokens: Wron
     return make_api(gateway, waits, access, wrong_tokens)
 
 
-def _fronted(app: ASGIApp, gateway: Gateway, access: Access, wrong_tokens: WrongTokens) -> Front:
+def _fronted(
+    app: ASGIApp,
+    api: Callable[[], ASGIApp | None],
+    gateway: Gateway,
+    access: Access,
+    wrong_tokens: WrongTokens,
+) -> Front:
     """Put what stands between the API and everybody around it."""
     server = gateway.config.server
     guard = Guard(
@@ -136,6 +149,7 @@ def _fronted(app: ASGIApp, gateway: Gateway, access: Access, wrong_tokens: Wrong
     )
     return Front(
         app,
+        takes_posts=api,
         counts=gateway.telemetry.requests,
         guard=guard,
         limits=BodyLimits.by(server),

@@ -87,14 +87,16 @@ class DirectRoute(Generic[B]):
         Raises:
             _UnclearError: It is no plain one.
         """
-        received: list[Message] = []
-        while not received or received[-1].get("more_body", False):
-            received.append(await receive())
+        received = [await receive()]
+        data: bytes = received[0].get("body", b"")
+        if received[0].get("more_body", False):
+            while received[-1].get("more_body", False):
+                received.append(await receive())
+            data = b"".join([message.get("body", b"") for message in received])
         if received[-1]["type"] == "http.disconnect" or not _is_json(scope):
             raise _UnclearError(received)
-        data = [message["body"] for message in received]
         try:
-            body = self._body.model_validate_json(data[0] if len(data) == 1 else b"".join(data))
+            body = self._body.model_validate_json(data)
         except ValidationError:
             raise _UnclearError(received) from None
         reply = self._reply(Request(scope, receive, send), body)
@@ -139,8 +141,13 @@ def direct_sessions(app: ASGIApp, route: APIRoute, protect: Protect) -> ASGIApp:
 
 def _is_json(scope: Scope) -> bool:
     """Whether one header says that the body is JSON."""
-    kinds = [value for name, value in scope["headers"] if name == b"content-type"]
-    return len(kinds) == 1 and _JSON.fullmatch(kinds[0]) is not None
+    kind = None
+    for name, value in scope["headers"]:
+        if name == b"content-type":
+            if kind is not None:
+                return False
+            kind = value
+    return kind == b"application/json" or (kind is not None and _JSON.fullmatch(kind) is not None)
 
 
 def _asked(scope: Scope) -> tuple[str | None, list[str] | None] | None:

@@ -55,7 +55,9 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
     config = within_descriptors(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     sockets = await run_sync(listen, config.host, config.port)
     waits = OpenWaits(max_followers=config.follower_limit)
-    limited = ConnectionLimit(create_app(gateway, waits), max_connections=config.max_connections)
+    limited = ConnectionLimit(
+        create_app(gateway, waits).app, max_connections=config.max_connections
+    )
     protocol = limited_protocol(config.idle_timeout_s, config.max_connections)
     server = _Server(_uvicorn_config(limited, protocol, config), protocol)
     limited.watch(server.server_state.connections)

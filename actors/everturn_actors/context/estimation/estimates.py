@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import ceil
 from string import ascii_lowercase, ascii_uppercase, digits, whitespace
 from typing import Final, assert_never
@@ -67,6 +68,12 @@ def text_units(text: str) -> int:
         return adler32(weights, 0) & 0xFFFF
     pieces = range(0, len(weights), _PIECE_BYTES)
     return sum([adler32(weights[at : at + _PIECE_BYTES], 0) & 0xFFFF for at in pieces])
+
+
+@lru_cache(maxsize=64)  # each request asks twice for its agent's
+def prompt_units(text: str) -> int:
+    """Return what a system prompt or a summary costs, which stays the same for many turns."""
+    return text_units(text)
 
 
 def message_units(message: AnyMessage, media: int = 0) -> int:
@@ -132,7 +139,7 @@ class Estimates(Struct, frozen=True):
 
     def text(self, text: str) -> int:
         """Return the tokens of a text on its own; 0 for none."""
-        return self.tokens(text_units(text))
+        return self.tokens(prompt_units(text))
 
     def message(self, message: AnyMessage, media: int) -> int:
         """Return the tokens of a message with `media` images or files beside its text."""

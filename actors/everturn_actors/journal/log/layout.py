@@ -60,37 +60,37 @@ class SessionFiles:
         return self.folder / "media"
 
 
-class Layout(Struct, frozen=True, kw_only=True):
+class Layout(Struct, frozen=True, kw_only=True, dict=True):  # each path is built once
     """The files of one workspace."""
 
     workspace: Path
 
-    @property
+    @cached_property
     def lock(self) -> Path:
         """The lock file."""
         return self.workspace / "workspace.lock"
 
-    @property
+    @cached_property
     def sessions(self) -> Path:
         """One folder for each session."""
         return self.workspace / "sessions"
 
-    @property
+    @cached_property
     def active(self) -> Path:
         """One marker for each session that may have an open turn."""
         return self.workspace / "active"
 
-    @property
+    @cached_property
     def conversations(self) -> Path:
         """One pointer for each conversation."""
         return self.workspace / "conversations"
 
-    @property
+    @cached_property
     def index(self) -> Path:
         """The index of sessions: a cache."""
         return self.workspace / "index.sqlite"
 
-    @property
+    @cached_property
     def deleted(self) -> Path:
         """Sessions on their way out."""
         return self.workspace / "deleted"

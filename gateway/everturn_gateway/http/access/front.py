@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from functools import partial
 
 import anyio
@@ -36,6 +37,7 @@ class Front:
         self,
         app: ASGIApp,
         *,
+        takes_posts: Callable[[], ASGIApp | None],
         counts: RequestCounts,
         guard: Guard,
         limits: BodyLimits,
@@ -44,13 +46,16 @@ class Front:
         """Stand in front of the API.
 
         Args:
-            app: The API.
+            app: Probes, pages and the API.
+            takes_posts: The API, once it is loaded: what is posted is for nothing else, and goes
+                past the others.
             counts: What is known of all requests.
             guard: Says who asks, and turns others away.
             limits: How large a body may be.
             timeout_s: Until an answer has to begin; a stream then runs as long as it likes.
         """
         self._app, self._counts, self._guard = app, counts, guard
+        self._takes_posts = takes_posts
         self._limits, self._timeout_s = limits, timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,12 +88,13 @@ class Front:
             answer = problem_response(too_large(exchange.limit_bytes), scope)
             await answer(scope, exchange.read, exchange.write)
             return
+        app = self._takes_posts() if scope["method"] == "POST" else None
         scope[DEADLINE] = loop_time() + self._timeout_s
         exchange.expect_until(scope[DEADLINE] + GRACE_S)
         try:
             # A cancellation that nobody here asked for is a fault: without that the client would
             # get no answer at all.
-            failure = await attempt(partial(self._app, scope, exchange.read, exchange.write))
+            failure = await attempt(partial(app or self._app, scope, exchange.read, exchange.write))
         finally:
             exchange.expect_no_more()
         if exchange.is_late:

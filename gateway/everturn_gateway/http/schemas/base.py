@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, TypeAlias
 
 from pydantic import (
@@ -38,4 +39,22 @@ def answer(body: BaseModel, status: int = 200, headers: dict[str, str] | None = 
 
 def answer_json(data: bytes, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return a body that is JSON already as an answer."""
-    return Response(data, status_code=status, headers=headers, media_type="application/json")
+    return _JsonAnswer(data, status, headers)
+
+
+class _JsonAnswer(Response):
+    """A body that is JSON already. Starlette looks through the headers for those it adds."""
+
+    media_type = "application/json"
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """Set the headers, which hold neither length nor type."""
+        self.raw_headers = [
+            *(
+                [(k.lower().encode(), v.encode("latin-1")) for k, v in headers.items()]
+                if headers
+                else ()
+            ),
+            (b"content-length", b"%d" % len(self.body)),
+            (b"content-type", b"application/json"),
+        ]
