@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from operator import mul
+from operator import add, itemgetter, mul, sub
 from string import ascii_uppercase, digits
 from typing import Final
 
@@ -62,7 +62,7 @@ _OTHERS: Final = (
 )
 _FOLLOWING: Final = _bytes(0x80, 0xBF)
 _CONTROLS: Final = 9
-_BLANKS, _WORDS = (1, 7), (0, 2, 3, 5, 6)  # which of these a repeated character is of
+_BLANKS, _WORDS = itemgetter(1, 7), itemgetter(0, 2, 3, 5, 6)  # which of them repeated ones are of
 TEXT_CLASSES: Final = len(_ASCII) + len(_OTHERS)
 REPEATS: Final = TEXT_CLASSES
 "Of the three classes of repeated characters: blanks, letters and digits, others."
@@ -103,9 +103,9 @@ def text_counts(text: str) -> Counts:
     repeated = _repeated(raw)
     if repeated:
         gone = _counted(repeated)
-        blanks, words = (sum(gone[each] for each in kind) for kind in (_BLANKS, _WORDS))
+        blanks, words = sum(_BLANKS(gone)), sum(_WORDS(gone))
         others = sum(gone[:TEXT_CLASSES]) - blanks - words
-        counts = [whole - again for whole, again in zip(counts, gone, strict=True)]
+        counts = list(map(sub, counts, gone))
         counts[REPEATS : REPEATS + 3] = [blanks, words, others]
     return counts
 
@@ -171,22 +171,22 @@ def message_counts(messages: Iterable[AnyMessage]) -> Counts:
     # Texts are counted in one go; what parts them is counted as nothing, and joins no repetition.
     short = [part for part in parts if len(part) <= _JOINED_CHARACTERS]
     counts = [0.0] * CLASSES
-    for part in (*_joined(short), *(p for p in parts if len(p) > _JOINED_CHARACTERS)):
+    for part in (*_joined(short), *[p for p in parts if len(p) > _JOINED_CHARACTERS]):
         counts = added(counts, text_counts(part))
     counts[_CONTROLS] = max(counts[_CONTROLS] - len(short), 0.0)
     counts[MESSAGES], counts[CALLS] = number, calls
     return counts
 
 
-def _joined(parts: Sequence[str]) -> Iterable[str]:
-    """Yield short texts joined, each piece short enough to be counted whole."""
+def _joined(parts: Sequence[str]) -> list[str]:
+    """Return short texts joined, each piece short enough to be counted whole."""
     each = _SAMPLE_CHARACTERS // (_JOINED_CHARACTERS + 1)
-    for start in range(0, len(parts), each):
-        yield "".join(f"{part}\0" for part in parts[start : start + each])
+    starts = range(0, len(parts), each)
+    return ["\0".join((*parts[start : start + each], "")) for start in starts]
 
 
 def _told(attached: Sequence[Attachment]) -> Iterable[str]:
-    return (f"{each.file_name}{each.media_type}" for each in attached)
+    return [f"{each.file_name}{each.media_type}" for each in attached] if attached else ()
 
 
 @lru_cache(maxsize=64)  # the same few prompts, for session after session
@@ -204,7 +204,7 @@ def prompt_counts(system: str, tools_units: int) -> tuple[float, ...]:
 
 def added(one: Sequence[float], two: Sequence[float]) -> Counts:
     """Return two counts together."""
-    return [a + b for a, b in zip(one, two, strict=True)]
+    return list(map(add, one, two))
 
 
 def priced(counts: Sequence[float], prices: Sequence[float]) -> float:
