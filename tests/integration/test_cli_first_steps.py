@@ -15,6 +15,8 @@ from support.telegram_api import BOT, TOKEN, open_telegram_api
 from everturn_actors.model import ToolCall
 from everturn_gateway.commands.first_steps.services import plist_text, unit_text
 from everturn_gateway.config.env_file import read_env_file
+from everturn_gateway.config.settings import load_config
+from everturn_gateway.doctor.workspace import permission_findings
 from everturn_gateway.errors import ConfigError
 
 KEY = "sk-test-0123456789abcdef"
@@ -278,3 +280,18 @@ def test_lines_beside_the_configuration(tmp_path: Path) -> None:
     path.write_bytes(b"A=\xff")
     with pytest.raises(ConfigError, match="is not UTF-8 at byte 2"):
         read_env_file(path)
+
+
+def test_keys_that_others_can_read_are_found(tmp_path: Path) -> None:
+    """By the doctor, which can close them."""
+    path = tmp_path / "everturn.yaml"
+    path.write_text("server: {port: 0}\n")
+    (tmp_path / ".env").write_text("A=1\n")
+    (tmp_path / ".env").chmod(0o644)
+    (tmp_path / ".everturn").mkdir(mode=0o700)
+    config = load_config(path, environ={})
+    (finding,) = permission_findings(config, repair=True)
+
+    assert (finding.verdict, ".env is now 0600" in finding.text) == ("repaired", True)
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
+    assert config.env_file in config.private_files

@@ -30,6 +30,8 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/tools/cli/": "programs in an agent's tools folder",
     "gateway/everturn_gateway/providers/keys.py": "key files that agents name",
     "gateway/everturn_gateway/commands/scaffold.py": "`init`: writes an agent for its owner",
+    "gateway/everturn_gateway/commands/first_steps/": "`setup`: writes for its owner",
+    "gateway/everturn_gateway/config/env_file.py": "variables beside everturn.yaml",
     "gateway/everturn_gateway/commands/context/": "transcripts that a command is given",
     # What agents work on.
     "gateway/everturn_gateway/tools/confined/": "files of agents",

@@ -10,7 +10,6 @@ from anyio.to_thread import run_sync
 
 from everturn_actors.errors import CoreError
 from everturn_channels.errors import ClientError
-from everturn_gateway.config.env_file import open_to_others
 from everturn_gateway.config.settings import Config, check_listener
 from everturn_gateway.doctor.agents import agent_findings
 from everturn_gateway.doctor.channels import channel_findings
@@ -124,8 +123,6 @@ async def _tools(running: RunningGateway, agents: Sequence[AgentFile]) -> AsyncG
 def _config(config: Config) -> Iterator[Finding]:
     text = str(config.path) if config.path else "no file; the defaults hold"
     yield Finding(verdict="ok", subject="config", text=text)
-    if config.env_file and (open_file := open_to_others(config.env_file)):
-        yield Finding(verdict="problem", subject="config", text=open_file)
     for note in config.notes:
         yield Finding(verdict="note", subject="config", text=note)
     fault = check_listener(config.server, config.path)

@@ -36,6 +36,7 @@ def permission_findings(config: Config, *, repair: bool) -> list[Finding]:
             *((workspace / key, 0o600) for key in (TOKENS_KEY, USED_KEY)),
             ((workspace / TOKENS_KEY).parent, 0o700),
             *(((config.path, 0o600),) if _holds_secret(config) else ()),
+            (config.env_file, 0o600),
         )
         if path is not None and (finding := _private(path, mode, repair=repair)) is not None
     ]
