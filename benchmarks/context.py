@@ -2,14 +2,17 @@
 
 .venv/bin/python benchmarks/context.py [--turns 200] [--window 32000] [--policies everturn,jutul]
 
-Two tables. The first: the time to render one request at 20, 200, 2,000 and 20,000 messages: cold
+Three tables. The first: the time to render one request at 20, 200, 2,000 and 20,000 messages: cold
 (nothing is known of any message), again (what single messages cost is known), next (one more turn,
 rendered by who rendered the last one), in milliseconds. The second, over 200 turns with tools in a
 window of 32,000 tokens: tokens sent in all requests, the share of each request that is the same
 beginning as the request before (what a provider's cache can serve), requests above the window, and
 of all facts that were said, how many stand in the last request, and how many can be read back
 because the request says how. Tokens are those of the default estimate, for all policies. Summaries
-are the deterministic ones that stand where no model answers.
+are the deterministic ones that stand where no model answers. The third: what these turns cost in
+dollars by the price list that comes with the gateway, where the provider caches the beginning that
+a request shares with the one before, but for each tenth turn, before which its cache is cold; what
+the cache saved of that; and what it would cost if nothing were cached.
 """
 
 from __future__ import annotations
@@ -62,12 +65,20 @@ from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, 
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.plugins import installed
+from everturn_gateway.usage.price_table import ANTHROPIC, OPENAI
+from everturn_gateway.usage.prices import NANODOLLARS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FACTS = ModelStatistics(scale=1.0, reports=3)
 RECALL = ToolDefinition(name="recall_context", description="Read back.", parameters={})
 SIZES = (20, 200, 2_000, 20_000)
 POLICIES = {plugin.name: plugin.policy for plugin in installed().policies.all()}
+REPLY_TOKENS = 100
+COLD_TURNS = 10  # each so many turns come after a pause in which every cache was lost
+PRICES = {
+    "claude-sonnet-5": ANTHROPIC["claude-sonnet-5"],
+    "gpt-5.4-mini": OPENAI["gpt-5.4-mini"],
+}
 FACT = re.compile(r"fact-\d{5}")
 WORDS = ("the", "gateway", "keeps", "every", "message", "until", "it", "is", "answered")
 
@@ -185,6 +196,10 @@ class Simulated:
     too_large: int = 0
     refused: int = 0
     last: Rendered | None = None
+    is_cold: bool = False
+    "Whether the provider has forgotten the request before: more time went by than it caches for."
+    usages: list[Usage] = field(default_factory=list[Usage])
+    "Of each request, as a provider with a cache would report it."
 
     @property
     def known(self) -> SessionState:
@@ -223,6 +238,16 @@ class Simulated:
         self.requests += 1
         self.sent_tokens += tokens
         self.too_large += tokens + made.budget.reserve_tokens > made.budget.window_tokens
+        cached = 0 if self.last is None or self.is_cold else shared_tokens(self.last, made)
+        self.is_cold = False
+        self.usages.append(
+            Usage(
+                input_tokens=tokens,
+                output_tokens=REPLY_TOKENS,
+                cached_tokens=cached,
+                cache_written_tokens=tokens - cached,
+            )
+        )
         if self.last is not None:
             self.comparable_tokens += Estimates(1.0).tokens(self.last.fingerprint.units)
             self.kept_tokens += shared_tokens(self.last, made)
@@ -303,6 +328,7 @@ def carried(policy: str, turns: int, window: int) -> tuple[Simulated, set[str]]:
         return " ".join([*made.choices(WORDS, k=words), fact])
 
     for turn in range(1, turns + 1):
+        chat.is_cold = turn % COLD_TURNS == 1
         chat.record(
             Received(text=text(made.randint(5, 60))),
             TurnStarted(
@@ -344,6 +370,18 @@ def says_how(made: Rendered | None) -> bool:
     return any("recall_context" in text for text in texts)
 
 
+def dollars(policy: str, chat: Simulated) -> Iterator[tuple[str, ...]]:
+    """Yield what a conversation costs with each model, and what a cache saves of it."""
+    for model, price in PRICES.items():
+        cost = sum(map(price.nanodollars, chat.usages)) / NANODOLLARS
+        plain = (
+            Usage(input_tokens=each.input_tokens, output_tokens=each.output_tokens)
+            for each in chat.usages
+        )
+        without = sum(map(price.nanodollars, plain)) / NANODOLLARS
+        yield policy, model, f"{cost:.2f}", f"{1 - cost / without:.0%}", f"{without:.2f}"
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -359,8 +397,10 @@ def main() -> None:
     ]
     show("render, ms", ("policy", "messages", "cold", "again", "next"), times)
     rows: list[tuple[str, ...]] = []
+    chats: list[tuple[str, Simulated]] = []
     for name in policies:
         chat, said = carried(name, options.turns, options.window)
+        chats.append((name, chat))
         visible = found(chat.last) & said
         recallable = len(said) if says_how(chat.last) else len(visible)
         rows.append(
@@ -376,6 +416,7 @@ def main() -> None:
                 f"{recallable / len(said):.1%}",
             )
         )
+    costs = [cost for name, chat in chats for cost in dollars(name, chat)]
     head = (
         "policy",
         "requests",
@@ -388,6 +429,7 @@ def main() -> None:
         "visible or recallable",
     )
     show(f"{options.turns} turns in a window of {options.window:,}", head, rows)
+    show("dollars", ("policy", "model", "cost", "saved by the cache", "without a cache"), costs)
 
 
 if __name__ == "__main__":

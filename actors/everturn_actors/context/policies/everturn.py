@@ -341,7 +341,8 @@ def _overflow(numbers: Numbers, limits: Limits) -> Stage:
 
 
 def _shrink(numbers: Numbers, limits: Limits, most_units: int) -> Stage:
-    return come_down(most_units, numbers.old, _estimates(numbers, limits))
+    share = numbers.max_message_share
+    return come_down(most_units, numbers.old, _estimates(numbers, limits), share=share)
 
 
 def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:

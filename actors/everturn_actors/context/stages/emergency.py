@@ -17,14 +17,16 @@ from everturn_actors.context.projection.projection import (
 from everturn_actors.context.projection.turns import flatten
 from everturn_actors.context.stages.cutting_ahead import leave, newest_turn, turn_starts
 from everturn_actors.context.stages.masking import Old
+from everturn_actors.context.stages.pasting import take_in_pastes
 from everturn_actors.context.stages.shrinking import LOWER, USUAL, Room, shrink_current
 from everturn_actors.context.stages.truncation import EMERGENCY_NOTE
 
 
-def come_down(most_units: int, old: Old, count: Estimates) -> Stage:
+def come_down(most_units: int, old: Old, count: Estimates, *, share: float) -> Stage:
     """Return the stage that brings messages down to `most_units`, or as near as they can.
 
-    The oldest turns leave, whole; then the newest one is squeezed, to what tells what its messages
+    What people just wrote keeps its ends where it takes more than `share` of that. Then the oldest
+    turns leave, whole; then the newest one is squeezed, to what tells what its messages
     were, and where that is too much to less and less of them.
     """
 
@@ -42,8 +44,9 @@ def come_down(most_units: int, old: Old, count: Estimates) -> Stage:
     def stage(projection: Projection, budget: Budget) -> Outcome:
         most = count.tokens(most_units)
         room = Room(limit=lambda _view, _budget: most, cut_to=1, count=count)
+        paste = take_in_pastes(limit=room.limit, share=share, markers=old.markers, count=count)
         shrinkings = [shrink_current(room, old, floors) for floors in (USUAL, *LOWER)]
-        stages = (drop, *(each for stages in shrinkings for each in stages))
+        stages = (paste, drop, *(each for stages in shrinkings for each in stages))
         smaller, reductions = in_order(*stages)(projection, budget)
         dropped = smaller.omitted_messages - projection.omitted_messages
         if not dropped:
