@@ -253,7 +253,7 @@ class Session:
         """Carry the conversation on for so many calls."""
         until = self.calls + calls
         while self.calls < until:
-            self.begin(make(rng, rng.choice((20, 80, 300, 2_000))))
+            self.begin(make(rng, rng.choice((20, 80, 300))))
             outcome = "answered" if self._turn(make, rng) else "failed"
             self.record(TurnFinished(turn=self.known.turns, outcome=outcome))
 
