@@ -36,6 +36,7 @@ EVERYTHING = """\
     - {type: builtin, name: delegate}
     - {type: builtin, name: reload_tools}
     - {type: builtin, name: todo}
+    - {type: builtin, name: compact_context}
     - {type: builtin, name: send_file}
     - {type: builtin, name: view_image}
     - {type: builtin, name: ask_user}
