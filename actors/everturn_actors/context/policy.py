@@ -143,11 +143,11 @@ def quoted_summary(system: str, summary: str) -> str:
     return f"{system}\n\n{quoted}" if system else quoted
 
 
-def _nothing(_numbers: Any, _limits: Limits) -> tuple[Stage, ...]:  # noqa: ANN401 - any numbers
+def _nothing(_numbers: object, _limits: Limits) -> tuple[Stage, ...]:
     return ()
 
 
-def _as_it_is(_numbers: Any, _limits: Limits, result: ToolResult, _path: str) -> str:  # noqa: ANN401 - any numbers
+def _as_it_is(_numbers: object, _limits: Limits, result: ToolResult, _path: str) -> str:
     return result.text
 
 

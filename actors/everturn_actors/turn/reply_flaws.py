@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, cast
+from typing import Final, NoReturn, cast
 
 from everturn_actors.codec import load_json
 from everturn_actors.errors import InvalidInputError, ModelRefusedError
@@ -99,12 +99,12 @@ def check_form(options: CallOptions) -> None:
         why_not_in_form("{}", options)
 
 
-def schema_of(options: CallOptions) -> Mapping[str, Any] | None:
+def schema_of(options: CallOptions) -> Mapping[str, object] | None:
     """Return the schema that an answer has to follow; None where there is none."""
     if options.response_format.get("type") != "json_schema":
         return None
     schema: object = options.response_format.get("json_schema", {}).get("schema")
-    return cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else None
+    return cast("Mapping[str, object]", schema) if isinstance(schema, Mapping) else None
 
 
 def why_not_in_form(text: str, options: CallOptions) -> str:
@@ -127,7 +127,7 @@ def why_not_in_form(text: str, options: CallOptions) -> str:
     return f"it does not follow the JSON Schema: {'; '.join(wrong)}" if wrong else ""
 
 
-def _wrong(schema: Mapping[str, Any], answer: object) -> list[str]:
+def _wrong(schema: Mapping[str, object], answer: object) -> list[str]:
     # In Rust: its patterns end, whatever a caller wrote, where those of Python may not.
     import jsonschema_rs  # noqa: PLC0415 - 30 ms, for the few that ask for a form
 

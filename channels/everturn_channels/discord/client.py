@@ -116,7 +116,7 @@ class _Http(HTTPClient):
         *,
         files: Sequence[discord.File] | None = None,
         form: Iterable[dict[str, object]] | None = None,
-        **kwargs: Any,  # noqa: ANN401 - the library's
+        **kwargs: object,
     ) -> Any:  # noqa: ANN401 - the library's
         if self._api_base and route.url.startswith(Route.BASE):  # it may be asked for again
             route.url = self._api_base + route.url.removeprefix(Route.BASE)

@@ -52,7 +52,7 @@ Suggest: TypeAlias = Callable[[Command], Awaitable[Sequence[str]]]
 "Says how a command that is still being typed may go on."
 
 
-def command_list() -> list[dict[str, Any]]:
+def command_list() -> list[dict[str, object]]:
     """Return the commands as Discord wants them, for servers and direct messages.
 
     Source: https://docs.discord.com/developers/interactions/application-commands, 2026-11.
@@ -252,7 +252,7 @@ def _webhook(interaction: discord.Interaction) -> str:
     return f"/webhooks/{interaction.application_id}/{interaction.token}"
 
 
-def _only_for_one(payload: str) -> dict[str, Any]:
+def _only_for_one(payload: str) -> dict[str, object]:
     content = json.loads(payload)["content"]
     flags = EPHEMERAL | NO_EMBEDS
     return {"content": content, "flags": flags, "allowed_mentions": NO_PINGS}

@@ -187,7 +187,7 @@ def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool: 
     """
     try:
         bare = {key: value for key, value in data.items() if key not in _GUILD_EXTRAS}
-        empty: dict[str, Any] = bare | {part: list[Any]() for part in _GUILD_PARTS}
+        empty: dict[str, object] = bare | {part: list[object]() for part in _GUILD_PARTS}
         for part in _GUILD_PARTS:
             items: object = bare.get(part)
             listed = items if _is_list(items) else []

@@ -49,7 +49,7 @@ ROW_BUTTONS, ROWS = 5, 5
 # answer, or in the question about a call, may carry what the conversation says.
 # Source: https://discord.com/developers/docs/resources/message#message-object-message-flags.
 NO_EMBEDS = 1 << 2
-NO_PINGS: dict[str, Any] = {"parse": [], "replied_user": False}
+NO_PINGS: dict[str, object] = {"parse": [], "replied_user": False}
 "Nobody is notified by what a text holds."
 _REMEMBERED = 2_000
 
@@ -106,7 +106,7 @@ class Sender:
             answer = await self._request(act, route, payload, message)
         return str(answer["id"])
 
-    async def _label(self, message: Outbound, payload: dict[str, Any]) -> None:
+    async def _label(self, message: Outbound, payload: dict[str, object]) -> None:
         """Say that a message may be a repeat: above its text, or before it where there is no room.
 
         Raises:
@@ -178,7 +178,7 @@ class Sender:
         self,
         method: Literal["POST", "PATCH", "DELETE"],
         path: str,
-        body: dict[str, Any] | None = None,
+        body: dict[str, object] | None = None,
     ) -> None:
         """Answer an interaction. Raises SendError."""
         # such an address is a secret of its own; it is one request, so no bucket has to be shared
@@ -279,17 +279,17 @@ def _missing(client: Client, channel_id: int, act: Act) -> tuple[str, ...]:
     return tuple(p for p in needed if not getattr(allowed, p)) or needed
 
 
-def _content(payload: str) -> dict[str, Any]:
+def _content(payload: str) -> dict[str, object]:
     return {"content": json.loads(payload)["content"]} if payload else {}
 
 
-def _form(body: dict[str, Any], message: Outbound) -> dict[str, Any]:
+def _form(body: dict[str, object], message: Outbound) -> dict[str, object]:
     """Return a message with its file as the parts of a form."""
     assert message.file is not None
     name = re.sub(r"[^\w.\- ]", "_", message.file.file_name).strip() or "file"
     data = discord.File(io.BytesIO(message.file.data), filename=name)
     payload = {**body, "attachments": [{"id": 0, "filename": name}]}
-    form: list[dict[str, Any]] = [
+    form: list[dict[str, object]] = [
         {"name": "payload_json", "value": json.dumps(payload)},
         {
             "name": "files[0]",
@@ -301,7 +301,7 @@ def _form(body: dict[str, Any], message: Outbound) -> dict[str, Any]:
     return {"form": form, "files": [data]}
 
 
-def button_components(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+def button_components(buttons: Sequence[Button]) -> list[dict[str, object]]:
     """Return buttons as rows of a message.
 
     Source: https://docs.discord.com/developers/components/reference, 2026-11.

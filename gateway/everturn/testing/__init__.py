@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from everturn.testing._inbound import RecordingHandler
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -66,7 +66,7 @@ _ASSERTING = (
 )
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the suites
+def __getattr__(name: str) -> object:
     """Return a contract suite; pytest is loaded with the first."""
     if name not in _SUITES:
         msg = f"module {__name__!r} has no attribute {name!r}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from msgspec.structs import replace
@@ -14,9 +14,9 @@ from everturn_gateway.commands.context.transcript import read_transcript
 WINDOW_TOKENS: Final = 20_000
 
 
-def long_conversation(turns: int = 40) -> list[dict[str, Any]]:
+def long_conversation(turns: int = 40) -> list[dict[str, object]]:
     """Return a conversation of turns with a call of a tool each, far larger than the window."""
-    messages: list[dict[str, Any]] = []
+    messages: list[dict[str, object]] = []
     for turn in range(turns):
         call = {"id": f"c{turn}", "type": "function", "function": {"name": "look"}}
         call["function"] = {"name": "look", "arguments": "{}"}

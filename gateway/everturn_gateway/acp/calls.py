@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import orjson
 from acp import tool_diff_content
@@ -42,7 +42,7 @@ class ShownCall(Struct, frozen=True, kw_only=True):
     "Its own in the session; that of the model may come again in a later turn."
     title: str
     kind: ToolKind
-    arguments: dict[str, Any] | None
+    arguments: dict[str, object] | None
     "None = the model wrote something else than an object."
     diffs: Diffs
     locations: list[ToolCallLocation]
@@ -70,13 +70,13 @@ def shown_call(call: ToolCall, seq: int, root: str) -> ShownCall:
     )
 
 
-def _title(call: ToolCall, given: Mapping[str, Any]) -> str:
+def _title(call: ToolCall, given: Mapping[str, object]) -> str:
     about = next((str(given[name]) for name in _ABOUT if given.get(name)), "")
     title = visible(f"{call.name} {about or call.arguments}".replace("\n", " ").strip())
     return title if len(title) <= TITLE_CHARACTERS else title[: TITLE_CHARACTERS - 1] + "…"
 
 
-def _diffs(name: str, given: Mapping[str, Any], root: str) -> Diffs:
+def _diffs(name: str, given: Mapping[str, object], root: str) -> Diffs:
     """Return what the call would change, where its arguments say so."""
     match name, given:
         case "write_file", {"path": str(path), "content": str(content)}:
@@ -87,9 +87,9 @@ def _diffs(name: str, given: Mapping[str, Any], root: str) -> Diffs:
             return []
 
 
-def _object(text: str) -> dict[str, Any] | None:
+def _object(text: str) -> dict[str, object] | None:
     try:
         found = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
         return None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    return cast("dict[str, object]", found) if isinstance(found, dict) else None

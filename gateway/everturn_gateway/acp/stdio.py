@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO, Final, cast
+from typing import BinaryIO, Final, cast
 
 import anyio
 import orjson
@@ -83,7 +83,7 @@ class Lines:
         self._reader, self._writer, self._on_end = reader, writer, on_end
         self._sending = anyio.Lock()
 
-    async def receive(self) -> dict[str, Any] | None:
+    async def receive(self) -> dict[str, object] | None:
         """Return the next message; None at the end."""
         while True:
             line = await self._line()
@@ -96,10 +96,10 @@ class Lines:
                 await self._refuse(-32700, "the line is not JSON")
                 continue
             if isinstance(found, dict):
-                return cast("dict[str, Any]", found)
+                return cast("dict[str, object]", found)
             await self._refuse(-32600, "a message is a JSON object")
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: dict[str, object]) -> None:
         """Write one message; one to an editor that is gone is dropped."""
         with suppress(ConnectionError):
             async with self._sending:

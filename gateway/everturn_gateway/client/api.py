@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -118,7 +118,7 @@ class Api:
         repeat: bool = False,
         silence_s: float | None = None,
         also: Collection[int] = (),
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Make one request and return the JSON object of its answer.
 
         Args:
@@ -227,7 +227,7 @@ async def ask_once(
     token: str,
     params: Mapping[str, str] | None = None,
     also: Collection[int] = (),
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Ask a gateway that runs one thing, of which it reads nothing from disk; see `Api.ask`.
 
     Args:

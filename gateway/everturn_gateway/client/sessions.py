@@ -17,6 +17,7 @@ from urllib.parse import quote
 import anyio
 import anyio.to_thread
 import httpx2
+from msgspec import convert
 
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.report import ContextReport
@@ -99,7 +100,7 @@ class SessionClient:
             headers={"Prefer": "respond-async", "Idempotency-Key": idempotency_key},
             repeat=True,
         )
-        return number_of(data["message_id"])
+        return number_of(str(data["message_id"]))
 
     async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
         """Return what MCP servers of an agent have for people to send."""
@@ -197,7 +198,7 @@ class SessionClient:
         method = "DELETE" if is_withdrawn else "PUT"
         path = f"{_session(session_id)}/shares/{quote(principal, safe='')}"
         data = await self._api.ask(method, path, repeat=True)  # twice is once
-        return tuple(data["shared_with"])
+        return convert(data["shared_with"], tuple[str, ...])
 
     async def delete(self, session_id: str) -> None:
         """Remove the session and all that belongs to it."""

@@ -63,7 +63,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return _responses(statuses, documents.MEDIA_TYPE, ProblemBody)
 
 
-def openai_errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def openai_errors(*statuses: int) -> dict[int | str, dict[str, object]]:
     """Return the same for a route under `/v1`."""
     return _responses(statuses, "application/json", OpenAIErrorBody)
 
@@ -75,7 +75,7 @@ def event_stream(description: str) -> dict[int | str, dict[str, Any]]:
 
 def _responses(
     statuses: Sequence[int], media_type: str, model: type[BaseModel]
-) -> dict[int | str, dict[str, Any]]:
+) -> dict[int | str, dict[str, object]]:
     schema = {"$ref": _REF.format(model=model.__name__)}
     return {
         status: {
@@ -86,7 +86,7 @@ def _responses(
     }
 
 
-def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> dict[str, Any]:
+def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> dict[str, object]:
     """Return the OpenAPI document of `routes`, in their order."""
     document = get_openapi(
         title="Everturn", version=version, description=_DESCRIPTION.strip(), routes=routes

@@ -200,7 +200,7 @@ def problem(
     kind: str,
     detail: str,
     *,
-    extra: Mapping[str, Any] | None = None,
+    extra: Mapping[str, object] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Problem:
     """Return a problem of one of `KINDS`; `detail` is for people."""
@@ -269,7 +269,7 @@ def problem_response(problem: Problem, scope: Scope) -> Response:
     )
 
 
-def openai_error(problem: Problem) -> dict[str, Any]:
+def openai_error(problem: Problem) -> dict[str, object]:
     """Return `problem` in the shape of OpenAI's API: `{"error": {message, type, param, code}}`.
 
     Source: https://platform.openai.com/docs/guides/error-codes (read 2026-11).

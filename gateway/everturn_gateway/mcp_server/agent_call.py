@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -35,7 +35,7 @@ from everturn_gateway.mcp_server.elicitation import (
 from everturn_gateway.mcp_server.link import Context, Link
 from everturn_gateway.mcp_server.progress import Progress
 
-RESULT_SCHEMA: Final[dict[str, Any]] = {
+RESULT_SCHEMA: Final[dict[str, object]] = {
     "type": "object",
     "properties": {
         "session": {"type": "string", "description": "Give it to go on with the conversation."},
@@ -171,7 +171,7 @@ class AgentCall:
         await self._progress.say(f"the call waits for a person: `everturn approve {session_id}`")
 
     async def _elicit(
-        self, asked: ApprovalAsked, text: str, form: dict[str, Any], scope: anyio.CancelScope
+        self, asked: ApprovalAsked, text: str, form: dict[str, object], scope: anyio.CancelScope
     ) -> None:
         """Ask until it is answered, here or elsewhere."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from mcp import MCPError
@@ -46,10 +46,10 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     "Questions that the person did not want to answer: they are not asked again."
 
 
-def schema(asked: ApprovalAsked, *, may_always: bool) -> dict[str, Any]:
+def schema(asked: ApprovalAsked, *, may_always: bool) -> dict[str, object]:
     """Return the form of the question: a decision, or the answer to what the agent asks."""
     if asked.inquiry is not None:
-        answer: dict[str, Any] = {"type": "string", "title": "Answer", "minLength": 1}
+        answer: dict[str, object] = {"type": "string", "title": "Answer", "minLength": 1}
         if asked.inquiry.choices and not asked.inquiry.takes_text:
             answer = {"type": "string", "title": "Answer", "enum": [*asked.inquiry.choices]}
         return {"type": "object", "properties": {_ANSWER: answer}, "required": [_ANSWER]}
@@ -75,7 +75,7 @@ def question_id(asked: ApprovalAsked) -> str:
     return f"{asked.call_id}:{asked.arguments_hash}"
 
 
-def input_required(text: str, form: dict[str, Any], state: Round) -> InputRequiredResult:
+def input_required(text: str, form: dict[str, object], state: Round) -> InputRequiredResult:
     """Return the answer that asks the client to send its request again, with the decision."""
     params = ElicitRequestFormParams(message=text, requested_schema=form)
     return InputRequiredResult(

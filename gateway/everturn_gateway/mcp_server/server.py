@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import uuid4
 
 import anyio
@@ -64,7 +64,7 @@ class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     session: str = ""
 
 
-_ARGUMENTS_SCHEMA: Final[dict[str, Any]] = {
+_ARGUMENTS_SCHEMA: Final[dict[str, object]] = {
     "type": "object",
     "properties": {
         "text": {"type": "string", "minLength": 1, "description": "What to ask the agent."},
@@ -79,7 +79,7 @@ _ARGUMENTS_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def make_server(connect: Connect, *, version: str) -> Server[dict[str, Any]]:
+def make_server(connect: Connect, *, version: str) -> Server[dict[str, object]]:
     """Return the server of MCP.
 
     Args:
@@ -292,7 +292,7 @@ async def _go_on(
     return await call.run()
 
 
-def _arguments(given: dict[str, Any]) -> _Arguments:
+def _arguments(given: dict[str, object]) -> _Arguments:
     """Return the arguments of a call.
 
     Raises:

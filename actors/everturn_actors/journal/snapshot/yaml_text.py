@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import yaml
 from yaml.constructor import SafeConstructor
@@ -45,7 +45,7 @@ def parse_mapping(data: bytes) -> dict[str, object]:
     if not isinstance(document, dict):
         msg = "line 1: it holds no mapping of fields"
         raise BadYamlError(msg)
-    return {str(name): value for name, value in cast("dict[object, Any]", document).items()}
+    return {str(name): value for name, value in cast("dict[object, object]", document).items()}
 
 
 def _refuse_deep(text: str, loader: _Loader) -> None:

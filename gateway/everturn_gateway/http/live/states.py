@@ -6,7 +6,7 @@ Each is sent when it differs from what this reader was sent; nothing is kept for
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import anyio
 
@@ -62,7 +62,7 @@ class OtherStates:
         """Send nothing yet."""
         self._gateway, self._viewer, self._put = gateway, viewer, put
 
-    def tasks(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+    def tasks(self) -> Iterator[Callable[[], Coroutine[object, object, None]]]:
         """Yield what is to run as long as somebody reads."""
         yield self._send_approvals
         if self._viewer.may("operate"):

@@ -55,7 +55,7 @@ class Completion(Struct, frozen=True, kw_only=True):
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
         """Return the completion of a turn that is answered, or waits for its client's tools."""
-        message: dict[str, Any] = {"role": "assistant", "content": result.text, "refusal": None}
+        message: dict[str, object] = {"role": "assistant", "content": result.text, "refusal": None}
         if self.has_form and result.stop_reason == APPROVAL_REQUIRED:
             # It is not of the form, and clients read the content as if it were.
             message |= {"content": None, "refusal": result.text}
@@ -100,8 +100,8 @@ class Completion(Struct, frozen=True, kw_only=True):
             end += self._data([], _usage(result.usage))
         return end + _DONE
 
-    def _data(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> bytes:
-        chunk: dict[str, Any] = {
+    def _data(self, choices: list[dict[str, object]], usage: dict[str, object] | None) -> bytes:
+        chunk: dict[str, object] = {
             "id": self.completion_id,
             "object": "chat.completion.chunk",
             "created": self.created,
@@ -117,7 +117,7 @@ def _finish(result: TurnResult) -> str:
     return "tool_calls" if result.handed_over else _FINISH.get(result.stop_reason, "stop")
 
 
-def _tool_calls(result: TurnResult) -> list[dict[str, Any]]:
+def _tool_calls(result: TurnResult) -> list[dict[str, object]]:
     """Return the calls that the client runs."""
     return [
         {
@@ -129,7 +129,7 @@ def _tool_calls(result: TurnResult) -> list[dict[str, Any]]:
     ]
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage) -> dict[str, object]:
     return {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,

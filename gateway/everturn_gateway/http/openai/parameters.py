@@ -69,7 +69,7 @@ class Parameters(Lenient):
     """The fields of a request that are no messages."""
 
     tools: list[ToolBody] | None = Field(default=None, max_length=128)
-    tool_choice: str | dict[str, Any] | None = None
+    tool_choice: str | dict[str, object] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = Field(
         default=None, description='"text", "json_object", or "json_schema" with its schema.'
@@ -168,7 +168,7 @@ def _tool(function: FunctionDefinition, own_tools: Collection[str]) -> ToolDefin
     )
 
 
-def _choice(choice: str | dict[str, Any] | None, names: Collection[str]) -> str:
+def _choice(choice: str | dict[str, object] | None, names: Collection[str]) -> str:
     if choice in {None, "auto", ""} if not isinstance(choice, dict) else not choice:
         return ""
     if isinstance(choice, str):
@@ -184,7 +184,7 @@ def _choice(choice: str | dict[str, Any] | None, names: Collection[str]) -> str:
             return refuse("tool_choice", "it names no function that there is")
 
 
-def _form(form: dict[str, Any] | None) -> dict[str, Any]:
+def _form(form: dict[str, object] | None) -> dict[str, object]:
     why = "its type is 'text', 'json_object' or 'json_schema'"
     match form:
         case None | {"type": "text"}:

@@ -83,7 +83,7 @@ class ResponseWriter:
         "What is told of calls that wait to be allowed."
         self.has_form = bool(about.options.response_format)
         "Whether the answer is held against a form: nothing of it is shown before."
-        self._output: list[dict[str, Any]] = []
+        self._output: list[dict[str, object]] = []
         self._said: list[str] | None = None
         "What was said of the text that is being written; None = none is."
         self._sequence, self._after = -1, after
@@ -321,7 +321,7 @@ class ResponseWriter:
         )
 
     def _call(self, call_id: str, call: ToolCall) -> bytes:
-        item: dict[str, Any] = {
+        item: dict[str, object] = {
             "type": "function_call",
             "id": f"fc_{self._id[5:]}_{len(self._output)}",
             "call_id": call_id,
@@ -362,7 +362,7 @@ class ResponseWriter:
             return b""
         return message(kind, {"type": kind, "sequence_number": self._sequence, **fields})
 
-    def _end(self, name: str, whole: dict[str, Any]) -> bytes:
+    def _end(self, name: str, whole: dict[str, object]) -> bytes:
         # Also to a client that has it: a stream without an end is no answer.
         self._after = -1
         return self._event(f"response.{name}", response=whole)
@@ -386,7 +386,7 @@ def _text_item(item_id: str, text: str, status: str) -> dict[str, Any]:
     }
 
 
-def _part(text: str) -> dict[str, Any]:
+def _part(text: str) -> dict[str, object]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
@@ -396,7 +396,7 @@ def _choice(choice: str) -> object:
     return {"type": "function", "name": choice}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: Usage) -> dict[str, object]:
     return {
         "input_tokens": usage.input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cached_tokens},

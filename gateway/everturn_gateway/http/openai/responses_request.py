@@ -40,12 +40,12 @@ class ResponsesRequest(Lenient):
     """A request for a response."""
 
     model: str = Field(min_length=1, description="Name of the agent.", examples=["assistant"])
-    input: str | list[dict[str, Any]] = Field(examples=["Good morning!"])
+    input: str | list[dict[str, object]] = Field(examples=["Good morning!"])
     instructions: str | None = Field(default=None, description="For this response alone.")
     previous_response_id: str | None = Field(
         default=None, description="The response that this one follows: the same session goes on."
     )
-    conversation: str | dict[str, Any] | None = Field(
+    conversation: str | dict[str, object] | None = Field(
         default=None, description="Your own name of the conversation; in place of the id above."
     )
     store: bool | None = Field(
@@ -53,11 +53,11 @@ class ResponsesRequest(Lenient):
     )
     stream: bool | None = None
     background: bool | None = Field(default=None, description="The answer is fetched later.")
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    text: dict[str, Any] | None = Field(default=None, description="`format`: of the answer.")
+    tools: list[dict[str, object]] | None = None
+    tool_choice: str | dict[str, object] | None = None
+    text: dict[str, object] | None = Field(default=None, description="`format`: of the answer.")
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
-    reasoning: dict[str, Any] | None = None
+    reasoning: dict[str, object] | None = None
     metadata: dict[str, str] | None = None
     user: str | None = None
 
@@ -113,7 +113,7 @@ class ResponsesRequest(Lenient):
             refuse("prompt", "what is stored at OpenAI is not there: send instructions and input")
         said = self.input
         messages = [m for _, m in _messages(said)] if not isinstance(said, str) else _said(said)
-        chat: dict[str, Any] = {
+        chat: dict[str, object] = {
             **{name: value for name, value in given.items() if name not in _READ},
             **{name: given[name] for name in _SAME if name in given},
             "model": self.model,
@@ -135,15 +135,15 @@ class ResponsesRequest(Lenient):
             return refuse(self.place_of(".".join(map(str, first["loc"]))), first["msg"])
 
 
-def _instructions(text: str | None) -> list[dict[str, Any]]:
+def _instructions(text: str | None) -> list[dict[str, object]]:
     return [{"role": "developer", "content": text}] if text else []
 
 
-def _said(text: str) -> list[dict[str, Any]]:
+def _said(text: str) -> list[dict[str, object]]:
     return [{"role": "user", "content": text}]
 
 
-def _messages(given: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def _messages(given: list[dict[str, object]]) -> list[tuple[int, dict[str, object]]]:
     """Return the messages of an input, each with the number of the item that begins it.
 
     Calls that follow each other are of one reply.
@@ -175,14 +175,14 @@ def _messages(given: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     return messages
 
 
-def _content(given: object, where: str) -> str | list[dict[str, Any]]:
+def _content(given: object, where: str) -> str | list[dict[str, object]]:
     if isinstance(given, str):
         return given
     if not isinstance(given, list):
         refuse(where, "it is a text, or a list of parts")
-    parts: list[dict[str, Any]] = []
+    parts: list[dict[str, object]] = []
     for index, part in enumerate(cast("list[object]", given)):
-        found = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        found = cast("dict[str, object]", part) if isinstance(part, dict) else {}
         kind = str(found.get("type"))
         if kind in _PARTS:
             name = _PARTS[kind]
@@ -205,7 +205,7 @@ def _text(given: object, where: str, kind: str = "a text") -> str:
     return given if isinstance(given, str) else refuse(where, f"{kind} is expected here")
 
 
-def _tools(given: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+def _tools(given: list[dict[str, object]] | None) -> list[dict[str, object]] | None:
     for index, tool in enumerate(given or ()):
         if tool.get("type") != "function":
             kind = tool.get("type")
@@ -213,18 +213,18 @@ def _tools(given: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
     return [{"type": "function", "function": tool} for tool in given or ()] or None
 
 
-def _choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+def _choice(choice: str | dict[str, object] | None) -> str | dict[str, object] | None:
     if isinstance(choice, dict) and choice.get("type") == "function":
         return {"type": "function", "function": {"name": choice.get("name")}}
     return choice
 
 
-def _form(text: dict[str, Any] | None) -> dict[str, Any] | None:
+def _form(text: dict[str, object] | None) -> dict[str, object] | None:
     form = (text or {}).get("format")
     if form is None:
         return None
     if not isinstance(form, dict):
         refuse("text.format", "it is an object with a 'type'")
-    found = cast("dict[str, Any]", form)
+    found = cast("dict[str, object]", form)
     kind: Literal["json_schema"] = "json_schema"
     return {"type": kind, kind: found} if found.get("type") == kind else found

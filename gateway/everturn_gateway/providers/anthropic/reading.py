@@ -54,7 +54,7 @@ class _Block(Struct):
     "Where a text begins in the text of the reply."
     end: int = 0
     call: CallParts | None = None
-    thought: dict[str, Any] | None = None
+    thought: dict[str, object] | None = None
     "What is sent back as it is."
     pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     "What its fields grow by."
@@ -119,7 +119,7 @@ class ReplyReader(Reader):
             opaque=self._opaque() if calls else "",
         )
 
-    def _take_delta(self, index: int, delta: dict[str, Any]) -> str | None:
+    def _take_delta(self, index: int, delta: dict[str, object]) -> str | None:
         match delta["type"]:
             case "text_delta":
                 return str(delta["text"])
@@ -173,7 +173,7 @@ class ReplyReader(Reader):
     def _grow(self, index: int, name: str, piece: str) -> None:
         self._by_index[index].pieces.setdefault(name, []).append(piece)
 
-    def _take_end(self, delta: dict[str, Any]) -> None:
+    def _take_end(self, delta: dict[str, object]) -> None:
         self._stop_reason = named(delta.get("stop_reason") or self._stop_reason)
         details: Any = delta.get("stop_details") or {}
         self._declined = str(details.get("explanation") or details.get("category") or "")
@@ -187,7 +187,7 @@ class ReplyReader(Reader):
         self._take_end(message)
         self.done = True
 
-    def _take_usage(self, reported: dict[str, Any] | None) -> None:
+    def _take_usage(self, reported: dict[str, object] | None) -> None:
         """Take what is reported; later numbers are totals and replace the earlier ones."""
         for name in _USAGE:
             value: object = (reported or {}).get(name)
@@ -209,7 +209,7 @@ class ReplyReader(Reader):
         """Return the blocks of a reply whose thoughts have to come back with its calls."""
         if not any(block.thought for block in self._blocks):
             return ""
-        kept: list[dict[str, Any]] = []
+        kept: list[dict[str, object]] = []
         calls = 0
         for block in self._blocks:
             if block.thought is not None:

@@ -73,7 +73,7 @@ class BodyWriter:
     def body(
         self,
         request: ModelRequest,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         *,
         replays: bool = True,
         marks: bool = True,
@@ -88,7 +88,7 @@ class BodyWriter:
         """
         mark = _MARK if marks else b"}"
         asked = request.options
-        head: dict[str, Any] = {"model": request.model, "stream": True, **options}
+        head: dict[str, object] = {"model": request.model, "stream": True, **options}
         head |= anthropic_options(asked)
         tools = request.tools or _called(request.messages)
         if request.tools:
@@ -156,7 +156,7 @@ class BodyWriter:
                 form, thoughts = f"{_FORM} bare", None
                 if opaque and replays:  # to another model, nothing is given back
                     form = f"{_FORM} {self._origin} {request.model}"
-                    thoughts = partial(unpack, opaque, self._origin, request.model, list[Any])
+                    thoughts = partial(unpack, opaque, self._origin, request.model, list[object])
                 return remember(
                     message, form, lambda: _reply(message, thoughts() if thoughts else None)
                 )
@@ -183,7 +183,9 @@ def may_think(request: ModelRequest, origin: str) -> bool:
     has_results = False
     for message in reversed(request.messages):
         if isinstance(message, Reply):
-            return not has_results or bool(unpack(message.opaque, origin, request.model, list[Any]))
+            return not has_results or bool(
+                unpack(message.opaque, origin, request.model, list[object])
+            )
         has_results = has_results or isinstance(message, ToolResult)
     return True
 
@@ -244,7 +246,7 @@ def _turn(*, is_reply: bool, blocks: list[_Blocks], is_marked: bool) -> dict[str
     return {"role": "assistant" if is_reply else "user", "content": content}
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text(text: str) -> dict[str, object]:
     """Return a block of text; blank ones are refused and left out."""
     return {"type": "text", "text": text} if text.strip() else {}
 
@@ -261,7 +263,7 @@ def _with_pictures(
     return b",".join([*blocks, dumps(text)] if text else blocks)
 
 
-def _result(result: ToolResult, media: Mapping[str, bytes]) -> dict[str, Any]:
+def _result(result: ToolResult, media: Mapping[str, bytes]) -> dict[str, object]:
     content: object = result.text
     if result.attachments:
         shown = pictures(result, media)
@@ -279,7 +281,7 @@ def _result(result: ToolResult, media: Mapping[str, bytes]) -> dict[str, Any]:
 def _reply(reply: Reply, kept: object) -> bytes:
     """Return the blocks of a reply, the thoughts among them where they are to be sent back."""
     calls = [_call(call) for call in reply.calls]
-    blocks = _in_their_order(reply, calls, cast("list[dict[str, Any]]", kept)) if kept else None
+    blocks = _in_their_order(reply, calls, cast("list[dict[str, object]]", kept)) if kept else None
     if blocks is None:
         blocks = [_text(reply.text), *calls]
     return compact([block for block in blocks if block])[1:-1]
@@ -287,7 +289,7 @@ def _reply(reply: Reply, kept: object) -> bytes:
 
 def _in_their_order(
     reply: Reply, calls: list[dict[str, Any]], kept: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Return thoughts, texts and calls as they came.
 
     Where text or calls were changed since, thoughts come first, then the rest.
@@ -308,7 +310,7 @@ def _in_their_order(
     ]
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, object]:
     # As the model wrote it; only what is no object, and so was never run, is wrapped in one.
     given = object_bytes(call.arguments)
     return {
@@ -324,7 +326,7 @@ def _id(call_id: str) -> str:
     return _NOT_OF_AN_ID.sub("_", call_id)
 
 
-def _tool(tool: ToolDefinition) -> dict[str, Any]:
+def _tool(tool: ToolDefinition) -> dict[str, object]:
     return {
         "name": tool.name,
         "description": tool.description,

@@ -67,7 +67,7 @@ class ReplyReader(Reader):
 
     def _take_call(self, call: dict[str, object]) -> None:
         function: Any = call.get("function") or {}
-        given: Any = function.get("arguments") or {}
+        given: object = function.get("arguments") or {}
         arguments = given if isinstance(given, str) else dumps(given).decode()
         self._parts.count_part(call)
         # Older versions give no ids.

@@ -8,7 +8,7 @@ before 0.12.6 pass over them.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never
 
 import orjson
 
@@ -46,7 +46,7 @@ class BodyWriter:
 
     def body(self, request: ModelRequest, *, thinking: Thinking) -> bytes:
         """Return the JSON body of a streaming request."""
-        options: dict[str, Any] = {}
+        options: dict[str, object] = {}
         if self._num_ctx is not None:
             options["num_ctx"] = self._num_ctx
         if request.max_output_tokens is not None:
@@ -54,7 +54,7 @@ class BodyWriter:
         if request.temperature is not None:
             options["temperature"] = request.temperature
         options |= ollama_options(request.options)
-        head: dict[str, Any] = {
+        head: dict[str, object] = {
             "model": request.model,
             "stream": True,
             # Left to itself, it drops the beginning of what is too long and says nothing.
@@ -91,7 +91,7 @@ def _message(message: AnyMessage, media: Mapping[str, bytes]) -> object:
     return _plain(message)
 
 
-def _plain(message: AnyMessage) -> dict[str, Any]:
+def _plain(message: AnyMessage) -> dict[str, object]:
     match message:
         case UserMessage(text=text):
             return {"role": "user", "content": told(message) if message.attachments else text}
@@ -113,7 +113,7 @@ def _plain(message: AnyMessage) -> dict[str, Any]:
             assert_never(message)
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _call(call: ToolCall) -> dict[str, object]:
     given = object_bytes(call.arguments)
     arguments = orjson.Fragment(given) if given else {"arguments": call.arguments}
     return {"id": call.call_id, "function": {"name": call.name, "arguments": arguments}}

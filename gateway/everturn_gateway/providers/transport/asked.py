@@ -7,13 +7,11 @@ https://docs.ollama.com/api/chat (read 2026-11).
 
 from __future__ import annotations
 
-from typing import Any
-
 from everturn_actors.model import CallOptions
 from everturn_gateway.providers.transport.encoding import dumps
 
 
-def openai_options(asked: CallOptions) -> dict[str, Any]:
+def openai_options(asked: CallOptions) -> dict[str, object]:
     """Return the fields of a chat completion, those about tools left out; None = not asked."""
     return {
         "stop": list(asked.stop) or None,
@@ -25,9 +23,9 @@ def openai_options(asked: CallOptions) -> dict[str, Any]:
     }
 
 
-def openai_tool_choice(asked: CallOptions) -> dict[str, Any]:
+def openai_tool_choice(asked: CallOptions) -> dict[str, object]:
     """Return the fields about tools of a chat completion that has some."""
-    choice: dict[str, Any] = {}
+    choice: dict[str, object] = {}
     if asked.parallel_calls is not None:
         choice["parallel_tool_calls"] = asked.parallel_calls
     if asked.tool_choice in {"none", "required"}:
@@ -37,13 +35,13 @@ def openai_tool_choice(asked: CallOptions) -> dict[str, Any]:
     return choice
 
 
-def anthropic_options(asked: CallOptions) -> dict[str, Any]:
+def anthropic_options(asked: CallOptions) -> dict[str, object]:
     """Return the fields of a message, those about tools left out."""
     given = {"stop_sequences": list(asked.stop) or None, "top_p": asked.top_p}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def anthropic_tool_choice(asked: CallOptions) -> dict[str, Any]:
+def anthropic_tool_choice(asked: CallOptions) -> dict[str, object]:
     """Return the fields about tools of a message that has some."""
     if not asked.tool_choice and asked.parallel_calls is None:
         return {}
@@ -51,7 +49,7 @@ def anthropic_tool_choice(asked: CallOptions) -> dict[str, Any]:
         case "none":
             return {"tool_choice": {"type": "none"}}
         case "":
-            choice: dict[str, Any] = {"type": "auto"}
+            choice: dict[str, object] = {"type": "auto"}
         case "required":
             choice = {"type": "any"}
         case name:
@@ -61,7 +59,7 @@ def anthropic_tool_choice(asked: CallOptions) -> dict[str, Any]:
     return {"tool_choice": choice}
 
 
-def ollama_options(asked: CallOptions) -> dict[str, Any]:
+def ollama_options(asked: CallOptions) -> dict[str, object]:
     """Return the options of Ollama's model."""
     given = {
         "stop": list(asked.stop) or None,
@@ -73,7 +71,7 @@ def ollama_options(asked: CallOptions) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def ollama_format(asked: CallOptions) -> dict[str, Any]:
+def ollama_format(asked: CallOptions) -> dict[str, object]:
     """Return the form of the answer, as Ollama is told it."""
     schema = _schema(asked)
     if schema is not None:
@@ -92,5 +90,5 @@ def form_in_words(asked: CallOptions) -> str:
     )
 
 
-def _schema(asked: CallOptions) -> Any:  # noqa: ANN401 - JSON
+def _schema(asked: CallOptions) -> object:
     return asked.response_format.get("json_schema", {}).get("schema")

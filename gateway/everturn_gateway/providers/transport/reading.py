@@ -38,16 +38,16 @@ _TEXTS: Final = ("text", "summary")  # their fields that grow
 class _Detail(Struct, kw_only=True):
     """A part of OpenRouter's `reasoning_details`."""
 
-    fields: dict[str, Any]
+    fields: dict[str, object]
     pieces: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     "What its texts grow by; joined at the end, since adding to a long text copies it."
 
-    def goes_on_with(self, piece: dict[str, Any]) -> bool:
+    def goes_on_with(self, piece: dict[str, object]) -> bool:
         """Whether a piece belongs to the same thought."""
         own = self.fields.get("type"), self.fields.get("index")
         return own == (piece.get("type"), piece.get("index"))
 
-    def take(self, piece: dict[str, Any]) -> None:
+    def take(self, piece: dict[str, object]) -> None:
         """Add a piece."""
         is_first, grows = not self.fields, piece.get("type") in _GROWING
         for name, value in piece.items():
@@ -56,7 +56,7 @@ class _Detail(Struct, kw_only=True):
             elif value is not None or is_first:
                 self.fields[name] = value
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, object]:
         """Return it as it goes back."""
         return {**self.fields, **{name: "".join(each) for name, each in self.pieces.items()}}
 
@@ -120,7 +120,7 @@ class ReplyReader(Reader):
         }
         return pack(self._origin, self._asked, kept) if kept and self._calls else ""
 
-    def _take_choice(self, choice: dict[str, Any]) -> str | None:
+    def _take_choice(self, choice: dict[str, object]) -> str | None:
         # A server that was asked to stream and does not sends one `message` instead.
         delta: Any = choice.get("delta") or choice.get("message") or {}
         if reason := choice.get("finish_reason"):
@@ -128,7 +128,7 @@ class ReplyReader(Reader):
         if len(delta) == 1 and type(delta.get("content")) is str:
             text: str = delta["content"]  # as nearly every chunk comes: nothing else to look for
             return text
-        reasoning: Any = delta.get("reasoning_content") or delta.get("reasoning")
+        reasoning: object = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning and isinstance(reasoning, str):
             self._parts.think(reasoning)
         for detail in delta.get("reasoning_details") or ():
@@ -144,7 +144,7 @@ class ReplyReader(Reader):
         parts: list[Any] = content
         return "".join(str(part.get("text") or "") for part in parts)
 
-    def _take_detail(self, piece: dict[str, Any]) -> None:
+    def _take_detail(self, piece: dict[str, object]) -> None:
         """Join the pieces of one thought; the others stay as they are, in their order."""
         self._parts.count_part(piece)
         kind, last = piece.get("type"), self._details[-1] if self._details else None
@@ -153,7 +153,7 @@ class ReplyReader(Reader):
             self._details.append(last)
         last.take(piece)
 
-    def _take_call(self, piece: dict[str, Any], position: int) -> None:
+    def _take_call(self, piece: dict[str, object], position: int) -> None:
         call_id, index = str(piece.get("id") or ""), piece.get("index")
         if not isinstance(index, int):
             # Without an index: an id begins a call, a piece without one goes on with the last.
@@ -172,14 +172,14 @@ class ReplyReader(Reader):
             call.extra = extra
         function: Any = piece.get("function") or {}
         call.name = self._parts.tool_name(call.name + str(function.get("name") or ""))
-        arguments: Any = function.get("arguments") or ""
+        arguments: object = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments)
         self._parts.count(len(arguments))
         call.arguments.append(arguments)
 
 
-def _usage(reported: dict[str, Any]) -> Usage:
+def _usage(reported: dict[str, object]) -> Usage:
     details: Any = reported.get("prompt_tokens_details") or {}
     return Usage(
         input_tokens=count_of(reported.get("prompt_tokens")),
@@ -192,7 +192,7 @@ def _usage(reported: dict[str, Any]) -> Usage:
     )
 
 
-def _cost(reported: dict[str, Any]) -> int:
+def _cost(reported: dict[str, object]) -> int:
     """Return what OpenRouter charges; with a key of one's own, also what its provider charges."""
     details: Any = reported.get("cost_details") or {}
     own = details.get("upstream_inference_cost") if reported.get("is_byok") else 0

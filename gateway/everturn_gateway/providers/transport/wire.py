@@ -171,7 +171,7 @@ class BodyWriter:
         `leave_out` names parameters that this model was found to refuse; `echoes` says that it was
         found to want its thoughts back with the calls they led to.
         """
-        options: dict[str, Any] = {"model": request.model, "stream": True}
+        options: dict[str, object] = {"model": request.model, "stream": True}
         if "stream_options" not in leave_out:
             options["stream_options"] = {"include_usage": True}
         if self._vendor == "openrouter":
@@ -250,7 +250,7 @@ class BodyWriter:
 
     def _calling(self, reply: Reply, model: str, *, echoes: bool) -> dict[str, Any]:
         kept: dict[str, Any] = unpack(reply.opaque, self._origin, model, dict[str, Any]) or {}
-        extras: list[Any] = list(kept.get("calls") or ())
+        extras: list[object] = list(kept.get("calls") or ())
         extras += [None] * (len(reply.calls) - len(extras))
         if self._vendor == "gemini" and not any(extras) and not _SIGNS_NONE.search(model):
             extras[0] = _UNSIGNED
@@ -287,7 +287,7 @@ def _with_pictures(
     return b'{"role":"user","content":[%b]}' % b",".join(parts)
 
 
-def tool_json(tool: ToolDefinition) -> dict[str, Any]:
+def tool_json(tool: ToolDefinition) -> dict[str, object]:
     """Return a tool as OpenAI and Ollama are told it."""
     return {
         "type": "function",

@@ -71,7 +71,7 @@ def sifted(entries: Sequence[object], first: int = 0) -> tuple[list[dict[str, An
         entries: Some of the list.
         first: The number of the first of them.
     """
-    kept: list[dict[str, Any]] = []
+    kept: list[dict[str, object]] = []
     faults: list[str] = []
     for number, entry in enumerate(entries, first):
         found = _entry(entry, number)
@@ -82,7 +82,7 @@ def sifted(entries: Sequence[object], first: int = 0) -> tuple[list[dict[str, An
     return kept, faults
 
 
-def _entry(entry: object, number: int) -> dict[str, Any] | str:
+def _entry(entry: object, number: int) -> dict[str, object] | str:
     """Return one entry as it may be used, or why it may not."""
     if not is_object(entry):
         return f"tool {number} is left out: it is no object"

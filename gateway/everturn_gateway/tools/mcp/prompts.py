@@ -26,7 +26,7 @@ def sifted_prompts(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**result, "prompts": [each for each in map(_prompt, listed) if each]}
 
 
-def _prompt(entry: object) -> dict[str, Any] | None:
+def _prompt(entry: object) -> dict[str, object] | None:
     said = as_object(entry)
     if not _is_name(said.get("name")):
         return None
@@ -52,7 +52,7 @@ def _text(said: object) -> str:
     return " ".join(shortened(said).split()) if isinstance(said, str) else ""
 
 
-def sifted_messages(result: Mapping[str, Any]) -> dict[str, Any]:
+def sifted_messages(result: Mapping[str, object]) -> dict[str, object]:
     """Return the messages of a prompt as one text of a person's.
 
     Raises:

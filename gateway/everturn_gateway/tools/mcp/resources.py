@@ -71,12 +71,12 @@ def sifted_page(method: str, result: Mapping[str, Any]) -> dict[str, Any]:
     return {**result, field: kept}
 
 
-def _entry(entry: object, address: str) -> dict[str, Any] | None:
+def _entry(entry: object, address: str) -> dict[str, object] | None:
     said = as_object(entry)
     uri = said.get(address)
     if not isinstance(uri, str) or not 0 < len(uri) <= _ADDRESS_CHARACTERS or not uri.isprintable():
         return None
-    kept: dict[str, Any] = {address: uri, "name": _one_line(said.get("name")) or uri}
+    kept: dict[str, object] = {address: uri, "name": _one_line(said.get("name")) or uri}
     for field in ("description", "mimeType"):
         if text := _one_line(said.get(field)):
             kept[field] = text
@@ -90,7 +90,7 @@ def _one_line(text: object) -> str:
     return line if len(line) <= _NAME_CHARACTERS else f"{line[: _NAME_CHARACTERS - 1]}…"
 
 
-def sifted_contents(result: Mapping[str, Any]) -> dict[str, Any]:
+def sifted_contents(result: Mapping[str, object]) -> dict[str, object]:
     """Return what was read as one text, and the images in it.
 
     Raises:

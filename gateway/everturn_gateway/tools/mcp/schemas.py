@@ -78,7 +78,7 @@ class SchemaError(ValueError):
         super().__init__(f"{at or 'the schema'}: {what}")
 
 
-def checked_schema(raw: object) -> dict[str, Any]:
+def checked_schema(raw: object) -> dict[str, object]:
     """Return the schema of a tool's arguments as it may be given to a model.
 
     What says nothing to a model is left out, and what combines schemas at the top is folded into
@@ -211,7 +211,7 @@ class _References:
     returns.
     """
 
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: dict[str, object]) -> None:
         self._root = root
         self._all = {id(schema): schema for schema in _schemas(root)}
 
@@ -241,7 +241,7 @@ class _References:
         for name in _IN_PLACE & schema.keys():
             yield from _inside(name, schema[name])
 
-    def target(self, reference: str) -> dict[str, Any] | None:
+    def target(self, reference: str) -> dict[str, object] | None:
         """Return the schema that a reference names; None where that is true or false."""
         place = f"$ref {reference[:200]!r}"
         if reference != "#" and not reference.startswith("#/"):
@@ -262,7 +262,7 @@ class _References:
         return self._all[id(found)]
 
 
-def _schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _schemas(schema: dict[str, object]) -> Iterator[dict[str, object]]:
     """Return a schema and all that stand in it."""
     yield schema
     for name, value in schema.items():
@@ -291,7 +291,7 @@ def _folded(schema: dict[str, Any]) -> dict[str, Any]:
     """
     if not _AT_THE_TOP & schema.keys():
         return schema
-    properties: dict[str, Any] = {}
+    properties: dict[str, object] = {}
     required: dict[str, None] = {}
     references, seen = _References(schema), set[tuple[int, bool]]()
     todo = [(schema, True)]

@@ -253,7 +253,7 @@ class WireSession:
         after = PaginatedRequestParams(cursor=cursor if isinstance(cursor, str) else None)
         page = await self._asked(partial(self._client.list_resources, params=after))
         found: list[dict[str, Any]] = [_plain(each) for each in page.resources]
-        templates: list[dict[str, Any]] = []
+        templates: list[dict[str, object]] = []
         if not after.cursor:
             try:
                 more = await self._asked(self._client.list_resource_templates)
@@ -349,7 +349,7 @@ async def _answer(text: str, images: Sequence[str], *, is_error: bool = False) -
     return Answer(text=text, is_error=is_error, images=found)
 
 
-def _plain(entry: BaseModel) -> dict[str, Any]:
+def _plain(entry: BaseModel) -> dict[str, object]:
     return entry.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 

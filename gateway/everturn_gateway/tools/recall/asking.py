@@ -138,7 +138,7 @@ def read_arguments(arguments: str) -> Asked:
     return Asked(ask=ask, page=page, session_id=session_id)
 
 
-def _given(arguments: str) -> Mapping[str, Any]:
+def _given(arguments: str) -> Mapping[str, object]:
     try:
         data: object = json.loads(arguments or "{}")
     except (ValueError, RecursionError) as error:
@@ -155,7 +155,7 @@ def _given(arguments: str) -> Mapping[str, Any]:
     return {name: value for name, value in data.items() if value is not None and value != ""}
 
 
-def _number(given: Mapping[str, Any], name: str) -> int | None:
+def _number(given: Mapping[str, object], name: str) -> int | None:
     """Return a number from 1, also where it was written as a text."""
     value = given.get(name)
     if value is None:
@@ -171,7 +171,7 @@ def _number(given: Mapping[str, Any], name: str) -> int | None:
     return int(number)
 
 
-def _text(given: Mapping[str, Any], name: str) -> str | None:
+def _text(given: Mapping[str, object], name: str) -> str | None:
     value = given.get(name)
     if value is not None and not isinstance(value, str):
         msg = f"{name}: must be a text"
@@ -179,7 +179,7 @@ def _text(given: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def _range(given: Mapping[str, Any]) -> AskRange | None:
+def _range(given: Mapping[str, object]) -> AskRange | None:
     first, last = _number(given, "from"), _number(given, "to")
     if first is None and last is None:
         return None

@@ -37,7 +37,7 @@ class Sifting(JSONRPCDispatcher):
     async def send_raw_request(
         self,
         method: str,
-        params: Mapping[str, Any] | None,
+        params: Mapping[str, object] | None,
         opts: CallOptions | None = None,
         *,
         _related_request_id: RequestId | None = None,
@@ -55,7 +55,7 @@ class Sifting(JSONRPCDispatcher):
                     for data in images_of(result)
                 )
                 text = {"type": "text", "text": result_text(result)}
-                made: dict[str, Any] = {"content": [text, *images]}
+                made: dict[str, object] = {"content": [text, *images]}
                 kept = {name: result[name] for name in ("isError", "resultType") if name in result}
                 return made | kept
             case resources.LIST | resources.TEMPLATES:
@@ -69,12 +69,12 @@ class Sifting(JSONRPCDispatcher):
             case _:
                 return result
 
-    async def _sift(self, tools: object) -> list[dict[str, Any]]:
+    async def _sift(self, tools: object) -> list[dict[str, object]]:
         """Return the entries of a list of tools that can be used; others run in between."""
         if not is_list(tools):
             self.faults.append("its list of tools is no list")
             return []
-        entries, kept = tools, list[dict[str, Any]]()
+        entries, kept = tools, list[dict[str, object]]()
         if len(entries) > ENTRIES_MOST:
             self.faults.append(
                 f"only the first {ENTRIES_MOST} tools on a page of its list are read"

@@ -90,7 +90,7 @@ def addresses_in(text: str, *, bare: bool = False) -> frozenset[str]:
     HTML and Markdown may write one with escapes.
 
     Args:
-        text: Any text.
+        text: object text.
         bare: Whether `example.org/a` without a scheme is one: people write so.
     """
     text = text[:TEXT_CHARACTERS]
