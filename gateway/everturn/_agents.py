@@ -68,7 +68,7 @@ class Agent:
         Raises:
             ConfigError: `model` is no `PROVIDER/NAME`.
         """
-        from everturn_gateway.specs.declared import (  # noqa: PLC0415 - importing this package is to load the core alone
+        from everturn_gateway.specs.declared import (
             DeclaredAgent,
         )
 

@@ -43,6 +43,6 @@ async def mounted(gateway: OpenGateway, token: str) -> Mounted:
 
 def _load() -> Callable[[OpenGateway], App]:
     """Return what makes the application; its library takes a while to load."""
-    from everturn_gateway.http.asgi import create_app  # noqa: PLC0415 - FastAPI, where it is served
+    from everturn_gateway.http.asgi import create_app  # FastAPI, where it is served
 
     return create_app

@@ -140,6 +140,6 @@ async def _folder(given: Given) -> AsyncGenerator[str]:
 
 def _assembled(given: Given, passing: str) -> AbstractAsyncContextManager[OpenGateway]:
     # Importing this package is to load the core alone: the gateway is loaded when one is opened.
-    from everturn._assembly import assemble  # noqa: PLC0415 - as said
+    from everturn._assembly import assemble  # as said
 
     return assemble(given, passing)

@@ -154,7 +154,7 @@ def tool(
     """
 
     def make(function: Callable[P, R]) -> FunctionTool[P, R]:
-        from everturn._functions import made_of  # noqa: PLC0415 - pydantic takes a tenth of a second
+        from everturn._functions import made_of  # pydantic takes a tenth of a second
 
         definition, run = made_of(function, name)
         capabilities = ToolCapabilities(

@@ -117,7 +117,7 @@ class _Http(HTTPClient):
         files: Sequence[discord.File] | None = None,
         form: Iterable[dict[str, object]] | None = None,
         **kwargs: object,
-    ) -> Any:  # noqa: ANN401 - the library's
+    ) -> Any:  # the library's
         if self._api_base and route.url.startswith(Route.BASE):  # it may be asked for again
             route.url = self._api_base + route.url.removeprefix(Route.BASE)
         return await super().request(route, files=files, form=form, **kwargs)
@@ -197,7 +197,7 @@ class Client(discord.Client):
             heartbeat_timeout=HEARTBEAT_TIMEOUT_S,
         )
 
-    def _get_state(self, **options: Any) -> ConnectionState[Any]:  # noqa: ANN401 - the library's
+    def _get_state(self, **options: Any) -> ConnectionState[Any]:  # the library's
         """Put our HTTP client in, at the one moment before the library hands it around."""
         proxy, api_base, gateway_url = self._way
         self.http = _Http(self, proxy=proxy, api_base=api_base, gateway_url=gateway_url)
@@ -208,7 +208,9 @@ class Client(discord.Client):
                 state.parsers[kind] = partial(self._parse, kind, parse, state)
         return state
 
-    def _parse(self, kind: str, parse: Parser, state: ConnectionState[Any], data: Any) -> None:  # noqa: ANN401 - JSON
+    def _parse(
+        self, kind: str, parse: Parser, state: ConnectionState[Any], data: Any
+    ) -> None:  # JSON
         """Read one event. What the library raises would end the connection, for all chats."""
         try:
             match kind:
@@ -216,11 +218,11 @@ class Client(discord.Client):
                     self._parse_message(kind, data)
                 case _:
                     parse(data)
-        except Exception as error:  # noqa: BLE001 - the boundary around one event
+        except Exception as error:  # the boundary around one event
             if kind != "GUILD_CREATE" or not parse_guild(parse, state, data):
                 self._tell_unreadable(kind, data, error)
 
-    def _parse_message(self, kind: str, data: Any) -> None:  # noqa: ANN401 - JSON
+    def _parse_message(self, kind: str, data: Any) -> None:  # JSON
         heard = self.payloads.message(data)
         if heard is None:
             self._tell_unreadable(kind, data, "nothing of it can be read")

@@ -71,7 +71,7 @@ class EventReader:
                 if not is_from_people(message):
                     return None
                 return self._arrival(message, await self._known(message.channel))
-            except Exception as error:  # noqa: BLE001 - the boundary around one message
+            except Exception as error:  # the boundary around one message
                 fault = error
             reduced = self._client.payloads.reduced(heard.raw)
             if reduced is None:

@@ -151,5 +151,5 @@ class Messages:
 def _may_be_from_people(message: discord.Message) -> bool:
     try:
         return is_from_people(message)
-    except Exception:  # noqa: BLE001 - what it is shows where it is taken
+    except Exception:  # what it is shows where it is taken
         return True

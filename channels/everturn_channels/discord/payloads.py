@@ -56,7 +56,7 @@ class PayloadReader:
     def __init__(self, state: ConnectionState[Any]) -> None:
         self._state = state
 
-    def message(self, data: object, channel: Any = None) -> Heard | None:  # noqa: ANN401 - the library's
+    def message(self, data: object, channel: Any = None) -> Heard | None:  # the library's
         """Return a message, or what can be read of it; None where that is nothing.
 
         Args:
@@ -67,7 +67,7 @@ class PayloadReader:
             return None
         try:
             return Heard(self._built(data, channel), data, is_whole=True)
-        except Exception:  # noqa: BLE001 - the boundary around one payload
+        except Exception:  # the boundary around one payload
             return self.reduced(data)
 
     def reduced(self, raw: Payload) -> Heard | None:
@@ -86,11 +86,11 @@ class PayloadReader:
                 words = cast("tuple[object, ...]", (read.text, read.sender.name))
                 if not all(isinstance(each, str) for each in words):
                     return None
-        except Exception:  # noqa: BLE001 - the boundary around one payload
+        except Exception:  # the boundary around one payload
             return None
         return message
 
-    def _built(self, data: Any, channel: Any) -> discord.Message:  # noqa: ANN401 - the library's
+    def _built(self, data: Any, channel: Any) -> discord.Message:  # the library's
         if channel is None:
             # There is no public way to it.
             channel, _ = self._state._get_guild_channel(data)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
@@ -177,7 +177,7 @@ def _is_list(value: object) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool:  # noqa: ANN401 - JSON
+def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool:  # JSON
     """Take in what can be read of a server that cannot be read whole; return whether any can.
 
     Args:
@@ -193,17 +193,17 @@ def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool: 
             listed = items if _is_list(items) else []
             bare[part] = [item for item in listed if _can_be_read(state, empty | {part: [item]})]
         parse(bare)
-    except Exception:  # noqa: BLE001 - the boundary around one payload
+    except Exception:  # the boundary around one payload
         return False
     return True
 
 
-def _can_be_read(state: ConnectionState[Any], data: Any) -> bool:  # noqa: ANN401 - JSON
+def _can_be_read(state: ConnectionState[Any], data: Any) -> bool:  # JSON
     try:
         guild = discord.Guild(data=data, state=state)
         for channel in (*guild.channels, *guild.threads):
             chat_ref_of(channel)
             int(getattr(channel, "last_message_id", None) or 0)
-    except Exception:  # noqa: BLE001 - the boundary around one part of a payload
+    except Exception:  # the boundary around one part of a payload
         return False
     return True

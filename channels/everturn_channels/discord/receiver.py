@@ -121,7 +121,7 @@ class Receiver:
     async def _use(self, interaction: discord.Interaction) -> None:
         try:
             await self._on_interaction(interaction)
-        except Exception as error:  # noqa: BLE001 - the boundary around one interaction
+        except Exception as error:  # the boundary around one interaction
             self._handler.unreadable("INTERACTION_CREATE", error)
 
     async def _release(self, session: int) -> None:
@@ -135,12 +135,12 @@ class Receiver:
         try:
             async for gap in self._gaps.open_dms(since):
                 self._queues.catch_up(gap)
-        except Exception as error:  # noqa: BLE001 - what may have been missed stops nothing that was not
+        except Exception as error:  # what may have been missed stops nothing that was not
             self._handler.unreadable("direct channels", error)
 
     async def _look_at(self, guild: discord.Guild) -> None:
         try:
             for gap in await self._gaps.gaps_of(guild):
                 self._queues.catch_up(gap)
-        except Exception as error:  # noqa: BLE001 - the boundary around one server
+        except Exception as error:  # the boundary around one server
             self._handler.unreadable("GUILD_CREATE", error)

@@ -190,7 +190,7 @@ class Sender:
         route: Route,
         body: dict[str, Any] | None = None,
         message: Outbound | None = None,
-    ) -> Any:  # noqa: ANN401 - JSON
+    ) -> Any:  # JSON
         client, attempt = self.client, Attempt()
         if client is None:
             text = "The bot is not logged in to Discord."

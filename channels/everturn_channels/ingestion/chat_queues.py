@@ -289,7 +289,7 @@ async def _read(gap: Gap, handler: InboundHandler, clock: Clock) -> Backfill:
             found = await gap.read()
         except ConnectionLostError as error:
             await clock.sleep(handler.blocked(gap.chat, str(error)))
-        except Exception as error:  # noqa: BLE001 - the boundary around one history
+        except Exception as error:  # the boundary around one history
             # What came once comes again: to ask for it for ever would leave the chat deaf.
             handler.unreadable("history", error)
             return Backfill()
@@ -339,7 +339,7 @@ async def open_chat_queues(
             queues.release()
         try:
             yield queues
-        except Exception as error:  # noqa: BLE001 - it leaves the block below, and not in a group
+        except Exception as error:  # it leaves the block below, and not in a group
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:

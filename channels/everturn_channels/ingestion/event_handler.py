@@ -103,7 +103,7 @@ class EventHandler:
                 queued.is_blocked = True
                 wait_s = self._handler.blocked(event.chat, str(error))
                 raise NotNowError(str(error), retry_after_s=wait_s) from error
-            except Exception as error:  # noqa: BLE001 - the boundary around one event
+            except Exception as error:  # the boundary around one event
                 self._handler.unreadable(event.kind, error, event.awaited_at)
                 queued.meaning = ()
         return queued.meaning
@@ -117,5 +117,5 @@ class EventHandler:
                     await self._handler.handle(each)
         except NotNowError:
             raise
-        except Exception as error:  # noqa: BLE001 - the boundary around one event
+        except Exception as error:  # the boundary around one event
             self._handler.unreadable(event.kind, error)

@@ -108,7 +108,7 @@ def read_update(raw: Mapping[str, object]) -> types.Update | None:
             if fewer is None:
                 return None
             left = fewer
-        except Exception:  # noqa: BLE001 - the boundary around one update
+        except Exception:  # the boundary around one update
             return None
         else:
             return update
@@ -222,7 +222,7 @@ class UpdateReader:
     def _mapped(self, update: types.Update) -> Mapped:
         try:
             return self._reading.event(update, self._clock.now())
-        except Exception as error:  # noqa: BLE001 - the boundary around one update
+        except Exception as error:  # the boundary around one update
             message = message_of(update)
             chat = chat_ref_of(message) if message is not None else None
             self._handler.unreadable(

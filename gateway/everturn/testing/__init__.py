@@ -71,7 +71,7 @@ def __getattr__(name: str) -> object:
     if name not in _SUITES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    import pytest  # noqa: PLC0415 - the doubles do without
+    import pytest
 
     # So that a failure shows what was compared.
     new = [f"{__name__}.{each}" for each in _ASSERTING if f"{__name__}.{each}" not in sys.modules]

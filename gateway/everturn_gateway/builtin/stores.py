@@ -36,7 +36,7 @@ async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
 
 def _transfer(files: FileStore) -> Transfer:
     # Only a move needs it; no start of a gateway loads it.
-    from everturn_actors.journal.files.transfer import FileTransfer  # noqa: PLC0415
+    from everturn_actors.journal.files.transfer import FileTransfer
 
     return FileTransfer(files)
 

@@ -66,7 +66,7 @@ def root(
 @app.command("version")
 def show_version() -> None:
     """Print the version."""
-    from importlib.metadata import version  # noqa: PLC0415 - see the module's docstring
+    from importlib.metadata import version  # see the module's docstring
 
     typer.echo(f"{NAME} {version(NAME)}")
 

@@ -27,7 +27,7 @@ def mcp(options: Options) -> int:
         GatewayError: The package `mcp` is not installed.
     """
     with extra("everturn mcp", "mcp", "mcp", *MODULES):
-        from everturn_gateway.mcp_server.stdio import serve_stdio  # noqa: PLC0415 - an extra
+        from everturn_gateway.mcp_server.stdio import serve_stdio  # an extra
     config = load(options)
     _leave_at_once()
 
@@ -50,8 +50,8 @@ def acp(options: Options, *, agent: str) -> int:
         GatewayError: The package `agent-client-protocol` is not installed.
     """
     with extra("everturn acp", "agent-client-protocol", "acp", "acp"):
-        from everturn_gateway.acp.agent import EditorAgent  # noqa: PLC0415 - an extra
-        from everturn_gateway.acp.stdio import serve_stdio  # noqa: PLC0415
+        from everturn_gateway.acp.agent import EditorAgent  # an extra
+        from everturn_gateway.acp.stdio import serve_stdio
     config = load(options)
 
     async def main() -> int:

@@ -134,7 +134,7 @@ class Providers:
         kinds = ", ".join((*self._given, *providers.names))
         return f"spec.model.provider {name!r} is not available; there are: {kinds}"
 
-    def _share(self, name: str, make: Callable[[], Any]) -> Any:  # noqa: ANN401 - the plug-in's own
+    def _share(self, name: str, make: Callable[[], Any]) -> Any:  # the plug-in's own
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]

@@ -193,7 +193,7 @@ def _options(annotation: object) -> tuple[Any, ...]:
     return (annotation,)
 
 
-def _step(option: Any, part: str | int) -> object:  # noqa: ANN401 - any annotation
+def _step(option: Any, part: str | int) -> object:  # any annotation
     if _is_section(option):
         for name, info in option.model_fields.items():
             if part == (info.alias or name):
@@ -207,5 +207,5 @@ def _step(option: Any, part: str | int) -> object:  # noqa: ANN401 - any annotat
             return None
 
 
-def _is_section(option: Any) -> bool:  # noqa: ANN401 - any annotation
+def _is_section(option: Any) -> bool:  # any annotation
     return isclass(option) and issubclass(option, BaseModel)

@@ -107,14 +107,14 @@ def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> st
     return changed
 
 
-def _told(text: str) -> Any:  # noqa: ANN401 - YAML
+def _told(text: str) -> Any:  # YAML
     try:
         return _unshared(yaml.safe_load(text))
     except yaml.YAMLError:
         return ""
 
 
-def _mapping(text: str, at: Sequence[str]) -> Any:  # noqa: ANN401 - a node of PyYAML, without types
+def _mapping(text: str, at: Sequence[str]) -> Any:  # a node of PyYAML, without types
     try:
         node: Any = yaml.compose(text, yaml.SafeLoader)
     except yaml.YAMLError as error:
@@ -131,7 +131,7 @@ def _mapping(text: str, at: Sequence[str]) -> Any:  # noqa: ANN401 - a node of P
 
 def _addition(
     text: str,
-    mapping: Any,  # noqa: ANN401 - see above
+    mapping: Any,  # see above
     added: Sequence[tuple[str, str]],
 ) -> tuple[int, int, str]:
     key, value = mapping.value[0]
@@ -148,7 +148,7 @@ def _line_start(text: str, index: int) -> int:
     return text.rfind("\n", 0, index) + 1
 
 
-def _next(text: str, node: Any) -> int:  # noqa: ANN401 - see above
+def _next(text: str, node: Any) -> int:  # see above
     """Return where the line after a value begins."""
     # What is nested ends where the next thing begins, which may be lines further down.
     end = (

@@ -169,7 +169,7 @@ class _Builder(Struct, kw_only=True):
             data[name] = self._value(value, here)
         return data
 
-    def _value(self, node: yaml.Node, path: FieldPath) -> Any:  # noqa: ANN401 - YAML data
+    def _value(self, node: yaml.Node, path: FieldPath) -> Any:  # YAML data
         self._visit(node, len(path))
         if node.tag not in _TAGS:
             tag = node.tag.removeprefix(_YAML)

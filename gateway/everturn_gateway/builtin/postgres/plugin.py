@@ -13,7 +13,7 @@ from everturn_gateway.plugins import OpenedStore, StoreNote, StorePlugin, StoreS
 
 @asynccontextmanager
 async def _open(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
-    from everturn_gateway.builtin.postgres.opening import open_postgres  # noqa: PLC0415
+    from everturn_gateway.builtin.postgres.opening import open_postgres
 
     async with open_postgres(setup) as opened:
         yield opened
@@ -21,14 +21,14 @@ async def _open(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
 
 @asynccontextmanager
 async def _open_keyed(setup: StoreSetup) -> AsyncGenerator[KeyedStore]:
-    from everturn_gateway.builtin.postgres.opening import open_values  # noqa: PLC0415
+    from everturn_gateway.builtin.postgres.opening import open_values
 
     async with open_values(setup) as keyed:
         yield keyed
 
 
 async def _examine(setup: StoreSetup) -> tuple[StoreNote, ...]:
-    from everturn_gateway.builtin.postgres.examination import examine  # noqa: PLC0415
+    from everturn_gateway.builtin.postgres.examination import examine
 
     return await examine(setup)
 

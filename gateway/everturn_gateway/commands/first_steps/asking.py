@@ -53,8 +53,8 @@ def choose_name(title: str, names: Sequence[str], *, option: str) -> str:
         sys.stdout.write(f"  {number:>2}  {name}\n")
     if more := len(names) - _SHOWN:
         sys.stdout.write(f"      and {more} more: type a part of the name\n" if more > 0 else "")
-    from prompt_toolkit import prompt  # noqa: PLC0415 - 100 ms, for who is asked
-    from prompt_toolkit.completion import FuzzyWordCompleter  # noqa: PLC0415 - as above
+    from prompt_toolkit import prompt  # 100 ms, for who is asked
+    from prompt_toolkit.completion import FuzzyWordCompleter  # as above
 
     default = names[0] if names else ""
     while True:

@@ -19,7 +19,7 @@ def offer_setup(options: Options, config: Config) -> bool:
         return False
     if not agrees("Nothing is set up yet. Choose a model now?", default=True):
         return False
-    from everturn_gateway.commands.first_steps.setup import (  # noqa: PLC0415 - for who wants it
+    from everturn_gateway.commands.first_steps.setup import (  # for who wants it
         Answers,
         setup,
     )

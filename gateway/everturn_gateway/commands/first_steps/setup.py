@@ -73,7 +73,7 @@ class _Chosen(Struct, frozen=True, kw_only=True):
 
 def check(options: Options) -> int:
     """Tell what is set up and whether it works; see `check_setup`."""
-    from everturn_gateway.commands.first_steps.checking import (  # noqa: PLC0415 - loads agents
+    from everturn_gateway.commands.first_steps.checking import (  # loads agents
         check_setup,
     )
 
@@ -155,12 +155,12 @@ def set_up(options: Options, what: str, key_file: str) -> int:
         raise GatewayError(msg)
     load(Options(config=file))
     if what == "service":
-        from everturn_gateway.commands.first_steps.services import (  # noqa: PLC0415 - for who has one
+        from everturn_gateway.commands.first_steps.services import (  # for who has one
             set_up_service,
         )
 
         return set_up_service(file)
-    from everturn_gateway.commands.first_steps.bots import (  # noqa: PLC0415 - the whole gateway
+    from everturn_gateway.commands.first_steps.bots import (  # the whole gateway
         set_up_bot,
     )
 

@@ -47,7 +47,7 @@ def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
         McpLoginError: It offers no login, or the person said no.
     """
     with extra("everturn mcp login", "mcp", "mcp", *MODULES):
-        from everturn_gateway.tools.mcp.oauth.flow import log_in  # noqa: PLC0415 - an extra, heavy
+        from everturn_gateway.tools.mcp.oauth.flow import log_in  # an extra, heavy
     config = load(options)
     settings = _named(remote_servers(_agents(config)), name, agent).settings
     if settings.is_signed:

@@ -43,7 +43,7 @@ def main() -> int:
     os._exit(0)
 
 
-def _serve(order: dict[str, Any]) -> Any:  # noqa: ANN401 - the engine has no types
+def _serve(order: dict[str, Any]) -> Any:  # the engine has no types
     engine: Any = import_module("xllamacpp")  # an extra, without types
     params = engine.CommonParams()
     params.model.path = order["model"]

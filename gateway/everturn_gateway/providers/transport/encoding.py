@@ -28,7 +28,7 @@ def compact(value: object) -> bytes:
     return memoryview(dumps(value)).tobytes()
 
 
-def loads(data: bytes) -> Any:  # noqa: ANN401 - JSON
+def loads(data: bytes) -> Any:  # JSON
     """Return what `data` says.
 
     Raises:

@@ -137,7 +137,7 @@ class ReplyParts:
             raise ModelTransientError(msg)
         return name
 
-    def parsed(self, data: bytes) -> Any:  # noqa: ANN401 - JSON
+    def parsed(self, data: bytes) -> Any:  # JSON
         """Return a chunk, parsed.
 
         Raises:

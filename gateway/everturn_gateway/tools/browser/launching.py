@@ -77,8 +77,8 @@ def prepare(folder: Path, chromium: str, environ: Mapping[str, str]) -> tuple[st
         *(bwrap, "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"),
         *("--unshare-uts", "--unshare-cgroup-try", "--uid", "65534", "--gid", "65534"),
         *shown,
-        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"),  # noqa: S108
-        *("--setenv", "HOME", "/tmp", "--chdir", "/tmp", chromium),  # noqa: S108
+        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/dev/shm"),
+        *("--setenv", "HOME", "/tmp", "--chdir", "/tmp", chromium),
     ]
     script = folder / "chromium"
     script.write_text(f'#!/bin/sh\nexec {shlex.join(walls)} "$@"\n', encoding="utf-8")

@@ -51,7 +51,7 @@ class Answer(TypedDict):
 
 def work(order: Order, data: bytes) -> tuple[Answer, str]:
     """Return what stands before the text, and the text."""
-    import kreuzberg  # noqa: PLC0415 - of an extra
+    import kreuzberg  # of an extra
 
     pages_told = kreuzberg.PageConfig(extract_pages=True)
     config = kreuzberg.ExtractionConfig(**_OPTIONS, pages=pages_told)
@@ -78,7 +78,7 @@ def load_pdf_library() -> None:
     for all programs of all users, and loads what it finds there. So it gets a folder of its own,
     which can go as soon as the library is loaded.
     """
-    import kreuzberg  # noqa: PLC0415 - of an extra
+    import kreuzberg  # of an extra
 
     with tempfile.TemporaryDirectory(prefix="everturn-pdf-") as folder:
         os.environ["TMPDIR"] = folder

@@ -42,7 +42,7 @@ class Answer(TypedDict):
 
 def work(order: Order, data: bytes) -> tuple[Answer, bytes]:
     """Return what stands before the bytes, and the bytes; none where they may stay."""
-    from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415 - of an extra
+    from PIL import Image, ImageOps, UnidentifiedImageError  # of an extra
 
     Image.MAX_IMAGE_PIXELS = PIXELS_MAX
     try:
@@ -68,7 +68,7 @@ def work(order: Order, data: bytes) -> tuple[Answer, bytes]:
 
 def _written(image: object, limit_bytes: int) -> bytes:
     """Return an image as a PNG where that is small enough, else as a JPEG."""
-    from PIL import Image  # noqa: PLC0415 - of an extra
+    from PIL import Image  # of an extra
 
     assert isinstance(image, Image.Image)
     sink = io.BytesIO()

@@ -151,7 +151,7 @@ def title_of(page: str) -> str:
 
 def to_markdown(page: str, address: str) -> tuple[str, list[str]]:
     """Return an HTML page as Markdown with absolute links, and what a reader has to know of it."""
-    import html_to_markdown  # noqa: PLC0415 - 20 ms that plain text need not pay
+    import html_to_markdown  # 20 ms that plain text need not pay
 
     options = html_to_markdown.ConversionOptions(
         base_url=address,
