@@ -91,6 +91,7 @@ class Renderer:
         context = spec.session.context
         recalls = can_recall(tools)
         chosen = self._chosen
+        # By identity: an agent that is read again has another value, whatever changed in it.
         if chosen is None or chosen[0] is not context or chosen[1] != recalls:
             chosen = self._chosen = (context, recalls, policy_of(context, recalls=recalls))
         return chosen[2]
@@ -99,6 +100,7 @@ class Renderer:
         self, conversation: Conversation, spec: AgentSpec, tools: tuple[ToolDefinition, ...] = ()
     ) -> Iterator[None]:
         """Build what later requests go on from, where that takes long; yield after each part."""
+        # A short history takes no time that would be worth dividing.
         if self._history is not None or conversation.held_messages < LONG_MESSAGES:
             return
         self._history = shown_history(conversation, self.policy(spec, tools), None)
@@ -126,6 +128,7 @@ class Renderer:
         numbers, limits = policy.numbers, prepared.limits
         self.stored = ()
         self._spare = policy.spare(numbers, limits, prepared.projection, prepared.budget)
+        # The policy said how much room is left: most requests need nothing hidden.
         if self._spare.lasting > 1 and policy.promises_fit:
             return ()
         projection, bodies = hidden_by(
@@ -211,6 +214,7 @@ class Renderer:
         last = 0
         for turn in prepared.turns:
             leaving -= len(shown_blocks(turn, reductions, policy.gap))
+            # Whole turns alone: half of one would leave calls without their results.
             if leaving < 0:
                 break
             last = turn.number
@@ -233,6 +237,7 @@ class Renderer:
         reductions = conversation.reductions
         shown = [turn for turn in conversation.turns if turn.number >= reductions.cut_turn]
         kept = 0 if conversation.current is None else conversation.current.size_messages
+        # The newest messages stay as they were said, by number and not by tokens.
         while shown and kept < keep:
             kept += shown.pop().size_messages
         last = shown[-1].number if shown else reductions.cut_turn - 1
@@ -262,11 +267,13 @@ class Renderer:
         """See `render`."""
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy, projection = prepared.policy, prepared.projection
+        # For this request alone: none of these steps is recorded.
         for stage in policy.ladder(policy.numbers, prepared.limits):
             projection, _ = stage(projection, prepared.budget)
         preamble, request, fingerprint = prepared.preamble, prepared.request, prepared.fingerprint
         outside = prepared.outside
         forecast: Forecast | None = prepared.forecast
+        # What a step changed has to be counted and hashed anew; mostly none has.
         if projection is not prepared.projection:
             messages = tuple(flatten(projection.blocks))
             units = projection_units(projection)
@@ -285,6 +292,7 @@ class Renderer:
             units += preamble_units(request, messages)
             prints = Fingerprints().of(request, 0, max(conversation.fingerprint.messages, 0))
             fingerprint = as_sent(conversation.fingerprint, prints, request, units)
+            # A request that was reduced on the way says nothing of how the next one grows.
             forecast = None
         return Rendered(
             request=request,
@@ -333,6 +341,7 @@ class Renderer:
     ) -> Prepared:
         """Return what a request can be made of; the last one is kept, for who asks twice."""
         statistics = statistics or prior_statistics(spec.model.name)
+        # The loop, the report and the summariser ask for the same within one step.
         if self._last is not None:
             known, prepared = self._last
             if (
@@ -355,6 +364,7 @@ class Renderer:
     ) -> Prepared:
         policy = self.policy(spec, tools)
         history = shown_history(conversation, policy, self._history)
+        # Fingerprints go on from the last request, and so only as long as its history does.
         if history is not self._history:
             self._history, self._fingerprints = history, Fingerprints()
         asked = (conversation, spec, tools, statistics)

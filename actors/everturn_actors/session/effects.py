@@ -109,10 +109,12 @@ class Effects(Struct, kw_only=True):
                     self.runner.stop("cancel", by)
                 case ReleaseTurn():
                     self.runner.release()
+                    # Who asked for the cancel is answered when nothing of the turn runs any more.
                     closed, self.waiters.closed = self.waiters.closed, []
                     for each in closed:
                         each.answer.give(value=True)
                 case ScheduleTick(at):
+                    # One timer is enough: the decision that it brings sets the next.
                     if self.tick_at is None or at < self.tick_at:
                         self.tick_at = at
                         tasks.start_soon(self._tick, at)
@@ -140,6 +142,7 @@ class Effects(Struct, kw_only=True):
         delay_s = (at - clock.now()).total_seconds()
         if delay_s > 0:  # else the append that came between took longer
             await clock.sleep(delay_s)
+        # Else a nearer one took its place meanwhile, and that one is still to come.
         if self.tick_at == at:
             self.tick_at = None
         with suppress(ActorStoppedError):  # then the next start begins it

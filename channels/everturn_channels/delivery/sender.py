@@ -88,13 +88,16 @@ class Sender:
         """
         session = self._session
         while not leaves(session):
+            # Noted while it is known: the state forgets an answer with its turn.
             self._questions.note(session.state)
             item, turn = self._next(), session.state.open_turn
             waiting = [each.seq for each in session.state.outbox]
             if item is not None:
                 await self._deliver(item)
+            # What fails waits for its time; something newer, or an end, comes before it.
             elif self._retries.is_waiting(waiting):
                 await unless(session, self._has_news, partial(self._retries.wait, waiting))
+            # Nothing is owed and nothing will be: the actor may be passivated.
             elif turn is None or not turn.delivers:
                 return
             else:
@@ -109,10 +112,12 @@ class Sender:
         for item in self._session.state.outbox:
             if self._is_over(item):
                 return item
+            # It was asked, and stays owed until somebody answers; it holds up nobody.
             if item.kind == "approval" and item.is_delivered:
                 continue
             if self._retries.is_due(item.seq):
                 return item
+            # Order before speed, until the wait is longer than people would believe in an order.
             if not self._retries.may_be_overtaken(item.seq, item.owed_at):
                 return None
         return None
@@ -131,6 +136,7 @@ class Sender:
             if self._is_over(item):
                 await self._close(item)
                 return
+            # A job that waits for its next try keeps what it knows of its chunks.
             job = self._jobs.pop(item.seq, None) or await self._take_up(item)
             while job.left and await self._may_send(job):
                 if not await self._send(job):
@@ -148,6 +154,7 @@ class Sender:
         payloads = None
         if item.chunks is None and len(item.text) > IN_PLACE_CHARS:
             payloads = await to_thread.run_sync(self._render, item)
+        # The message that showed the reply as it came becomes its first chunk, by an edit.
         if item.kind == "reply":
             item = await self._preview.hand_over(item)
         return self._begin(item, payloads)
@@ -175,6 +182,7 @@ class Sender:
             preview=item.preview,
         )
         for index, chunk in enumerate(chunks):
+            # Marked before it was sent, and nobody is sending it: a crash came in between.
             if chunk.mark != "sending":
                 continue
             if index == 0 and job.preview:  # an edit does no harm when it is made once more
@@ -189,6 +197,7 @@ class Sender:
         if self._is_to_leave(job.item):
             return False
         if not self._holds:
+            # The marks are written first: others may wait for them while this one waits its turn.
             if not self._limiter.acquire_nowait():
                 if any(isinstance(body, ChunkMarked) for body in job.told):
                     await self._tell(job)
@@ -205,6 +214,7 @@ class Sender:
         """Send the next chunk and note what became of it; False where it has to be tried again."""
         index = job.left[0]
         chunk = job.chunks[index]
+        # Durable before it is sent, or a crash would send it twice without a word.
         job.mark(index, "sending")
         await self._tell(job)
         self._typing.hush()
@@ -212,6 +222,7 @@ class Sender:
             platform_id = await self._chunks.send(job, index)
         except NotSentError as error:
             job.mark(index, "unsent", error=str(error))
+            # The platform speaks of the bot, and not of this chat alone.
             if error.retry_after_s is not None:
                 self._limiter.pause_for(error.retry_after_s)
             is_asked = error.retry_after_s is not None
@@ -225,11 +236,13 @@ class Sender:
         else:
             self._limiter.heard(answer=True)
             job.mark(index, "sent", platform_id=platform_id)
+            # A file holds all of the text: its other chunks have nothing to add.
             if is_whole_reply(chunk.payload):
                 for rest in tuple(job.left):
                     job.mark(rest, "closed")
             self._preview.pass_message()
             self._tally.count_out()
+            # One long reply must not keep all other chats of the bot waiting.
             if self._limiter.is_contended:
                 self._let_go()
         self._retries.forget(job.item.seq)
@@ -242,6 +255,7 @@ class Sender:
         item = job.item
         self._retries.failed(item.seq, in_doubt=in_doubt, is_asked=is_asked)
         limit_s = self._settings.give_up_after_s
+        # What says that something got lost is tried for longer than what got lost.
         if item.kind == "undelivered":
             limit_s = max(limit_s, UNDELIVERED_S)
         is_given_up = self._retries.is_hopeless(item.seq, item.owed_at, limit_s)
@@ -251,6 +265,7 @@ class Sender:
                 self._tally.count_given_up()
             self._retries.forget(item.seq)
             self._warn("a message is given up, it was owed for too long", item, error)
+        # Once, and not with each try of a day.
         elif self._retries.failures(item.seq) == LAST_TRIES:
             self._warn("a message could not be delivered so far; it is tried again", item, error)
         await self._tell(job)
@@ -307,6 +322,7 @@ class Sender:
             await self._session.tell(DeliveryPlanned(item=item.seq, chunks=()))
             return
         last = item.chunks[-1]
+        # Buttons that do nothing any more would be clicked.
         if last.mark == "sent" and self._adapter.capabilities.edits:
             await self._ends.show(item, last.platform_id)
             if leaves(self._session):

@@ -186,7 +186,9 @@ def parse_guild(parse: Parser, state: ConnectionState[Any], data: Any) -> bool: 
         data: The payload.
     """
     try:
-        bare = {key: value for key, value in data.items() if key not in _GUILD_EXTRAS}
+        bare: dict[str, object] = {
+            key: value for key, value in data.items() if key not in _GUILD_EXTRAS
+        }
         empty: dict[str, object] = bare | {part: list[object]() for part in _GUILD_PARTS}
         for part in _GUILD_PARTS:
             items: object = bare.get(part)

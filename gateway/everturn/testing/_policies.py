@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -14,9 +14,9 @@ from everturn_gateway.commands.context.transcript import read_transcript
 WINDOW_TOKENS: Final = 20_000
 
 
-def long_conversation(turns: int = 40) -> list[dict[str, object]]:
+def long_conversation(turns: int = 40) -> list[dict[str, Any]]:
     """Return a conversation of turns with a call of a tool each, far larger than the window."""
-    messages: list[dict[str, object]] = []
+    messages: list[dict[str, Any]] = []
     for turn in range(turns):
         call = {"id": f"c{turn}", "type": "function", "function": {"name": "look"}}
         call["function"] = {"name": "look", "arguments": "{}"}

@@ -23,10 +23,12 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
         )
         if error is not None:
             return error
+    # Who speaks to the agent wants it to go on; what others say beside it does not.
     if state.status == "paused" and not inbound.ambient:
         draft.add(StatusChanged(status="active"))
     if seen is not None:
         return draft.accepted(seen)
+    # In the same append as the message that takes its place: neither is lost without the other.
     gone = dropped(inbound, state.waiting, is_busy=is_busy, in_window=in_window)
     if gone is not None:
         draft.add(gone)
@@ -47,6 +49,7 @@ def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
         )
     )
     debounce_s = inbound.queueing.debounce_s
+    # Kept in memory alone: after a restart nobody is still typing.
     if not inbound.ambient and debounce_s > 0:
         draft.memory = replace(
             draft.memory, debounce=draft.memory.debounce.note(inbound.sender, debounce_s, draft.now)
@@ -102,6 +105,7 @@ def edit(command: Edit, draft: Draft) -> bool:
     state = draft.known
     seq = state.seen.get(command.idempotency_key)
     waits = not draft.memory.ending and any(message.seq == seq for message in state.waiting)
+    # One whose turn has begun was read by the model, and cannot be unread.
     if waits and seq is not None:
         draft.add(Edited(received=seq, text=command.text))
     return waits

@@ -32,15 +32,19 @@ from everturn_actors.state.recovery import (
 def begin(draft: Draft) -> None:
     """Begin a turn over all that waits, in the same append as what made it possible."""
     state, context, memory = draft.state, draft.context, draft.memory
+    # Ambient messages alone begin no turn: nobody waits for an answer to them.
     if state is None or not state.is_asked or state.status != "active":
         return
     if state.open_turn is not None or memory.ending or memory.is_stopping or not context.resumes:
         return
+    # Somebody is still writing: a turn that began now would answer half a thought.
     until = memory.debounce.until(draft.now)
     if until is not None:
         draft.effects.append(ScheduleTick(until))
         return
+    # All that waits goes into this turn, so that nothing is held any more.
     release(draft)
+    # Numbers go into the event: a replay must not depend on the settings of its day.
     limit, told_bytes = state.window_messages, 0
     window_tokens = context.window_tokens()
     if window_tokens is not None:
@@ -57,6 +61,7 @@ def begin(draft: Draft) -> None:
         )
     )
     turn = draft.known.open_turn
+    # Begun in the same append, which saves a sync before the first model call.
     if context.spec is not None and turn is not None:
         draft.add(first_step(turn, context.spec))
 
@@ -68,11 +73,13 @@ def work(draft: Draft) -> None:
         return
     turn = state.open_turn
     is_over = turn is None or state.status == "paused"
+    # The task may still be on its way out; it gets no say in another turn.
     if is_over or (draft.running and not draft.is_worked_on):
         _let_go(draft)
     is_workable = state.status == "active" and draft.context.resumes
     if turn is None or draft.running or not is_workable or draft.memory.is_stopping:
         return
+    # A task that left this turn by itself leaves it for a person to wake: it would fail again.
     if turn.number != draft.context.left:
         draft.effects.append(StartTurn(turn.number))
 
@@ -103,6 +110,7 @@ def cancel(command: Cancel, draft: Draft) -> bool | Later:
     turn = draft.known.open_turn
     if turn is None:
         return False
+    # Its task writes the end itself, with what its calls had done until then.
     if draft.is_worked_on:
         draft.is_cancelled = True
         draft.effects.append(StopTurn(command.by))
@@ -143,6 +151,7 @@ def leave(command: ClientDisconnected, draft: Draft) -> None:
     if turn is None or turn.delivers or spec is None:  # of one that is delivered, people wait
         return
     waits = any(user.seq == command.seq for user in turn.heard)
+    # Not at once: a phone that changes its network is back in a second.
     if waits and spec.session.on_disconnect == "pause":
         draft.effects.append(AwaitFollower(command.seq))
 

@@ -61,7 +61,9 @@ async def run_calls(
     """
     step = turn.step
     assert step is not None and step.reply is not None  # noqa: PT018
+    # What has a result was done before a restart, and is not done again.
     waiting = [call for call in step.reply.calls if call.call_id not in step.results]
+    # The caller runs its own tools: here there is nothing to judge, only to wait.
     if is_callers(waiting[0], turn, agent):
         await _await_caller(host, turn, waiting, agent, pace.clock, deadline)
         return
@@ -77,21 +79,27 @@ async def run_calls(
     if overtaken:
         await host.record(*(finished(call, OVERTAKEN, is_error=True) for call in overtaken))
         return
+    # Judged one by one: what one call does may change what the next may do.
     first = await cleared(host, step, waiting[0], agent)
+    # A refusal is its result; a question is recorded, and the loop comes back for the answer.
     if not isinstance(first, Cleared):
         await host.record(first)
         return
     batch = [first]
+    # Calls that write wait for each other, as the model may count on their order.
     if first.tool.capabilities.read_only:
         batch += await _more_readers(host, step, waiting[1:PARALLEL_CALLS], agent)
+    # One that a restart cut short is marked already; its tool said that it may run again.
     begun = [each.call.call_id for each in batch if each.call.call_id not in step.started]
     if begun:
         await host.record(*(CallStarted(call_id=call_id) for call_id in begun))
+    # Durable before they run: after a crash it is known which may have had their effect.
     outputs = await _run_all(batch, host, agent, people)
     taken = [
         await _taken_in(host, turn, step, each.call, output, agent)
         for each, output in zip(batch, outputs, strict=True)
     ]
+    # In one append, in the order of the calls, whichever was done first.
     await host.record(*taken)
 
 
@@ -102,6 +110,7 @@ def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) 
         or call.call_id in step.started
     ):
         return False
+    # A person who said yes meant this call: a message that came later does not take that back.
     approval = step.approvals.get(call.call_id)
     if approval is None:
         return True
@@ -113,6 +122,7 @@ def _is_overtaken(host: TurnHost, step: OpenStep, call: ToolCall, agent: Agent) 
 
 def is_callers(call: ToolCall, turn: OpenTurn, agent: Agent) -> bool:
     """Whether the caller of a turn runs a call itself; a tool of the agent goes before its own."""
+    # A caller that names a tool of the agent must not get in its place, past its gate.
     if call.name in agent.tools:
         return False
     return any(tool.name == call.name for tool in turn.options.tools)
@@ -133,6 +143,7 @@ async def _await_caller(
     """
     step, first = turn.step, waiting[0]
     assert step is not None
+    # All at once, so that the caller can run them side by side.
     if first.call_id not in step.handed_over:
         ids = tuple(call.call_id for call in waiting if is_callers(call, turn, agent))
         timeout_s = agent.spec.session.client_tool_timeout_s
@@ -140,6 +151,7 @@ async def _await_caller(
         return
     with standing_still(deadline):  # nobody here can hasten it
         become = await _answered(host, first.call_id, step.handed_over[first.call_id], clock)
+    # It cannot be told to the model as a result: nobody knows what the caller did.
     if become == "expired":
         why = "its caller did not say in time what its tools gave"
         await host.record(*close_turn(turn, "cancelled", why))
@@ -165,9 +177,11 @@ async def _answered(
         step = host.state.open_turn.step if host.state.open_turn else None
         if step is None or call_id in step.answers:
             return "answered"
+        # Somebody changed their mind: what they wrote is more than what the caller is doing.
         if any(not message.ambient for message in host.state.waiting):
             return "overtaken"
         left_s = (until - clock.now()).total_seconds()
+        # A moment that is stored, so that a restart does not begin the wait anew.
         if left_s <= 0:
             return "expired"
         await until_changed(host, clock, left_s)
@@ -189,6 +203,7 @@ async def _more_readers(
             or _is_overtaken(host, step, call, agent)
         ):
             break
+        # The first that may not run at once ends the batch: results keep the order of the calls.
         found = await cleared(host, step, call, agent)
         if not isinstance(found, Cleared):
             break
@@ -203,6 +218,7 @@ async def _run_all(
     batch: Sequence[Cleared], host: TurnHost, agent: Agent, people: People
 ) -> list[ToolOutput]:
     """Run calls side by side; return what they gave, in the order of the calls."""
+    # The usual case needs no task group.
     if len(batch) == 1:
         return [await _run(batch[0], host, agent, people)]
     outputs: dict[int, ToolOutput] = {}
@@ -261,6 +277,7 @@ async def _run(each: Cleared, host: TurnHost, agent: Agent, people: People) -> T
 def _checked(output: ToolOutput) -> ToolOutput:
     """Return an output with files that can be sent and shown; else the reason why they cannot."""
     try:
+        # A file that no channel can send is told to the model now, and not to people later.
         check_uploads(output.files)
         check_images(output.images)
     except InvalidInputError as error:
@@ -296,6 +313,7 @@ async def _taken_in(
     text = host.renderer.intake(
         agent.spec, agent.offered(statistics, turn), statistics, result, path
     )
+    # Only what was cut is kept apart: the log has the rest as it is.
     if text == output.text:
         path = ""
     else:

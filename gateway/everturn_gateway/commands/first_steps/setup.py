@@ -105,7 +105,7 @@ def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
 
 def test_models(options: Options, agent: str) -> int:
     """Ask the models of one agent, or (empty) all, for a word; see `check_models`."""
-    from everturn_gateway.commands.first_steps.checking import (  # noqa: PLC0415 - loads agents
+    from everturn_gateway.commands.first_steps.checking import (
         check_models,
     )
 

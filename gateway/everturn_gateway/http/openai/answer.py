@@ -79,7 +79,12 @@ class Completion(Struct, frozen=True, kw_only=True):
 
     def chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
         """Return one piece of a streamed completion."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        choice: dict[str, object] = {
+            "index": 0,
+            "delta": delta,
+            "logprobs": None,
+            "finish_reason": finish_reason,
+        }
         return self._data([choice], None)
 
     def text_chunks(self) -> Callable[[str], bytes]:

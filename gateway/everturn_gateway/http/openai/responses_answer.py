@@ -301,7 +301,7 @@ class ResponseWriter:
 
     def _refusal(self, text: str) -> bytes:
         """Return the events of what is not of the form; clients read each text as if it were."""
-        item = {
+        item: dict[str, object] = {
             **_text_item(self._item_id(), "", "completed"),
             "content": [{"type": "refusal", "refusal": text}],
         }

@@ -155,7 +155,7 @@ def _given(arguments: str) -> Mapping[str, object]:
     return {name: value for name, value in data.items() if value is not None and value != ""}
 
 
-def _number(given: Mapping[str, object], name: str) -> int | None:
+def _number(given: Mapping[str, Any], name: str) -> int | None:
     """Return a number from 1, also where it was written as a text."""
     value = given.get(name)
     if value is None:
