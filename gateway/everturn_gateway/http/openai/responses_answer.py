@@ -301,9 +301,10 @@ class ResponseWriter:
 
     def _refusal(self, text: str) -> bytes:
         """Return the events of what is not of the form; clients read each text as if it were."""
+        whole = {"type": "refusal", "refusal": text}
         item: dict[str, object] = {
             **_text_item(self._item_id(), "", "completed"),
-            "content": [{"type": "refusal", "refusal": text}],
+            "content": [whole],
         }
         self._output.append(item)
         index, place = len(self._output) - 1, self._place()
@@ -316,7 +317,7 @@ class ResponseWriter:
             data
             + self._event("response.refusal.delta", **place, delta=text)
             + self._event("response.refusal.done", **place, refusal=text)
-            + self._event("response.content_part.done", **place, part=item["content"][0])
+            + self._event("response.content_part.done", **place, part=whole)
             + self._event("response.output_item.done", output_index=index, item=item)
         )
 
