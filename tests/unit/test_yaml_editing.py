@@ -57,6 +57,7 @@ def test_only_what_is_asked_for_changes(text: str, fields: dict[str, str], expec
         "spec: {model: x}\n",
         "spec: {model: {}}\n",
         "spec: {model: *a}\n",
+        "spec: " + "[" * 5000,
         "spec:\n model: &m {name: a}\n other: *m\n",
         "base: &b {name: a}\nspec:\n model:\n  <<: *b\n  x: 1\n",
     ],

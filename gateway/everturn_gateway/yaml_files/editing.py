@@ -110,15 +110,15 @@ def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> st
 def _told(text: str) -> Any:  # YAML
     try:
         return _unshared(yaml.safe_load(text))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return ""
 
 
 def _mapping(text: str, at: Sequence[str]) -> Any:  # a node of PyYAML, without types
     try:
         node: Any = yaml.compose(text, yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        msg = f"it is no YAML: {str(error).splitlines()[0]}"
+    except (yaml.YAMLError, RecursionError) as error:
+        msg = f"it is no YAML: {(str(error).splitlines() or ['?'])[0]}"
         raise EditError(msg) from error
     for name in at:
         inner = node.value if isinstance(node, yaml.MappingNode) else []
@@ -173,7 +173,7 @@ def _check(before: str, after: str, at: Sequence[str], fields: Mapping[str, str]
     """
     try:
         wanted, found = (_unshared(yaml.safe_load(each)) for each in (before, after))
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         wanted, found = None, ""
     place = wanted
     for name in at:
