@@ -145,7 +145,7 @@ def _blobs(files: SessionFiles) -> list[Blob]:
         folder = _folder(files, kind)
         names = os.listdir(folder) if folder.is_dir() else ()
         kept = filter(results.is_result_name, names)
-        found += [((folder / name).lstat().st_mtime_ns, kind, name) for name in kept]
+        found.extend(((folder / name).lstat().st_mtime_ns, kind, name) for name in kept)
     return [(kind, name) for _, kind, name in sorted(found)]
 
 

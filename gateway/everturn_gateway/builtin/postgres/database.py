@@ -161,12 +161,16 @@ async def open_database(settings: PostgresSection) -> AsyncGenerator[Database]:
     Raises:
         JournalError: It cannot be reached, or refuses; says what to do.
     """
+
+    async def connect(*_parts: object, **_more: object) -> Connection:
+        return await _connect(settings, "everturn")
+
     try:
         pool = asyncpg.create_pool(
             settings.url,
             min_size=0,  # with others, the library logs each try to have them while there is none
             max_size=settings.connections,
-            connect=lambda *_args, **_more: _connect(settings, "everturn"),
+            connect=connect,
             reset=_leave_as_it_is,
         )
         _ = await pool  # opens none yet
