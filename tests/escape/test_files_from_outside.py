@@ -19,6 +19,7 @@ from support.commands import needs_sandbox
 from support.escaping import (
     PROCESSES,
     REPOSITORY,
+    SHOWN_EVERY,
     Call,
     Escape,
     Owner,
@@ -34,6 +35,7 @@ from support.escaping import (
     put,
     say,
 )
+from support.examples import LONG_RUN
 
 pytestmark = needs_sandbox
 
@@ -157,9 +159,10 @@ ONLINE = tuple(
     _escape(name, steps, calls, tools=ONLINE_PROCESSES) for name, steps, calls in ONLINE_WAYS
 )
 ESCAPES = (*OF_FILES, *ONLINE)
-LIVE = (*OF_FILES[:2], *ONLINE)
+STEP = 1 if LONG_RUN else SHOWN_EVERY
+LIVE = (OF_FILES[0], *ONLINE[::STEP])
 CONTROLS = tuple(
-    _escape(f"an own file {name}", (*OWN, *steps), calls) for name, steps, calls in WRITTEN
+    _escape(f"an own file {name}", (*OWN, *steps), calls) for name, steps, calls in WRITTEN[::STEP]
 )
 CLEAN_AGAIN: tuple[tuple[str, tuple[Step, ...], tuple[Call, ...]], ...] = (
     ("it is removed, and another written", changed(bash("rm m.md"), call("write_file", path="m.md", content="mine\n")), (read("m.md"), bash("cat m.md"))),
@@ -182,7 +185,8 @@ async def test_text_from_outside_stays_marked_in_files(escape: Escape, tmp_path:
 async def test_a_person_can_let_it_run(escape: Escape, tmp_path: Path) -> None:
     """What runs where a person allows it is stopped by the question, and not by a mistake.
 
-    That every other sequence runs, where nothing stops it, is shown with a file of the owner.
+    That the others run, where nothing stops them, is shown with a file of the owner: of those
+    some by day, all at night.
     """
     await check_live(tmp_path, escape)
 

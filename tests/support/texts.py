@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,7 @@ def places_of(text: str) -> set[str]:
     return set(_PLACES.findall(text))
 
 
+@cache
 def uses() -> list[Use]:
     """Return all texts of the product."""
     static = ROOT / "gateway/everturn_gateway/http/console/static"
