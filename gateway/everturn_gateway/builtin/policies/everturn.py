@@ -23,6 +23,8 @@ class EverturnSection(ClearingSection):
     "What one tool result may take."
     max_result_share: Share | None = None
     "And never more than this share of the window."
+    max_message_share: Share | None = None
+    "What the newest turn's questions may take of the messages' room, where there is none for all."
     tool_result_truncation: Literal["head", "tail", "both"] | None = None
     "Which end of a long result is kept."
     margin_share: Annotated[float, Field(ge=0, lt=1)] | None = None
