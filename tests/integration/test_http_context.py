@@ -277,7 +277,7 @@ async def test_a_discarded_log_is_named_as_the_reason(tmp_path: Path) -> None:
     """`compaction: discard` costs the past; it must not look like a fault."""
     async with open_http_gateway(tmp_path, compaction="discard") as gateway:
         session = await gateway.session()
-        await say(gateway, session, *map(str, range(12)))
+        await say(gateway, session, *(f"number {n} " * 12 for n in range(12)))
     async with open_http_gateway(tmp_path, compaction="discard") as gateway:
         await say(gateway, session, "after a restart")
         async with gateway.client() as client:
@@ -293,7 +293,7 @@ async def test_compact_answers_when_the_summary_is_made(tmp_path: Path) -> None:
         session = await gateway.session("second")
         await say(gateway, session, "one")
         early = await client.post(path(session, "compact"))
-        await say(gateway, session, *map(str, range(9)))
+        await say(gateway, session, *(f"number {n} " * 12 for n in range(9)))
         gateway.provider.script.append("## Intent\nCounting.")
         done = await client.post(path(session, "compact"), json={"focus": "the number seven"})
         report = (await client.get(path(session, "context"))).json()
@@ -314,7 +314,7 @@ async def test_compact_is_accepted_at_once_for_who_does_not_wait(tmp_path: Path)
     """A summary takes as long as a model likes; a web page does not."""
     async with summarised_agent(tmp_path) as gateway, gateway.client() as client:
         session = await gateway.session("second")
-        await say(gateway, session, *map(str, range(10)))
+        await say(gateway, session, *(f"number {n} " * 12 for n in range(10)))
         calls = len(gateway.provider.requests)
         gateway.provider.script.append("## Intent\nCounting.")
         gateway.provider.hold()
@@ -375,7 +375,7 @@ async def test_a_summary_that_takes_too_long_goes_on_without_its_client(tmp_path
     """The deadline of a request is not the summary's."""
     async with summarised_agent(tmp_path) as gateway:
         session = await gateway.session("second")
-        await say(gateway, session, *map(str, range(10)))
+        await say(gateway, session, *(f"number {n} " * 12 for n in range(10)))
     server = ServerConfig(request_timeout_s=0.3)
     async with summarised_agent(tmp_path, server) as gateway, gateway.client() as client:
         await gateway.service.view(session)
@@ -399,7 +399,7 @@ async def test_a_stopping_server_keeps_nobody_waiting_for_a_summary(
     async with summarised_agent(tmp_path) as gateway:
         session, other = await gateway.session("second"), await gateway.session("second")
         for each in (session, other):
-            await say(gateway, each, *map(str, range(10)))
+            await say(gateway, each, *(f"number {n} " * 12 for n in range(10)))
         calls = len(gateway.provider.requests)
         gateway.provider.hold()
         gateway.listening = anyio.Event()
