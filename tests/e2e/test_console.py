@@ -201,6 +201,8 @@ async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser
     ):
         session_id = await gateway.session()
         address = gateway.base_url.replace("127.0.0.1", HOST)
+        # As phones have none: this tab has a stream of its own.
+        await window.context.add_init_script("delete self.SharedWorker")
         page = await window.tab(f"{address}/")
         await page.get_by_label("Token").fill("wrong")
         await page.keyboard.press("Enter")
@@ -213,8 +215,16 @@ async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser
         stored = await page.evaluate("JSON.stringify([localStorage, sessionStorage])")
         await page.goto(f"{address}/console/#/s/{session_id}")
         await page.get_by_label("Message", exact=True).fill("hello")
+        notes = {"name": "notes <b>.txt", "mimeType": "text/plain", "buffer": b"hi"}
+        await page.locator("input[type=file]").set_input_files([notes, {**notes, "name": "not"}])
+        await page.goto(f"{address}/console/#/approvals")
+        await page.locator("main.approvals h1").wait_for()
+        await page.goto(f"{address}/console/#/s/{session_id}")  # what was added is still there
+        await page.get_by_role("button", name="Leave out not", exact=True).click()
         await page.get_by_role("button", name="Send").click()
         await said(page, "reply 1")
+        files = await page.locator(".user .file a").all_inner_texts()
+        left = await page.locator(".files li").count()
         await page.get_by_role("button", name="Log out").click()
         await page.get_by_label("Token").wait_for()
         code = gateway.logins.make_link()
@@ -224,6 +234,7 @@ async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser
         # What the browser says of each 401 that a page without a login gets.
         window.messages = [each for each in window.messages if "401" not in each]
 
+    assert (files, left) == (["notes <b>.txt"], 0)
     assert not is_secure
     assert TOKEN not in stored
     assert TOKEN not in str(cookie)

@@ -320,6 +320,15 @@ export function closeSession() {
   stream?.watch("", 0);
 }
 
+// Files that were added and not sent yet, by session: they outlive a look elsewhere.
+const added = new Map();
+
+export function setFiles(session, files) {
+  session.files = files;
+  session.key = ""; // with other files it is another message
+  added.set(session.id, files);
+}
+
 function newSession(id) {
   const draft = readDraft(id);
   return {
@@ -340,7 +349,7 @@ function newSession(id) {
     said: "",
     draft: draft.text ?? "",
     key: draft.key ?? "",
-    files: [],
+    files: added.get(id) ?? [],
     isSending: false,
     sendError: "",
   };
@@ -467,7 +476,7 @@ export async function send(session, newKey) {
     body.attachments = session.files.map(({ name, type, data }) => ({
       media_type: type || "application/octet-stream",
       data,
-      filename: name,
+      file_name: name,
     }));
   }
   try {
@@ -477,6 +486,7 @@ export async function send(session, newKey) {
     });
     session.draft = "";
     session.files = [];
+    added.delete(session.id);
     session.key = "";
     session.follows = true;
     keepDraft(session);

@@ -11,7 +11,7 @@ import { number, t } from "../parts/texts.js";
 import { newestTurn } from "../parts/timing.js";
 import { todoList, todoOf } from "../parts/todo.js";
 import { raw, transcript } from "../parts/transcript.js";
-import { act, keepDraft, loadNewer, loadOlder, openSession, remove, say, send, state } from "../state.js";
+import { act, keepDraft, loadNewer, loadOlder, openSession, remove, say, send, setFiles, state } from "../state.js";
 
 const NEAR_END_PX = 80;
 const FILE_MOST_BYTES = 20 * 1024 * 1024;
@@ -147,7 +147,7 @@ function grow(area) {
 }
 
 function drop(session, index) {
-  session.files.splice(index, 1);
+  setFiles(session, session.files.filter((_, at) => at !== index));
   say("");
 }
 
@@ -162,9 +162,8 @@ async function attach(session, input) {
     for (let at = 0; at < bytes.length; at += 8192) {
       text += String.fromCharCode(...bytes.subarray(at, at + 8192));
     }
-    session.files.push({ name: file.name, type: file.type, data: btoa(text) });
+    setFiles(session, [...session.files, { name: file.name, type: file.type, data: btoa(text) }]);
   }
-  session.key = "";
   input.value = "";
   say("");
 }
