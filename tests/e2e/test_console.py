@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, FilePayload, Page
 from support.browser import (
     HOST,
     LOOKS,
@@ -215,8 +215,12 @@ async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser
         stored = await page.evaluate("JSON.stringify([localStorage, sessionStorage])")
         await page.goto(f"{address}/console/#/s/{session_id}")
         await page.get_by_label("Message", exact=True).fill("hello")
-        notes = {"name": "notes <b>.txt", "mimeType": "text/plain", "buffer": b"hi"}
-        await page.locator("input[type=file]").set_input_files([notes, {**notes, "name": "not"}])
+        await page.locator("input[type=file]").set_input_files(
+            [
+                FilePayload(name=name, mimeType="text/plain", buffer=b"hi")
+                for name in ("notes <b>.txt", "not")
+            ]
+        )
         await page.goto(f"{address}/console/#/approvals")
         await page.locator("main.approvals h1").wait_for()
         await page.goto(f"{address}/console/#/s/{session_id}")  # what was added is still there

@@ -153,6 +153,15 @@ async function leave() {
   location.reload();
 }
 
+// What an address says that was cut or typed wrong is taken as it stands.
+function decoded(part = "") {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 function route() {
   const parts = location.hash.replace(/^#\/?/u, "").split("/").filter(Boolean);
   if (parts[0] === "login" && parts[1]) {
@@ -161,7 +170,7 @@ function route() {
     signIn(parts[1]);
     return;
   }
-  const id = parts[0] === "s" && parts[1] ? decodeURIComponent(parts[1]) : "";
+  const id = parts[0] === "s" && parts[1] ? decoded(parts[1]) : "";
   if (id && ["request", "then"].includes(parts[2])) {
     closeSession();
     state.route = { view: parts[2], id };
@@ -172,7 +181,7 @@ function route() {
   } else {
     closeSession();
     const found = placeOf(parts[0]) ?? PLACES[0];
-    state.route = { view: found.name, id: decodeURIComponent(parts[1] ?? "") };
+    state.route = { view: found.name, id: decoded(parts[1]) };
     found.open?.(state.route.id);
   }
   isMoved = true;
