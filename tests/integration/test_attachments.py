@@ -420,7 +420,9 @@ async def test_the_image_is_there_again_after_an_overflow() -> None:
     """The request that is made anew is a whole one."""
     async with open_model_api() as api, open_with_model(api) as test:
         for number in range(4):
-            await (await test.service.submit(saying(test, f"turn {number}"))).result()
+            await (
+                await test.service.submit(saying(test, f"turn {number} " + "word " * 100))
+            ).result()
         api.script(overflow())
         result = await (await test.service.submit(saying(test, "who?", CAT))).result()
         long, halved = (request.body for request in [*api.requests][-2:])

@@ -19,6 +19,8 @@ from everturn_actors.context.policy import AnyPolicy, Limits, Policy
 from everturn_actors.model import ToolDefinition
 from everturn_actors.spec import AgentSpec, ContextSpec
 
+_LEAST_SHARE = 16  # of the window, for messages, however large prompt and tools seem to be
+
 
 def _is_policy(policy: object) -> TypeGuard[AnyPolicy]:
     return isinstance(policy, Policy)
@@ -90,3 +92,50 @@ def unsure_room(spec: AgentSpec, system: str, tools: Sequence[ToolDefinition]) -
         " same, and what the provider counts is learnt; shorten the prompt, give it fewer tools or"
         " choose a model with a larger window if it refuses them"
     )
+
+
+def request_limits(
+    policy: AnyPolicy,
+    spec: AgentSpec,
+    statistics: ModelStatistics,
+    system: str,
+    tools: Sequence[ToolDefinition],
+) -> tuple[Limits, tuple[int, int]]:
+    """Return what is known of a model, and what prompt and tools cost it, in tokens."""
+    limits = limits_of(spec, statistics)
+    count = policy.estimates(limits)
+    fixed = (count.text(system), count.tools(tools))
+    if statistics.limit_tokens and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0:
+        # Only the provider fails a turn, not what it said once: prompt and tools alone are larger
+        # than the limit that it named, so the request is made as if it had not.
+        return request_limits(policy, spec, replace(statistics, limit=None), system, tools)
+    return limits, fixed
+
+
+def with_least_room(budget: Budget) -> Budget:
+    """Return the budget of a request that is sent, whatever prompt and tools are estimated at.
+
+    An estimate refuses nothing: only the provider knows what it takes, and what it says is learnt.
+    """
+    least = budget.window_tokens // _LEAST_SHARE
+    missing = least - budget.free_tokens
+    if missing <= 0:
+        return budget
+    return replace(budget, correction_tokens=budget.correction_tokens - missing)
+
+
+def pictures_room(
+    policy: AnyPolicy, limits: Limits, fixed: tuple[int, int], summary: str
+) -> int | None:
+    """Return how many tokens the window has for images; None where it is not known.
+
+    Args:
+        policy: Divides the window.
+        limits: Of the request.
+        fixed: What its prompt and its tools take, in tokens.
+        summary: The one that is shown.
+    """
+    budget = policy.divide(policy.numbers, limits, *fixed)
+    if budget.window_tokens <= 0:
+        return None
+    return budget.free_tokens - policy.estimates(limits).text(summary)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_actors.context.catalog import limits_of
+from everturn_actors.context.catalog import pictures_room, request_limits, with_least_room
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import ModelStatistics, session_scale
-from everturn_actors.context.estimation.classes import added, message_counts
+from everturn_actors.context.estimation.classes import Counts, added, message_counts
 from everturn_actors.context.estimation.estimates import (
     UNITS_PER_TOKEN,
     Estimates,
@@ -51,8 +51,6 @@ from everturn_actors.outside import NOTHING, Outside
 from everturn_actors.spec import AgentSpec
 
 RECALL_TOOL = "recall_context"
-_LEAST_SHARE = 16  # of the window, for messages, however large prompt and tools seem to be
-
 
 BROKEN = "Your last reply could not be used: {}. Reply again."
 
@@ -157,53 +155,6 @@ def preamble_units(request: ModelRequest, messages: Sequence[AnyMessage]) -> int
     return fixed + sum(map(message_units, before))
 
 
-def request_limits(
-    policy: AnyPolicy,
-    spec: AgentSpec,
-    statistics: ModelStatistics,
-    system: str,
-    tools: Sequence[ToolDefinition],
-) -> tuple[Limits, tuple[int, int]]:
-    """Return what is known of a model, and what prompt and tools cost it, in tokens."""
-    limits = limits_of(spec, statistics)
-    count = policy.estimates(limits)
-    fixed = (count.text(system), count.tools(tools))
-    if statistics.limit_tokens and policy.divide(policy.numbers, limits, *fixed).free_tokens <= 0:
-        # Only the provider fails a turn, not what it said once: prompt and tools alone are larger
-        # than the limit that it named, so the request is made as if it had not.
-        return request_limits(policy, spec, replace(statistics, limit=None), system, tools)
-    return limits, fixed
-
-
-def with_least_room(budget: Budget) -> Budget:
-    """Return the budget of a request that is sent, whatever prompt and tools are estimated at.
-
-    An estimate refuses nothing: only the provider knows what it takes, and what it says is learnt.
-    """
-    least = budget.window_tokens // _LEAST_SHARE
-    missing = least - budget.free_tokens
-    if missing <= 0:
-        return budget
-    return replace(budget, correction_tokens=budget.correction_tokens - missing)
-
-
-def pictures_room(
-    policy: AnyPolicy, limits: Limits, fixed: tuple[int, int], summary: str
-) -> int | None:
-    """Return how many tokens the window has for images; None where it is not known.
-
-    Args:
-        policy: Divides the window.
-        limits: Of the request.
-        fixed: What its prompt and its tools take, in tokens.
-        summary: The one that is shown.
-    """
-    budget = policy.divide(policy.numbers, limits, *fixed)
-    if budget.window_tokens <= 0:
-        return None
-    return budget.free_tokens - policy.estimates(limits).text(summary)
-
-
 def as_sent(
     last: PromptFingerprint,
     prints: tuple[str, str],
@@ -297,14 +248,7 @@ def prepared_of(
     history: History,
     fingerprints: Fingerprints,
 ) -> Prepared:
-    """Return what a request can be made of.
-
-    Args:
-        asked: The conversation, its agent, the tools and what is known about the model.
-        policy: The agent's, with its numbers.
-        history: The conversation's finished turns as they are shown.
-        fingerprints: Of the requests with this history.
-    """
+    """Return what a request can be made of; `history` is of the conversation's finished turns."""
     conversation, spec, tools, statistics = asked
     reductions = conversation.reductions
     running = running_blocks(conversation, policy)
@@ -322,19 +266,11 @@ def prepared_of(
     pictures = NO_PICTURES
     if files:
         limits, fixed = request_limits(policy, spec, statistics, system, tools)
+        summary = reductions.summary.text if reductions.summary else ""
         room = pictures_room(policy, limits, fixed, summary)
         pictures = choose(files, room_tokens=room, scale=statistics.scale)
     units = history.units + sum(map(message_units, now)) + pictures.units
-    projection = Projection(
-        blocks=(*history.blocks, *running),
-        current=len(history.blocks),
-        media=pictures.counts,
-        changes=changes(reductions),
-        omitted_messages=omitted,
-        unsummarised=untold(conversation),
-        summary=summary,
-        note=reductions.note,
-    )
+    projection = _projection_of(conversation, history, running, pictures, omitted)
     projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
     preamble = policy.preamble(system, projection.whole_summary, omitted)
     request = request_of(spec, preamble, messages, tools, options)
@@ -342,27 +278,23 @@ def prepared_of(
     finished = 0 if before else len(history.messages)
     prints = fingerprints.of(request, finished, max(fingerprint.messages, 0))
     units += preamble_units(request, messages)
-    forecast = forecast_of(
-        statistics,
-        conversation,
-        request,
-        Sizes(
-            units=units,
-            image_units=pictures.units,
-            window_tokens=input_window(spec.model, statistics),
-            is_next=bool(fingerprint.prefix) and fingerprint.prefix == prints[0],
-        ),
-        lambda: added(history.counts(), message_counts((*before, *now))),
+    sizes = Sizes(
+        units=units,
+        image_units=pictures.units,
+        window_tokens=input_window(spec.model, statistics),
+        is_next=bool(fingerprint.prefix) and fingerprint.prefix == prints[0],
     )
-    correction = 0
-    if files:  # what images cost says nothing about words
-        correction = round(forecast.tokens - statistics.scale * units / UNITS_PER_TOKEN)
-    else:
-        statistics = replace(statistics, scale=session_scale(forecast.tokens, units))
+
+    def count() -> Counts:
+        return added(history.counts(), message_counts((*before, *now)))
+
+    forecast = forecast_of(statistics, conversation, request, sizes, count)
+    statistics, correction = _scaled(statistics, forecast, units, has_files=bool(files))
     limits, fixed = request_limits(policy, spec, statistics, system, tools)
     held = conversation.window_messages or None
     limits = replace(limits, window_messages=held, correction_tokens=correction)
     budget = policy.divide(policy.numbers, limits, *fixed)
+    tokens = forecast.priced_tokens(statistics.prices.each)
     return Prepared(
         policy=policy,
         limits=limits,
@@ -372,14 +304,42 @@ def prepared_of(
         preamble=preamble,
         system=system,
         request=request,
-        fingerprint=as_sent(
-            fingerprint, prints, request, units, forecast.priced_tokens(statistics.prices.each)
-        ),
+        fingerprint=as_sent(fingerprint, prints, request, units, tokens),
         estimates=Estimates(statistics.scale),
         forecast=forecast,
         pictures=pictures,
         outside=shown_outside(now, reductions) + history.outside + outside_of_summary(conversation),
     )
+
+
+def _projection_of(
+    conversation: Conversation,
+    history: History,
+    running: tuple[Block, ...],
+    pictures: Pictures,
+    omitted: int,
+) -> Projection:
+    """Return what the conversation's policy works on, of which `omitted` messages are not shown."""
+    reductions = conversation.reductions
+    return Projection(
+        blocks=(*history.blocks, *running),
+        current=len(history.blocks),
+        media=pictures.counts,
+        changes=changes(reductions),
+        omitted_messages=omitted,
+        unsummarised=untold(conversation),
+        summary=reductions.summary.text if reductions.summary else "",
+        note=reductions.note,
+    )
+
+
+def _scaled(
+    statistics: ModelStatistics, forecast: Forecast, units: int, *, has_files: bool
+) -> tuple[ModelStatistics, int]:
+    """Return the scale that a request asks for, and what it is to be corrected by beside it."""
+    if has_files:  # what images cost says nothing about words
+        return statistics, round(forecast.tokens - statistics.scale * units / UNITS_PER_TOKEN)
+    return replace(statistics, scale=session_scale(forecast.tokens, units)), 0
 
 
 def _system_of(conversation: Conversation, spec: AgentSpec) -> tuple[str, CallOptions]:
