@@ -75,6 +75,8 @@ from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
+remember_routes()  # of all gateways in this process, whoever opens them
+
 # Reading the machine's certificates takes 80 ms a client, and nothing here uses TLS.
 _NO_CERTIFICATES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 DEADLINE_S = 60  # of one test's talk with its gateway
@@ -228,7 +230,6 @@ async def open_http_gateway(
         clock: The time; by default the machine's.
         logins: Of browsers; by default none yet.
     """
-    remember_routes()
     provider = provider or ScriptedProvider()
     server = replace(server or ServerConfig(), port=0)
     config = Config(workspace=folder / "workspace", agents_dir=folder / "agents", server=server)
