@@ -23,7 +23,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.ports import ABSENT
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
-from everturn_gateway.builtin.postgres.schema import VERSION
+from everturn_gateway.builtin.postgres.schema import STEPS, VERSION
 from everturn_gateway.builtin.postgres.settings import PostgresSection, secrets
 from everturn_gateway.plugins import OpenedStore
 
@@ -107,6 +107,34 @@ async def test_tables_of_a_later_version_are_left_alone(
     assert POSTGRES.examine is not None
     with pytest.raises(JournalError, match="use the Everturn that wrote them"):
         await POSTGRES.examine(postgres_setup(section, tmp_path))
+
+
+async def test_tables_of_an_earlier_version_move_forward(
+    section: PostgresSection, tmp_path: Path, database_server: Server
+) -> None:
+    """Also while two commands try at once; and never under a gateway that works on them."""
+    name, open_keyed = section.table_schema, POSTGRES.open_keyed
+    assert open_keyed is not None
+    begun = f"CREATE SCHEMA {name}; SET search_path = {name}; CREATE TABLE schema_version AS"
+    database_server.psql(f"{begun} SELECT 1 AS version; {STEPS[0]}")
+    version = f"SELECT version FROM {name}.schema_version"
+
+    async def put(key: str) -> None:
+        async with open_keyed(postgres_setup(section, tmp_path)) as keyed:
+            await keyed.put(key, b"kept")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(put, "a.json")
+        tasks.start_soon(put, "b.json")
+    moved = database_server.psql(version)
+    async with open_postgres_store(section, tmp_path) as opened:
+        kept = [await opened.keyed.get(key) for key in ("a.json", "b.json")]
+        database_server.psql(f"UPDATE {name}.schema_version SET version = 1")
+        with pytest.raises(JournalError, match="a gateway of an earlier Everturn works on it"):
+            await put("c.json")
+
+    assert moved == str(VERSION)
+    assert all(kept)
 
 
 async def test_a_second_gateway_is_told_who_has_the_database(

@@ -148,8 +148,8 @@ class _Query:
         if wanted.status is not None:
             self.add("status = {}", wanted.status)
         for name, value in (("pinned", wanted.pinned), ("archived", wanted.archived)):
-            if value is not None:
-                self.add(f"{name} = {{}}", value)
+            if value is not None:  # as text: for a parameter no partial index is used
+                self._terms.append(name if value else f"NOT {name}")
         if wanted.seen_by:
             within = "SELECT session FROM viewer WHERE principal = {}"
             self.add(f"id IN ({within})", as_text(wanted.seen_by))

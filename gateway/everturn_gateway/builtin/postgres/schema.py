@@ -82,6 +82,11 @@ STEPS: Final = (
         data bytea NOT NULL
     );
     """,
+    # Few are one or the other; the rest costs these indexes nothing.
+    """
+    CREATE INDEX session_pinned ON session (updated, id) WHERE pinned;
+    CREATE INDEX session_archived ON session (updated, id) WHERE archived;
+    """,
 )
 VERSION: Final = len(STEPS)
 _MIGRATING: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
