@@ -38,5 +38,5 @@ def _checked(plugin: Plugin) -> tuple[str, ...]:
     # A boundary: what the code of others raises is a finding, and not the end of the report.
     try:
         return tuple(plugin.check())
-    except Exception as error:  # noqa: BLE001 - see above
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
         return (f"{PROBLEM}its check failed: {type(error).__name__}: {error}",)
