@@ -82,7 +82,7 @@ async def test_stems_any_words_rank_and_scripts_without_blanks() -> None:
             "我们明天去北京大学",  # 5
             "The shelter was closed",  # 6
             "Passwort: 猫",  # 7
-            CallFinished(call_id="c", text="café au lait"),  # 8
+            CallFinished(call_id="c", text="café au lait \ud800"),  # 8
         )
 
         assert (await seqs(index, "When did she adopt the puppy from the shelter?"))[0] == 2
@@ -95,6 +95,7 @@ async def test_stems_any_words_rank_and_scripts_without_blanks() -> None:
         assert await seqs(index, '"two puppies"') == [2]
         assert await seqs(index, '"puppies two"') == []
         assert await seqs(index, "cafe") == [8]
+        assert await seqs(index, "half \ud800\x00 of a character") == []
         assert await seqs(index, 'NOT "* OR ( ^ {text} : NEAR') == []
         by_day = MessageQuery(text="shelter", since=date(2026, 5, 12), until=date(2026, 6, 1))
         assert [each.seq for each in (await index.search(by_day)).matches] == [6]

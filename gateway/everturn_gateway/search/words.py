@@ -140,4 +140,6 @@ def fold(text: str) -> str:
     # As people type it: `STRASSE` finds `Straße`, full width what is narrow, é however written.
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", text).casefold()
+    # Half a surrogate pair is no text, and no database takes it.
+    whole = text.encode("utf-8", "replace").decode("utf-8")
+    return unicodedata.normalize("NFKC", whole).casefold()
