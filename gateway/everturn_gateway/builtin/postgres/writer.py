@@ -198,8 +198,9 @@ class Writer:
                 return
             failures = [error] * len(batch)
         except BaseException:
+            msg = "the writer of the database failed; whether this was written is not known"
             for ticket in batch:
-                _settle(ticket, _closing())
+                _settle(ticket, JournalWriteError(msg))
             raise
         for ticket, failure in zip(batch, failures, strict=True):
             _settle(ticket, failure)
