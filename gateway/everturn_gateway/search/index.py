@@ -228,7 +228,11 @@ class StoreMessageIndex:
             return
         # Whoever searches may leave; what was taken off the list has to be written all the same.
         with anyio.CancelScope(shield=True):
-            await self._write_taken()
+            try:
+                await self._write_taken()
+            except BaseException:
+                self._is_complete = False  # what was taken is read from the logs again
+                raise
 
     async def _write_taken(self) -> None:
         async with self._writing:
