@@ -22,10 +22,14 @@ from everturn_actors.errors import (
     WorkspaceLostError,
 )
 from everturn_actors.ports import ABSENT
+from everturn_gateway.app import open_keyed
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
 from everturn_gateway.builtin.postgres.schema import STEPS, VERSION
 from everturn_gateway.builtin.postgres.settings import PostgresSection, secrets
+from everturn_gateway.config.settings import load_config
+from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import OpenedStore
+from everturn_gateway.plugins import base as plugins_base
 
 pytestmark = needs_database
 
@@ -176,6 +180,19 @@ def test_a_password_is_a_secret_however_it_is_written() -> None:
     url = "postgresql://u:p%40ss-word@host/x?sslmode=require"
 
     assert set(secrets(PostgresSection(url=url))) == {url, "p%40ss-word", "p@ss-word"}
+
+
+async def test_a_library_that_is_missing_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever installed Everturn alone is told what to install besides."""
+    file = tmp_path / "everturn.yaml"
+    file.write_text("store: {type: postgres, url: 'postgresql://u@127.0.0.1:1/x'}\n")
+    config = load_config(file, environ={})
+    monkeypatch.setattr(plugins_base, "find_spec", lambda _name: None)
+    with pytest.raises(GatewayError, match=r"asyncpg.*pip install 'everturn\[postgres\]'"):
+        async with open_keyed(config, is_change=False):
+            raise AssertionError
 
 
 # --- damage ---

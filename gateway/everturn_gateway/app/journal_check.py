@@ -11,7 +11,7 @@ from anyio import to_thread
 from everturn_actors.errors import JournalError
 from everturn_actors.journal import doctor
 from everturn_actors.journal.opening import open_file_store
-from everturn_gateway.app.storage import setup_of
+from everturn_gateway.app.storage import plugin_of, setup_of
 from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.findings import JournalNote
 from everturn_gateway.plugins import installed
@@ -48,6 +48,7 @@ async def check_journals(
     """
     plugin = await to_thread.run_sync(installed().stores.get, config.store.type)
     if plugin is not None and plugin.examine is not None:
+        await plugin_of(config)
         found = () if repair else await plugin.examine(setup_of(config, is_change=False))
         return [JournalNote(text=note.text, is_problem=note.is_problem) for note in found]
     lines: list[JournalNote] = []

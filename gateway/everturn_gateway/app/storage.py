@@ -145,6 +145,12 @@ async def plugin_of(config: Config) -> StorePlugin:
         why = stores.fault(config.store.type) or "it is not installed"
         msg = f"the store {config.store.type!r} cannot be used: {why}"
         raise GatewayError(msg)
+    if plugin.libraries and (library := await to_thread.run_sync(plugin.missing)):
+        msg = (
+            f"the store {plugin.name!r} needs the library {library}, which is not installed:"
+            f" pip install '{plugin.extra or library}'"
+        )
+        raise GatewayError(msg)
     return plugin
 
 

@@ -176,7 +176,7 @@ async def _journals(subject: Subject) -> AsyncGenerator[Finding]:
             verdict: Verdict = "repaired" if found.is_repair else "note"
             yield Finding(verdict=verdict, subject="journals", text=found.text)
         problems = await subject.journals(False)  # noqa: FBT003
-    except CoreError as error:
+    except (CoreError, GatewayError) as error:
         yield Finding(verdict="problem", subject="journals", text=str(error))
         return
     for note in problems:
