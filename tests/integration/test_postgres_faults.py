@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -188,7 +189,7 @@ async def test_a_library_that_is_missing_is_named(
     """Whoever installed Everturn alone is told what to install besides."""
     file = tmp_path / "everturn.yaml"
     file.write_text("store: {type: postgres, url: 'postgresql://u@127.0.0.1:1/x'}\n")
-    config = load_config(file, environ={})
+    config = await anyio.to_thread.run_sync(partial(load_config, file, environ={}))
     monkeypatch.setattr(plugins_base, "find_spec", lambda _name: None)
     with pytest.raises(GatewayError, match=r"asyncpg.*pip install 'everturn\[postgres\]'"):
         async with open_keyed(config, is_change=False):
