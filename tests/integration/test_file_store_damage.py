@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from msgspec.structs import replace
+from support.histories import line_of_version
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, instant, replay, simple_log, started
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
@@ -186,13 +187,9 @@ async def test_damage_in_the_middle_stops_the_session_and_names_the_place(
         assert await store.load(OTHER_ID) is not None  # and no other session
 
 
-async def test_events_of_another_version_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_events_of_another_version_are_refused(tmp_path: Path) -> None:
     """An older Everturn must not cut off what a newer one wrote."""
-    monkeypatch.setattr("everturn_actors.journal.log.codec.FORMAT_VERSION", 3)
-    newer = encode(SESSION_ID, LOG[6:7])
-    monkeypatch.undo()
+    newer = line_of_version(3, LOG[6])
     async with a_session(tmp_path, log=b"".join(LINES[:6]) + newer) as (store, files):
         before = contents(files.folder)
         with pytest.raises(UnknownFormatError, match=r"events\.jsonl: line 7: .* format 3"):

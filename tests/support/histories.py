@@ -17,6 +17,7 @@ from everturn.testing._histories import (
     SESSION_ID,
     instant,
 )
+from everturn_actors.checksums import sealed, unsealed
 from everturn_actors.events import (
     Announced,
     ApprovalAsked,
@@ -48,6 +49,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
+from everturn_actors.journal.log.codec import encode, seed
 from everturn_actors.model import (
     AnyMessage,
     Attachment,
@@ -698,3 +700,10 @@ def delivered_log() -> tuple[Event, ...]:
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
     )
+
+
+def line_of_version(version: int, event: Event) -> bytes:
+    """Return an event's line as another version of the format would seal it, with its newline."""
+    ours = unsealed(encode(SESSION_ID, [event])[:-1])
+    _, comma, rest = ours.partition(b",")
+    return sealed(b'{"v":%d%b%b' % (version, comma, rest), seed(SESSION_ID))
