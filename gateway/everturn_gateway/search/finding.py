@@ -122,10 +122,12 @@ async def _read(match: MessageMatch, words: Sequence[str], logs: Logs, around: i
     except (JournalError, UnknownSessionError):
         return None
     event = next((each for each in near if each.seq == seq), None)
-    said = [] if event is None else [each for each in texts_of(event) if each[1].strip()]
-    if event is None or not said:
+    if event is None:
         return None
-    held = next(((role, text) for role, text in said if place(text, words) >= 0), None)
+    said = [each for each in texts_of(event) if each[1].strip()]
+    if not said:
+        return None
+    held = next((each for each in said if place(each[1], words) >= 0), None)
     role, text = held or said[0]
     name = "" if held else file_of(event)
     whole = await _file(match.session_id, name, logs) if name else None

@@ -22,7 +22,7 @@ from msgspec import Struct, field
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.ports import Clock, Place, SessionStore, SessionSummary
-from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery
+from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery, SearchRole
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.search.table import (
     Batch,
@@ -322,7 +322,9 @@ def _put(
 
 
 def _message(event: Event, whole: str | None) -> IndexedMessage | None:
-    said = [(role, text) for role, text in texts_of(event) if text.strip()]
+    said: list[tuple[SearchRole, str]] = [
+        (role, text) for role, text in texts_of(event) if text.strip()
+    ]
     if not said:
         return None
     text = "\n".join(text for _, text in said)

@@ -80,10 +80,11 @@ def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> st
         >>> with_section("a: 1\n", "channels", "telegram", {"bot_token": "x"})
         'a: 1\nchannels:\n  telegram:\n    bot_token: x\n'
     """
-    told = _told(text) or {}
-    if not isinstance(told, dict):
+    read: object = _told(text) or {}
+    if not isinstance(read, dict):
         msg = "it is no mapping"
         raise EditError(msg)
+    told = cast("dict[str, Any]", read)
     section = told.get(at)
     if isinstance(section, dict) and name in section:
         return with_fields(text, (at, name), fields)
@@ -100,7 +101,7 @@ def with_section(text: str, at: str, name: str, fields: Mapping[str, str]) -> st
     else:
         end = "" if not text or text.endswith("\n") else "\n"
         changed = f"{text}{end}{at}:\n" + "".join(f"  {line}\n" for line in lines)
-    wanted = {**told, at: {**(section or {}), name: dict(fields)}}
+    wanted: dict[str, Any] = {**told, at: {**(section or {}), name: dict(fields)}}
     if _told(changed) != wanted:
         msg = f"{at} stands there in a form that is not changed by a program"
         raise EditError(msg)
@@ -121,7 +122,7 @@ def _mapping(text: str, at: Sequence[str]) -> Any:  # a node of PyYAML, without 
         msg = f"it is no YAML: {(str(error).splitlines() or ['?'])[0]}"
         raise EditError(msg) from error
     for name in at:
-        inner = node.value if isinstance(node, yaml.MappingNode) else []
+        inner: list[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else []
         node = next((value for key, value in inner if key.value == name), None)
     if not isinstance(node, yaml.MappingNode) or not node.value:
         msg = f"there is no mapping {'.'.join(at)}"
@@ -179,11 +180,12 @@ def _check(before: str, after: str, at: Sequence[str], fields: Mapping[str, str]
     for name in at:
         place = cast("dict[str, Any]", place)[name] if isinstance(place, dict) else None
     if isinstance(place, dict):
+        section = cast("dict[str, Any]", place)
         for name, value in fields.items():
-            if value or (name in place and name in _at(found, at)):
-                place[name] = value
+            if value or (name in section and name in _at(found, at)):
+                section[name] = value
             else:
-                place.pop(name, None)
+                section.pop(name, None)
     if wanted != found:
         msg = f"{'.'.join(at)} stands there in a form that is not changed by a program"
         raise EditError(msg)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,7 +82,7 @@ def model_in(path: Path) -> ModelSpec:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Generator[None]:
     """Say of a file that cannot be read or written why.
 
     Raises:

@@ -308,7 +308,7 @@ class ResponseWriter:
         }
         self._output.append(item)
         index, place = len(self._output) - 1, self._place()
-        begun = {**item, "status": "in_progress", "content": []}
+        begun: dict[str, object] = {**item, "status": "in_progress", "content": []}
         part = {"type": "refusal", "refusal": ""}
         data = self._event("response.output_item.added", output_index=index, item=begun)
         data += self._event("response.content_part.added", **place, part=part)

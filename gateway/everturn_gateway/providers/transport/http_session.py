@@ -347,7 +347,7 @@ class _PushedReader(aiohttp.StreamReader):
         error = self.exception()
         if error is not None and not pieces.done():
             pieces.set_exception(error)
-        elif self._protocol._reading_paused:  # noqa: SLF001 - more is packed than was unpacked
+        elif self._protocol._reading_paused:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - more is packed than was unpacked
             self._loop.call_soon(self._protocol.resume_reading)
 
     def feed_data(self, data: bytes, size: int = 0) -> bool:
