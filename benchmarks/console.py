@@ -75,10 +75,12 @@ async def write_long(folder: Path) -> int:
     agent.parent.mkdir()
     bench = (folder / "agents" / "bench" / "agent.yaml").read_text()
     agent.write_text(bench.replace("name: bench}\nspec", "name: test}\nspec"))
-    events = long_session(TURNS).events
+    session = long_session(TURNS)
     async with open_file_store(folder / ".everturn", keeps_index=False) as store:
-        await store.append(SESSION, events, expected_seq=0)
-    return len(events)
+        await store.append(SESSION, session.events, expected_seq=0)
+        # A gateway writes one every 200 events, so nobody reads such a session without.
+        await store.save_snapshot(session.state, compaction="archive")
+    return len(session.events)
 
 
 # --- loading ---
