@@ -15,6 +15,7 @@ from everturn_gateway.http.access.visibility import session_filter, visible_sess
 from everturn_gateway.http.live.log import newest_first, oldest_first
 from everturn_gateway.http.live.overviews import ListQuery
 from everturn_gateway.http.live.requests import REQUESTS_MOST, read_requests
+from everturn_gateway.http.live.rows import EncodedRows
 from everturn_gateway.http.live.search import (
     CURSOR_PATTERN,
     QUERY_CHARACTERS,
@@ -47,6 +48,8 @@ def live_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
 
 def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+    rows = EncodedRows()
+
     @router.get(
         "/stream",
         response_class=Response,
@@ -92,7 +95,8 @@ def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         for each in watches:
             if await visible_session(gateway.service, caller, each.session_id) is None:
                 await gateway.service.view(each.session_id)
-        return LiveStream(gateway, waits, caller, watches, read_cursor(last_event_id or cursor))
+        place = read_cursor(last_event_id or cursor)
+        return LiveStream(gateway, waits, caller, watches, place, rows=rows)
 
 
 def _add_approvals(router: APIRouter, gateway: Gateway) -> None:

@@ -25,10 +25,10 @@ from everturn_actors.state.serialization import to_record, type_name, utc_text
 from everturn_actors.supervisor import attempt
 from everturn_gateway.http import sse
 from everturn_gateway.http.access.visibility import sees_state
+from everturn_gateway.http.live.rows import EncodedRows
 from everturn_gateway.http.live.states import Frame, OtherStates
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import core_problem
-from everturn_gateway.http.schemas.sessions import OverviewRow
 from everturn_gateway.http.sse import EventStream, WriteNow
 from everturn_gateway.http.waiting import OpenWaits
 from everturn_gateway.principals import Principal
@@ -84,6 +84,8 @@ class LiveStream(Response):
         viewer: Principal,
         watches: Sequence[Watch],
         cursor: Cursor,
+        *,
+        rows: EncodedRows,
     ) -> None:
         """Prepare the answer.
 
@@ -93,8 +95,10 @@ class LiveStream(Response):
             viewer: Who reads; only what is open to it is sent.
             watches: The sessions that it looks into.
             cursor: Where it stood before.
+            rows: What all streams share.
         """
         super().__init__()
+        self._rows = rows
         self._gateway, self._viewer = gateway, viewer
         known = {each.session_id: each.after for each in cursor.watches}
         self._seqs = {
@@ -165,7 +169,7 @@ class LiveStream(Response):
             rows = changes.since(version)
             version, is_fresh = changes.version, len(rows) > ROWS_MOST
             shown = [
-                OverviewRow.overview(row).model_dump(mode="json")
+                self._rows.of(row)
                 for row in rows[:ROWS_MOST]
                 if viewer.sees_all
                 or viewer.sees(
