@@ -9,6 +9,7 @@ from everturn_actors.ports.models import (
     WindowSource,
 )
 from everturn_actors.ports.observer import NullObserver, Observer
+from everturn_actors.ports.ownership import LocalOwnership, Node, Ownership
 from everturn_actors.ports.store import (
     ALL_SESSIONS,
     CommitStats,
@@ -47,10 +48,13 @@ __all__ = [
     "InquiryToMake",
     "KeyedStore",
     "Loaded",
+    "LocalOwnership",
     "ModelProvider",
     "ModelStatisticsStore",
+    "Node",
     "NullObserver",
     "Observer",
+    "Ownership",
     "Place",
     "Questions",
     "SessionFilter",
