@@ -50,6 +50,15 @@ class Value(
     """
 
 
+def snake(name: str) -> str:
+    """Return the tag of a struct for the name of its class.
+
+    >>> snake("TurnStarted")
+    'turn_started'
+    """
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
+
+
 class CodecError(ValueError):
     """What was read is not what its type allows; the text names the field.
 

@@ -35,6 +35,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.service import TurnResult
+from everturn_actors.session.registry import Registry
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
 from everturn_actors.testing import (
     ManualClock,
@@ -495,7 +496,9 @@ async def test_the_policy_asks_no_more_for_a_summary_that_was_of_no_use(
 
             async def say_and_wait() -> str:
                 session_id = (await say(test, "word " * 40)).session_id
-                actor = test.service._registry._active[session_id].actor
+                registry = test.service._registry
+                assert isinstance(registry, Registry)
+                actor = registry._active[session_id].actor
                 await anyio.wait_all_tasks_blocked()
                 while actor._compactor.busy:
                     await anyio.to_thread.run_sync(lambda: None)

@@ -120,7 +120,7 @@ def test_a_full_mailbox_refuses_the_caller_and_not_the_turn() -> None:
 def test_a_refusing_mailbox_still_takes_its_owner() -> None:
     """A stopping actor lets its turn finish, and accepts nothing new."""
     mailbox = Mailbox()
-    mailbox.refuse()
+    mailbox.refuse(ActorStoppedError())
 
     with pytest.raises(ActorStoppedError):
         mailbox.put(said(1))

@@ -151,6 +151,46 @@ class PassivatedError(ActorStoppedError):
     """
 
 
+class MovedError(PassivatedError):
+    """The session is worked on by another process; ask that one.
+
+    No caller of the service meets it: the command goes on to where the session is.
+
+    Attributes:
+        session_id: The session.
+    """
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"session {session_id!r} is worked on by another process")
+
+
+class OwnerAwayError(ActorStoppedError):
+    """The process that works on the session cannot be asked now; try again.
+
+    Attributes:
+        session_id: The session.
+        node: The name of the process; empty = nobody has the session at the moment.
+    """
+
+    def __init__(self, session_id: str, node: str, why: str) -> None:
+        self.session_id, self.node = session_id, node
+        who = (
+            f"node {node!r}, which works on session {session_id!r}, cannot be asked"
+            if node
+            else (f"no node works on session {session_id!r} at the moment")
+        )
+        super().__init__(f"{who}: {why}. Send it again")
+
+
+class LinkBrokenError(CoreError):
+    """The link to another node ended; what was asked may have been done."""
+
+
+class LinkRefusedError(CoreError):
+    """Another node does not let this one in, or does not understand it; its operator has to act."""
+
+
 class ActorFailedError(CoreError):
     """The session failed and was closed; it starts afresh from its journal on the next message.
 

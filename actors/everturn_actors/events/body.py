@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from everturn_actors.codec import Value
+from everturn_actors.codec import Value, snake
 
 
-def _snake(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
-
-
-class EventBody(Value, frozen=True, kw_only=True, tag_field="type", tag=_snake):
+class EventBody(Value, frozen=True, kw_only=True, tag_field="type", tag=snake):
     """What happened; in a record it stands with the name of its class: `turn_started`."""

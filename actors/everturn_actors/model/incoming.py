@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from everturn_actors.codec import Value
 from everturn_actors.model.options import CallOptions
 from everturn_actors.model.words import ConversationKey, Overflow
 
@@ -22,7 +23,7 @@ class Upload:
     "As its sender calls it: a name, no path."
 
 
-class Queueing(msgspec.Struct, frozen=True, kw_only=True):
+class Queueing(Value, frozen=True, kw_only=True):
     """How a message joins those that wait for a turn."""
 
     debounce_s: float = 0
@@ -36,7 +37,7 @@ class Queueing(msgspec.Struct, frozen=True, kw_only=True):
     overflow: Overflow = "drop_old"
 
 
-class Inbound(msgspec.Struct, frozen=True, kw_only=True):
+class Inbound(Value, frozen=True, kw_only=True):
     """A message on its way into a conversation."""
 
     text: str
@@ -64,7 +65,7 @@ class Inbound(msgspec.Struct, frozen=True, kw_only=True):
     queueing: Queueing = msgspec.field(default_factory=Queueing)
 
 
-class AmbientMessage(msgspec.Struct, frozen=True, kw_only=True):
+class AmbientMessage(Value, frozen=True, kw_only=True):
     """A message of a conversation that did not speak to the agent."""
 
     text: str
@@ -80,7 +81,7 @@ class AmbientMessage(msgspec.Struct, frozen=True, kw_only=True):
     "The next turn is told of those that are no older than this."
 
 
-class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+class Announcement(Value, frozen=True, kw_only=True):
     """Something to be said in a conversation in the agent's name, without a turn."""
 
     text: str

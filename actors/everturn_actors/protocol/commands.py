@@ -1,4 +1,8 @@
-"""What an actor can be asked to do: data, each of which knows the type of its answer."""
+"""What an actor can be asked to do: data, each of which knows the type of its answer.
+
+What comes from outside can be sent to another process as it is: the codec reads commands and
+answers by their types.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from everturn_actors.codec import Count, Instant, Value, snake
 from everturn_actors.events import Body, Summarised
 from everturn_actors.model import (
     AmbientMessage,
@@ -16,24 +21,77 @@ from everturn_actors.model import (
     EndReason,
     Inbound,
     Labels,
+    PendingAmbient,
     Resolution,
+    SessionStatus,
     SummarySource,
+    Turn,
+    UserMessage,
 )
 from everturn_actors.state.session_state import SessionState
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class Command(Struct, Generic[T_co], frozen=True):
+class Command(
+    Struct,
+    Generic[T_co],
+    frozen=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    tag_field="command",
+    tag=snake,
+):
     """Something to ask of a session; `T_co` is what it answers."""
 
 
-class Accepted(Struct, frozen=True, kw_only=True):
-    """A message, or an announcement, that is durable."""
+class Accepted(Value, frozen=True, kw_only=True):
+    """A message, or an announcement, that is durable, and where the session stood then.
 
-    seq: int
+    It holds what leads from the message to its answer, and no more: it may be sent elsewhere.
+    """
+
+    seq: Count
     duplicate: bool
-    state: SessionState
+    at: Instant
+    "When the session last changed."
+    last_seq: Count
+    "Its last event."
+    open_turn: Count = 0
+    "The number of its open turn; 0 = none is open."
+    is_heard: bool = False
+    "Whether the open turn answers it."
+    is_tainted: bool = False
+    "Whether the open turn has read text from outside."
+    waits: bool = False
+    "Whether it waits for a turn."
+    outside: tuple[Count, ...] = ()
+    "Events of text from outside that the next turn reads."
+    held: Turn | None = None
+    "Of a duplicate: the turn that answered it, where that is over and still held."
+
+    @staticmethod
+    def of(state: SessionState, seq: int, *, duplicate: bool) -> Accepted:
+        """Return how event `seq` stands in a session."""
+        turn = state.open_turn
+        is_heard = turn is not None and any(user.seq == seq for user in turn.heard)
+        beside: tuple[UserMessage | PendingAmbient, ...] = (*state.waiting, *state.ambient)
+        held = None
+        if duplicate:
+            turns = reversed(state.held_turns)
+            held = next((t for t in turns if any(u.seq == seq for u in t.heard)), None)
+        return Accepted(
+            seq=seq,
+            duplicate=duplicate,
+            at=state.updated_at,
+            last_seq=state.last_seq,
+            open_turn=turn.number if turn is not None else 0,
+            is_heard=is_heard,
+            is_tainted=turn is not None and turn.is_tainted,
+            waits=any(user.seq == seq for user in state.waiting),
+            outside=tuple([each.seq for each in beside if each.untrusted]),
+            held=held,
+        )
 
 
 class Submit(Command[Accepted], frozen=True):
@@ -85,6 +143,22 @@ class RecordDelivery(Command[None], frozen=True):
 
 class GetState(Command[SessionState], frozen=True):
     """Tell the present state, when all that came before is durable."""
+
+
+class Standing(Value, frozen=True, kw_only=True):
+    """How a session stands, in a few words."""
+
+    status: SessionStatus
+    ended_reason: str = ""
+    is_known: bool = False
+    "Whether the key that was asked about came before."
+
+
+class GetStanding(Command[Standing], frozen=True):
+    """Tell how the session stands, when all that came before is durable."""
+
+    idempotency_key: str = ""
+    "Asked about besides; empty = none."
 
 
 class Resume(Command[bool], frozen=True):
@@ -141,7 +215,7 @@ class RecordTurn(Command[None], frozen=True):
     bodies: tuple[Body, ...]
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
+class Compacted(Value, frozen=True, kw_only=True):
     """What became of the wish to have older turns summarised."""
 
     done: bool
@@ -204,6 +278,7 @@ AnyCommand: TypeAlias = (
     | Tick
     | RecordDelivery
     | GetState
+    | GetStanding
     | Resume
     | Cancel
     | Retry
@@ -223,7 +298,8 @@ AnyCommand: TypeAlias = (
 def sets_going(command: AnyCommand) -> bool:
     """Whether a session that does not go on by itself does with this command."""
     return not isinstance(
-        command, End | StoreAmbient | ClientDisconnected | GetState | Share | Label | Stop
+        command,
+        End | StoreAmbient | ClientDisconnected | GetState | GetStanding | Share | Label | Stop,
     )
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import Literal, TypeAlias
-
-from msgspec import Struct, field
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Protocol
 
 from everturn_actors.events import (
     Event,
@@ -20,52 +18,45 @@ from everturn_actors.events import (
     ModelReplied,
     ReplyBroken,
     SessionEnded,
-    StepStarted,
     TurnFinished,
 )
+from everturn_actors.protocol.followers import (
+    Follower,
+    LiveReply,
+    Pieces,
+    ReadLog,
+    TakeDelta,
+    TextDelta,
+    Update,
+    take_nothing,
+)
+
+__all__ = [
+    "Feed",
+    "FeedSource",
+    "LiveReply",
+    "Pieces",
+    "ReadLog",
+    "TakeDelta",
+    "TextDelta",
+    "Update",
+]
 
 _ENDS_OF_CALLS = (ModelReplied, ReplyBroken, ModelCallFailed, TurnFinished)
 RECENT_EVENTS = 256  # kept in memory for followers; older ones are read from the log
 READ_EVENTS = 500  # read from the log at a time
 
 
-class TextDelta(Struct, frozen=True, kw_only=True, gc=False):
-    """A piece of the running reply. Never journalled."""
+class FeedSource(Protocol):
+    """Brings to a feed what happens in a session that another process has."""
 
-    turn: int
-    step: int
-    offset: int
-    """Code points of this step's reply before `text`: what a reader has beyond them is taken back.
-    0 again when the model is called anew, at first with an empty text."""
-    text: str
+    def wanted(self, feed: Feed, after: int) -> None:
+        """Somebody waits for what comes after event `after`: bring it, where that is not done."""
+        ...
 
-
-Update: TypeAlias = Event | TextDelta
-
-TakeDelta: TypeAlias = Callable[[TextDelta], bool]
-"""Takes a piece in the moment it comes. False = it cannot without waiting: the piece is yielded to
-its follower instead."""
-
-ReadLog: TypeAlias = Callable[[int, int, int], Awaitable[tuple[Event, ...]]]
-"Reads events above a number from the log, so many at most; it has to reach to the last number."
-
-Pieces: TypeAlias = Literal["live", "all", "final"]
-"""Which pieces of replies a follower reads: those of replies that run while it follows; those of
-every reply, also where it was complete before it could be followed; or the same by one who cannot
-take back what it was given."""
-
-
-class LiveReply(Struct):
-    """The text of a running model call so far."""
-
-    turn: int
-    step: int
-    pieces: list[str] = field(default_factory=list[str])
-    was_read: bool = False
-    """Whether somebody has read any of it who cannot take it back: such a reply is not tried
-    again. Whoever follows as `final` sets it, and nobody else."""
-    waiting_for: str = ""
-    "What the call waits for before it is made; empty = for nothing."
+    def followers_changed(self, feed: Feed) -> None:
+        """`followers` or `finals` of a feed have changed."""
+        ...
 
 
 class Feed:
@@ -73,11 +64,16 @@ class Feed:
 
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
-        self._waiting: dict[_Follower, None] = {}  # in the order in which they came
+        self._waiting: dict[Follower, None] = {}  # in the order in which they came
         self._live: LiveReply | None = None
         self._failure: Exception | None = None
         self._closed = False
         self.followers = 0
+        "How many wait for the running turn."
+        self.finals = 0
+        "How many of them cannot take back what they were given of a reply."
+        self.source: FeedSource | None = None
+        "Where its events come from while no actor of this process has the session."
 
     @property
     def waiting_for(self) -> str:
@@ -88,7 +84,10 @@ class Feed:
 
     def publish(self, events: Sequence[Event]) -> None:
         """Show events that are durable, oldest first."""
-        self._recent.extend(events)
+        recent = self._recent
+        if recent and events and events[0].seq != recent[-1].seq + 1:
+            recent.clear()  # what is missing between is read from the log
+        recent.extend(events)
         for event in events:
             if isinstance(event.body, _ENDS_OF_CALLS):
                 self._live = None
@@ -145,6 +144,43 @@ class Feed:
             self._recent.clear()  # what is missing between is read from the log
         self.publish(events)
 
+    def recall(self, after: int) -> tuple[Event, ...]:
+        """Return recent events above `after`; none where memory does not reach back to it."""
+        return self._since(after) or ()
+
+    def mark_read(self) -> None:
+        """Say that somebody elsewhere has read of the running reply, and cannot take it back."""
+        if self._live is not None and self._live.pieces:
+            self._live.was_read = True
+
+    # --- the side of whoever brings events from elsewhere ---
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all followers are let go."""
+        return self._closed
+
+    @property
+    def newest(self) -> int:
+        """The last event that memory holds; 0 = it holds none."""
+        return self._recent[-1].seq if self._recent else 0
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a follower waits for something new."""
+        return bool(self._waiting)
+
+    def relay(self, events: Sequence[Event]) -> None:
+        """Show events that are durable elsewhere, oldest first; those that were shown are none."""
+        if self._failure is not None:
+            self.reopen()
+        newest = self.newest
+        new = [event for event in events if event.seq > newest]
+        if new:
+            self.publish(new)
+
+    # --- the actor's side again ---
+
     def fail(self, error: Exception) -> None:
         """Tell all followers that the session failed."""
         self._failure = error
@@ -186,7 +222,7 @@ class Feed:
         Raises:
             Exception: The one the session failed with.
         """
-        place = _Follower(after=after, pieces="live", take=_take_nothing)
+        place = Follower(after=after, pieces="live", take=take_nothing)
         while True:
             events: Sequence[Event] | None = self._since(place.after)
             if events is None or (not self._recent and place.after < last_seq):
@@ -234,9 +270,11 @@ class Feed:
         Raises:
             Exception: The one the session failed with.
         """
-        place = _Follower(after=after, pieces=pieces, take=take)
+        place = Follower(after=after, pieces=pieces, take=take)
         known = None if waits else self._failure
-        self.followers += waits
+        is_final = pieces == "final"
+        if waits:
+            self.enter(is_final=is_final)
         try:
             while True:
                 events = self._since(place.after)
@@ -266,10 +304,27 @@ class Feed:
                 else:
                     await self._changed(place)
         finally:
-            self.followers -= waits
+            if waits:
+                self.leave(is_final=is_final)
 
-    async def _changed(self, follower: _Follower) -> None:
+    def enter(self, *, is_final: bool = False) -> None:
+        """Count somebody who waits for the running turn; `is_final` = see `Pieces`."""
+        self.followers += 1
+        self.finals += is_final
+        if self.source is not None:
+            self.source.followers_changed(self)
+
+    def leave(self, *, is_final: bool = False) -> None:
+        """Take back what `enter` counted."""
+        self.followers -= 1
+        self.finals -= is_final
+        if self.source is not None:
+            self.source.followers_changed(self)
+
+    async def _changed(self, follower: Follower) -> None:
         """Wait for something that the follower has to look at by itself."""
+        if self.source is not None:
+            self.source.wanted(self, follower.after)
         follower.changed = asyncio.get_running_loop().create_future()
         self._waiting[follower] = None
         try:
@@ -286,100 +341,3 @@ class Feed:
             return None
         # By their places: nearly always a few of the newest, of which a copy of all has 256.
         return tuple([recent[place] for place in range(after - recent[-1].seq, 0)])
-
-
-def _take_nothing(_delta: TextDelta) -> bool:
-    """Leave the text of a reply unread."""
-    return True
-
-
-class _Follower(Struct, eq=False):
-    """Where one follower stands: the last event, and how much of the running reply it has read."""
-
-    after: int
-    pieces: Pieces
-    take: TakeDelta | None
-    changed: asyncio.Future[None] | None = None
-    "What it waits for, or did the last time."
-    live: LiveReply | None = None
-    read: int = 0
-    "Pieces of `live` it has read."
-    offset: int = 0
-    turn: int = 0
-    step: int = 0
-
-    def wake(self) -> None:
-        """Let it look by itself."""
-        if self.changed is not None and not self.changed.done():
-            self.changed.set_result(None)
-
-    def takes(self, live: LiveReply) -> bool:
-        """Whether a follower that waits need not wake for what the running reply gained."""
-        if self.take is _take_nothing:
-            return True
-        if self.take is None:
-            return False
-        delta = self._gained(live)
-        try:
-            if delta is not None and not self.take(delta):
-                return False
-        except Exception:  # noqa: BLE001 - of this follower alone: it meets it again in its own task
-            return False
-        self._pass(live, delta)
-        return True
-
-    def read_live(self, live: LiveReply | None) -> TextDelta | None:
-        """Return what the running reply gained since the last look."""
-        if live is None:
-            return None
-        delta = self._gained(live)
-        self._pass(live, delta)
-        return delta
-
-    def _gained(self, live: LiveReply) -> TextDelta | None:
-        is_same = live is self.live
-        read, offset = (self.read, self.offset) if is_same else (0, 0)
-        text = "".join(live.pieces[read:])
-        # Where the model is called anew, what was given is taken back.
-        if not text and (is_same or not self.offset):
-            return None
-        return TextDelta(turn=live.turn, step=live.step, offset=offset, text=text)
-
-    def _pass(self, live: LiveReply, delta: TextDelta | None) -> None:
-        """Move past what the running reply holds by now; `delta` is what that gave."""
-        if live is not self.live:
-            self.live, self.offset = live, 0
-            self.turn, self.step = live.turn, live.step
-        self.read = len(live.pieces)
-        if delta is not None:
-            live.was_read = live.was_read or self.pieces == "final"
-            self.offset += len(delta.text)
-
-    def pass_event(self, event: Event) -> list[Update]:
-        """Move past `event`; before a reply, give what is missing of its text."""
-        self.after = event.seq
-        updates: list[Update] = []
-        match event.body:
-            case StepStarted(turn=turn, step=step):
-                self.turn, self.step, self.offset, self.live = turn, step, 0, None
-            case ModelReplied(text=text):
-                begun = self.offset > 0 or self.pieces in {"all", "final"}
-                kept = self._kept(text)
-                rest = text[kept:]
-                if begun and self.turn and (rest or kept < self.offset):
-                    updates.append(
-                        TextDelta(turn=self.turn, step=self.step, offset=kept, text=rest)
-                    )
-                self.offset, self.live = 0, None
-            case _:
-                pass
-        updates.append(event)
-        return updates
-
-    def _kept(self, text: str) -> int:
-        """Return how much of what was given of a reply stands in it; 0 where it is another try's.
-
-        The model may have been called anew since the last look.
-        """
-        given = "".join(self.live.pieces[: self.read]) if self.live is not None else ""
-        return self.offset if text.startswith(given) else 0

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 
-from everturn_actors.errors import ActorStoppedError, MailboxFullError, PassivatedError
+from everturn_actors.errors import MailboxFullError, PassivatedError
 from everturn_actors.protocol.commands import AnyCommand, Command
 
 MAILBOX_LIMIT = (
@@ -81,7 +81,8 @@ class Mailbox:
         self._is_nudged = False
         self._has_deadline = True
         "Whether `take` returns by itself some time; also while nobody waits."
-        self._refuses = False
+        self._refusal: Exception | None = None
+        "What is told to whoever asks for something from now on; None = it is taken."
         self._closed = False
 
     def put(self, command: Command[T], *, own: bool = False) -> ReplySlot[T]:
@@ -94,13 +95,13 @@ class Mailbox:
 
         Raises:
             MailboxFullError: Too many are waiting.
-            PassivatedError: The actor is gone, and has not taken the command.
+            PassivatedError: The actor is gone, or goes, and has not taken the command.
             ActorStoppedError: The service stops.
         """
         if self._closed:
             raise PassivatedError
-        if self._refuses and not own:
-            raise ActorStoppedError
+        if self._refusal is not None and not own:
+            raise self._refusal
         if not own and len(self._waiting) >= self._limit:
             raise MailboxFullError
         answer: ReplySlot[T] = ReplySlot()  # not `ReplySlot[T]()`, which takes ten times as long
@@ -171,11 +172,11 @@ class Mailbox:
     @property
     def is_refusing(self) -> bool:
         """Whether it takes no more from outside."""
-        return self._refuses or self._closed
+        return self._refusal is not None or self._closed
 
-    def refuse(self) -> None:
-        """Take no more from outside."""
-        self._refuses = True
+    def refuse(self, reason: Exception) -> None:
+        """Take no more from outside; tell whoever asks why."""
+        self._refusal = reason
 
     def close(self) -> list[Envelope]:
         """Take no more at all; return what waited, for its callers to be told."""

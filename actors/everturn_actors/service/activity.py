@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_actors.session.registry import Registry
+from everturn_actors.protocol.actors import Actors
 from everturn_actors.session.runtime import RuntimeStats
 from everturn_actors.state.session_state import SessionState
 
@@ -10,7 +10,7 @@ from everturn_actors.state.session_state import SessionState
 class Activity:
     """What goes on in the active sessions. Looks into memory alone."""
 
-    def __init__(self, registry: Registry, scratch_registry: Registry) -> None:
+    def __init__(self, registry: Actors, scratch_registry: Actors) -> None:
         """Only `open_service` makes one.
 
         Args:
@@ -54,7 +54,7 @@ class Activity:
         return await _stats(self._registry) + await _stats(self._scratch_registry)
 
 
-async def _stats(registry: Registry) -> RuntimeStats:
+async def _stats(registry: Actors) -> RuntimeStats:
     active = running = waiting = commands = approvals = outbox = 0
     async for state, waiting_commands in registry.each_active():
         active += 1

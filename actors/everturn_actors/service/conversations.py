@@ -17,10 +17,10 @@ from everturn_actors.events import SessionStarted
 from everturn_actors.ids import new_session_id
 from everturn_actors.model import ConversationKey, Inbound, Labels
 from everturn_actors.ports import SessionStore
-from everturn_actors.protocol.commands import Edit, GetState, Label, Share, Tick
+from everturn_actors.protocol.actors import Actors
+from everturn_actors.protocol.commands import Edit, GetStanding, Label, Share, Tick
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.session.bindings import Bindings
-from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import is_expired
 from everturn_actors.state.session_state import SessionState
@@ -40,7 +40,7 @@ class Conversations:
         *,
         store: SessionStore,
         runtime: Runtime,
-        registry: Registry,
+        registry: Actors,
         bindings: Bindings,
         reader: SessionReader,
     ) -> None:
@@ -76,7 +76,7 @@ class Conversations:
         command = Label(title=title, pinned=pinned, archived=archived, by=by)
         labels = await self._registry.ask(session_id, command)
         # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, GetState())
+        await self._registry.ask(session_id, GetStanding())
         return labels
 
     async def share(
@@ -103,7 +103,7 @@ class Conversations:
         command = Share(principal=principal, by=by, is_withdrawn=is_withdrawn)
         shared_with = await self._registry.ask(session_id, command)
         # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, GetState())
+        await self._registry.ask(session_id, GetStanding())
         return shared_with
 
     async def create(self, key: ConversationKey, *, principal: str = "") -> str:
@@ -154,13 +154,15 @@ class Conversations:
         """
         key = self._bindings.known_as(key)
         session_id = self._bindings.session_of(key) or await self._store.bound(key)
-        if not session_id:
-            return ""
-        try:
-            state = await self._reader.view(session_id)
-        except UnknownSessionError:
-            return ""
-        return "" if self._is_over(state) else session_id
+        while session_id:
+            with suppress(UnknownSessionError):
+                if not self._is_over(await self._reader.view(session_id)):
+                    return session_id
+            before = session_id  # what is remembered may be over; the store knows the next one
+            session_id = await self._store.bound(key)
+            if session_id == before:
+                break
+        return ""
 
     async def edit(self, key: ConversationKey, idempotency_key: str, text: str) -> bool:
         """Replace the text of a message that waits; return whether it still did.
@@ -253,7 +255,7 @@ class Conversations:
         self, session_id: str, key: ConversationKey, principal: str, *, is_new: bool = False
     ) -> None:
         begin = SessionStarted(session_id=session_id, key=key, principal=principal)
-        await self._registry.ask(session_id, GetState(), begin_with=begin, is_new=is_new)
+        await self._registry.ask(session_id, GetStanding(), begin_with=begin, is_new=is_new)
 
     def _is_over(self, state: SessionState) -> bool:
         """Whether a session has ended, or would with its next message."""

@@ -10,14 +10,14 @@ from everturn_actors.errors import SessionEndedError, UnknownSessionError
 from everturn_actors.events import SessionStarted
 from everturn_actors.model import Attachment, Inbound, Upload
 from everturn_actors.ports import SessionStore
-from everturn_actors.protocol.commands import GetState
-from everturn_actors.session.registry import Registry
+from everturn_actors.protocol.actors import Actors
+from everturn_actors.protocol.commands import GetStanding
 from everturn_actors.state.validation import attachment_of
 
 
 async def keep_files(
     store: SessionStore,
-    registry: Registry,
+    registry: Actors,
     inbound: Inbound,
     session_id: str,
     begin_with: SessionStarted | None,
@@ -33,11 +33,13 @@ async def keep_files(
     is_again = False
     while True:
         # A file belongs to a session: it has to be there first.
-        state = await registry.ask(session_id, GetState(), begin_with=begin_with)
-        if inbound.idempotency_key and inbound.idempotency_key in state.seen:
+        standing = await registry.ask(
+            session_id, GetStanding(inbound.idempotency_key), begin_with=begin_with
+        )
+        if standing.is_known:
             return attachments  # they were kept with the first one
-        if state.status == "ended":
-            raise SessionEndedError(session_id, state.ended_reason)
+        if standing.status == "ended":
+            raise SessionEndedError(session_id, standing.ended_reason)
         try:
             await save(store, session_id, inbound.attachments, attachments)
         except UnknownSessionError:  # it was deleted in this moment

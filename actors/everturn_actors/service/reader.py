@@ -23,9 +23,9 @@ from everturn_actors.ports import (
     SessionStore,
     SessionSummary,
 )
+from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.protocol.subscription import log_of
-from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import Recovered, recover
 from everturn_actors.state.session_state import SessionState
@@ -40,7 +40,7 @@ LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
 class SessionReader:
     """Reads sessions and their histories. Nobody wakes for it, and nothing is written."""
 
-    def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Registry) -> None:
+    def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Actors) -> None:
         """Only `open_service` makes one."""
         self._store, self._runtime, self._registry = store, runtime, registry
 

@@ -10,10 +10,10 @@ from msgspec import Struct
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.model import CallAnswer, ConversationKey, Inbound, Turn, Upload
 from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import GetState, Resume
 from everturn_actors.service.conversations import new_id
 from everturn_actors.service.files import named, save
-from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.submission import Submission, answer_calls, found, submit
 from everturn_actors.state.session_state import SessionState
@@ -37,7 +37,7 @@ class History(Struct, frozen=True, kw_only=True):
 class Stateless:
     """Answers in one turn after a history that its caller brings along; nothing of it is kept."""
 
-    def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Registry) -> None:
+    def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Actors) -> None:
         """Only `open_service` makes one."""
         self._store, self._runtime, self.registry = store, runtime, registry
 

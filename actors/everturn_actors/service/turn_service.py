@@ -27,6 +27,7 @@ from everturn_actors.model import (
     Inbound,
 )
 from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
     Cancel,
     Compact,
@@ -45,7 +46,6 @@ from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.session.approvals import why_resolved
 from everturn_actors.session.bindings import Bindings
-from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.submission import (
     AnnouncementReceipt,
@@ -76,7 +76,7 @@ class TurnService:
         *,
         store: SessionStore,
         runtime: Runtime,
-        registry: Registry,
+        registry: Actors,
         stateless: Stateless,
         bindings: Bindings,
         on_delete: Callable[[str], Awaitable[None]] | None = None,
@@ -364,6 +364,8 @@ class TurnService:
             UnknownSessionError: There is no such session.
             JournalWriteError: It cannot be removed.
         """
+        if await self._registry.is_deleted_elsewhere(session_id):
+            return
         try:
             await self._registry.ask(session_id, End("deleted"))
         except (ActorFailedError, JournalError) as error:

@@ -19,6 +19,7 @@ from everturn_actors.errors import (
     ActorStoppedError,
     CoreError,
     FencedError,
+    MovedError,
     PassivatedError,
     UnknownSessionError,
 )
@@ -140,10 +141,13 @@ class SessionActor:
         Raises:
             UnknownSessionError: There is no such session.
             JournalError: Its files cannot be read or written.
+            MovedError: Another process works on it, and wrote.
         """
         if not self._is_new:
             await self._load()
         while await self._is_fenced():
+            if not self._runtime.is_here(self.session_id):
+                raise MovedError(self.session_id)
             logger.warning(
                 "another writer appended to a session; it is loaded again",
                 extra={"session_id": self.session_id},

@@ -32,14 +32,20 @@ class Bindings:
     """The sessions of conversations that are awake; a cache of what the store knows."""
 
     def __init__(
-        self, known_as: Callable[[ConversationKey], ConversationKey] | None = None
+        self,
+        known_as: Callable[[ConversationKey], ConversationKey] | None = None,
+        *,
+        is_alone: bool = True,
     ) -> None:
         """Begin without any.
 
         Args:
             known_as: Gives a conversation the name by which sessions know it; by default its own.
+            is_alone: Whether no other process binds conversations. Where one does, nothing is
+                remembered, and the store is asked each time.
         """
         self.known_as = known_as or _itself
+        self._is_alone = is_alone
         self._session_of: dict[ConversationKey, str] = {}
         self._key_of: dict[str, ConversationKey] = {}
         self._deciding: dict[ConversationKey, _SharedLock] = {}
@@ -50,6 +56,8 @@ class Bindings:
 
     def bind(self, key: ConversationKey, session_id: str) -> None:
         """Remember the session of a conversation."""
+        if not self._is_alone:
+            return
         self._session_of[key] = session_id
         self._key_of[session_id] = key
 

@@ -17,8 +17,7 @@ from everturn_actors.events import (
     TurnFinished,
     TurnStarted,
 )
-from everturn_actors.model import PendingAmbient, UserMessage
-from everturn_actors.state.session_state import SessionState
+from everturn_actors.protocol.commands import Accepted
 
 _BEGINNINGS = (TurnStarted, Steered)
 _ENDS = (TurnFinished, CallsHandedOver)
@@ -27,22 +26,13 @@ _ENDS = (TurnFinished, CallsHandedOver)
 class Taint:
     """Which turn of a session has read text from outside, as far as its events are followed."""
 
-    def __init__(self, state: SessionState, seq: int, *, duplicate: bool) -> None:
-        """Begin with the state in which a message was accepted, or found.
-
-        Args:
-            state: The session then.
-            seq: The event of the message.
-            duplicate: Whether it was accepted before.
-        """
-        turn = state.open_turn
-        beside: tuple[UserMessage | PendingAmbient, ...] = (*state.waiting, *state.ambient)
-        self._last_seq = state.last_seq
-        self._outside = {each.seq for each in beside if each.untrusted}
-        self._open = turn.number if turn else 0
-        self._turns = {turn.number} if turn and turn.is_tainted else set[int]()
-        heard = (*state.waiting, *(turn.heard if turn else ()))
-        self._is_known = not duplicate or any(m.seq == seq for m in heard)
+    def __init__(self, accepted: Accepted) -> None:
+        """Begin where a message was accepted, or found."""
+        self._last_seq = accepted.last_seq
+        self._outside = set(accepted.outside)
+        self._open = accepted.open_turn
+        self._turns = {accepted.open_turn} if accepted.is_tainted else set[int]()
+        self._is_known = not accepted.duplicate or accepted.waits or accepted.is_heard
 
     def has(self, turn: int) -> bool:
         """Return whether the turn of this number has, or may have."""

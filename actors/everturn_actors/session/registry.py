@@ -25,6 +25,7 @@ from everturn_actors.errors import (
     CoreError,
     CorruptJournalError,
     JournalError,
+    MovedError,
     PassivatedError,
     UnknownFormatError,
     UnknownSessionError,
@@ -36,6 +37,7 @@ from everturn_actors.protocol.commands import (
     ClientDisconnected,
     Command,
     End,
+    GetStanding,
     GetState,
     Stop,
     StoreAmbient,
@@ -50,23 +52,12 @@ from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
-
 T = TypeVar("T")
-
-
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
-
-
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
-
-
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
-
-
 _ENDING = (Cancel, End)
-
-
-_HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState)
+_HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState, GetStanding)
 
 
 class _Active(Struct):
@@ -76,6 +67,16 @@ class _Active(Struct):
     mailbox: Mailbox
     feed: Feed
     gone: anyio.Event = field(default_factory=anyio.Event)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    "Cuts it off."
+    leaves: bool = False
+    "Whether another process is to have the session: its callers are sent there."
+
+    def tell_to_stop(self, reason: Exception) -> None:
+        """Let the actor finish what runs, and go; whoever asks for more is told the reason."""
+        self.mailbox.refuse(reason)
+        with suppress(ActorStoppedError):  # it is on its way out already
+            self.mailbox.put(Stop(), own=True)
 
 
 class Registry:
@@ -130,7 +131,7 @@ class Registry:
     def present(self, session_id: str) -> SessionState | None:
         """Return the durable state of a session whose actor lives; None where none has loaded."""
         active = self._active.get(session_id)
-        return active.actor.known if active is not None else None
+        return active.actor.known if active else None
 
     async def ask(
         self,
@@ -141,24 +142,11 @@ class Registry:
         passivate_at_once: bool = False,
         is_new: bool = False,
     ) -> T:
-        """Send a command to the session's actor, starting it where it rests; return its answer.
-
-        Whoever asks gets one answer: what the command gave, or why it could not be done. Only an
-        actor that was gone before it took the command is not the last one that is asked.
-
-        Args:
-            session_id: The session.
-            command: What to ask.
-            begin_with: How the session begins, where the store knows nothing of it.
-            passivate_at_once: An actor started for this is passivated as soon as it can.
-            is_new: The id was made for this: nothing is stored of the session.
+        """Send a command to the session's actor; see `Actors.ask`.
 
         Raises:
-            MailboxFullError: Too many commands are waiting.
-            ActorStoppedError: The service is stopping.
-            SessionQuarantinedError: The session failed again and again, and the command is none of
-                those that help.
-            CoreError: Whatever the actor answers or fails with.
+            MovedError: This process does not work on the session, or no longer; nothing was done.
+            CoreError: As there.
         """
         starts = 0
         while True:
@@ -179,7 +167,9 @@ class Registry:
                 self._leaving.discard(session_id)
             try:
                 given = await active.mailbox.put(command).wait()
-            except PassivatedError as error:
+            except ActorStoppedError as error:
+                if not isinstance(error, PassivatedError) and not active.leaves:
+                    raise
                 if starts == STARTS_OF_ONE_COMMAND:
                     raise ActorFailedError(session_id, error) from error
             except UnknownSessionError:
@@ -204,8 +194,7 @@ class Registry:
             return  # none of them lets anything go on that was open
         if active is not None and active.actor.goes_on:
             return
-        error = self._quarantine.why_not(session_id)
-        if error is not None:
+        if (error := self._quarantine.why_not(session_id)) is not None:
             raise error
 
     def _make_room(self) -> None:
@@ -227,10 +216,7 @@ class Registry:
                 excess -= 1
 
     async def each_active(self) -> AsyncGenerator[tuple[SessionState | None, int]]:
-        """Yield the state of each active session, and how many commands wait in its mailbox.
-
-        Where many sessions are active, others go on meanwhile.
-        """
+        """See `Actors.each_active`; where many sessions are active, others go on meanwhile."""
         for number, active in enumerate(tuple(self._active.values()), 1):
             if number % LOADS_AT_ONCE == 0:
                 await checkpoint()
@@ -238,7 +224,7 @@ class Registry:
 
     @property
     def quarantined(self) -> int:
-        """How many sessions failed again and again, and wait for somebody."""
+        """See `Actors.quarantined`."""
         return len(self._quarantine)
 
     def release(self, session_id: str) -> None:
@@ -252,6 +238,36 @@ class Registry:
         if active is not None:
             await active.gone.wait()
 
+    async def is_deleted_elsewhere(self, session_id: str) -> bool:
+        """Leave a session to its caller: its actor is here."""
+        del session_id
+        return False
+
+    def is_here(self, session_id: str) -> bool:
+        """Whether this process works on a session."""
+        return self._runtime.is_here(session_id)
+
+    async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> None:
+        """Let the actors of sessions go that another process is to have.
+
+        Commands that come meanwhile wait until they are gone, and are sent there. Running turns may
+        finish; after `drain_s` what still runs is cut off, and goes on where the session is then.
+        """
+        leaving = [each for name, each in self._active.items() if is_leaving(name)]
+        for active in leaving:
+            active.leaves = True
+            active.tell_to_stop(PassivatedError())
+        with anyio.move_on_after(drain_s):
+            for active in leaving:
+                await active.gone.wait()
+        for active in leaving:
+            active.scope.cancel()
+            await active.gone.wait()
+
+    def followed(self) -> tuple[tuple[str, Feed], ...]:
+        """Return the feeds that somebody holds, by session."""
+        return tuple(self._feeds.items())
+
     async def stop(self, deadline_s: float) -> None:
         """Let running turns finish, put everything away, and let the actors go.
 
@@ -259,9 +275,7 @@ class Registry:
         """
         self._stopping = True
         for active in self._active.values():
-            active.mailbox.refuse()
-            with suppress(ActorStoppedError):  # it is on its way out already
-                active.mailbox.put(Stop(), own=True)
+            active.tell_to_stop(ActorStoppedError())
         with anyio.move_on_after(deadline_s):
             for active in tuple(self._active.values()):
                 await active.gone.wait()
@@ -283,6 +297,8 @@ class Registry:
         """
         if self._stopping:
             raise ActorStoppedError
+        if not self._runtime.is_here(session_id):
+            raise MovedError(session_id)
         mailbox, feed = Mailbox(), self.feed(session_id)
         feed.reopen()
         is_quarantined = self._quarantine.why_not(session_id) is not None
@@ -317,20 +333,23 @@ class Registry:
         """Let an actor live; whatever it fails of ends here."""
         failure: Exception = ActorStoppedError()
         try:
-            await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
-            await active.actor.run()
-            self._revivals.forget(session_id)
-            if active.actor.goes_on:
-                self._quarantine.release(session_id)
+            with active.scope:
+                await anyio.sleep(self._quarantine.backoff_s(session_id, at=anyio.current_time()))
+                await active.actor.run()
+                self._revivals.forget(session_id)
+                if active.actor.goes_on:
+                    self._quarantine.release(session_id)
         except anyio.get_cancelled_exc_class() as cancelled:
             if is_cancelled():
                 raise
             failure = self._failed(session_id, active, cancelled)
         except Exception as error:  # noqa: BLE001 - the boundary around one actor; logged there
             cause = first_cause(error)
-            if isinstance(cause, UnknownSessionError):
+            if not self._runtime.is_here(session_id):
+                failure = MovedError(session_id)  # whatever it failed of is another one's matter
+            elif isinstance(cause, UnknownSessionError):
                 failure = cause
-                await self._forget(session_id)
+                await self._runtime.forget_mark(session_id)
             elif not (self._stopping and isinstance(cause, ActorStoppedError)):
                 failure = self._failed(session_id, active, error)
         finally:
@@ -365,35 +384,17 @@ class Registry:
             counts=is_ours or not isinstance(cause, JournalError),
         )
         active.feed.fail(failure)
-        if not isinstance(cause, CorruptJournalError | UnknownFormatError):  # those need somebody
-            self._revive_later(session_id, actor)
+        is_due = not self._stopping and (actor.known is None or actor.known.is_due)
+        if is_due and not isinstance(cause, CorruptJournalError | UnknownFormatError):
+            # Nobody may come back to what was accepted: whoever wrote in a chat has been told so.
+            self._revivals.later(session_id)
         return failure
 
-    def _revive_later(self, session_id: str, actor: SessionActor) -> None:
-        """Start a session again by itself where something that was accepted is not done.
-
-        Nobody may come back to it: whoever wrote in a chat has been told that it was received.
-        """
-        state = actor.known
-        if self._stopping or (state is not None and not state.is_due):
-            return
-        self._revivals.later(session_id)
-
     async def _revive(self, session_id: str) -> None:
-        if session_id in self._active:
-            return  # somebody was faster
+        if session_id in self._active or not self._runtime.is_here(session_id):
+            return  # somebody was faster, or has it now
         if self._stopping or self._quarantine.why_not(session_id) is not None:
             self._revivals.forget(session_id)
             return
         with suppress(CoreError):  # its failure is logged, and leads to the next try
             await self.ask(session_id, GetState(), passivate_at_once=True)
-
-    async def _forget(self, session_id: str) -> None:
-        """Take back the mark of a session that is not there."""
-        try:
-            await self._runtime.store.mark_passive(session_id)
-        except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
-            logger.warning(
-                "the mark of an unknown session stays",
-                extra={"session_id": session_id, "error": str(error)},
-            )

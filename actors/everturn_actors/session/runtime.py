@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from msgspec import Struct, field
@@ -25,6 +25,11 @@ from everturn_actors.turn.model_call import Pace
 logger = logging.getLogger(__name__)
 
 
+def everywhere(_session_id: str) -> bool:
+    """Say that this process works on every session."""
+    return True
+
+
 class Runtime(Struct, frozen=True, kw_only=True):
     """What all actors of a service share."""
 
@@ -38,10 +43,22 @@ class Runtime(Struct, frozen=True, kw_only=True):
     delivery_ports: Mapping[str, DeliveryPort] = field(default_factory=dict[str, DeliveryPort])
     "By the name of their channel: whoever tells its people what is said."
     observer: Observer = field(default_factory=NullObserver)
+    is_here: Callable[[str], bool] = everywhere
+    "Whether this process works on a session; another one does where it does not."
 
     def now(self) -> datetime:
         """Return the present instant, UTC."""
         return self.pace.clock.now()
+
+    async def forget_mark(self, session_id: str) -> None:
+        """Take back the mark of a session that is not there."""
+        try:
+            await self.store.mark_passive(session_id)
+        except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
+            logger.warning(
+                "the mark of an unknown session stays",
+                extra={"session_id": session_id, "error": str(error)},
+            )
 
     def find_agent(self, name: str) -> Agent | UnknownAgentError:
         """Return an agent, or why there is none."""

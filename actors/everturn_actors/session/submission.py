@@ -22,9 +22,8 @@ from everturn_actors.model import (
     Attachment,
     CallAnswer,
     Inbound,
-    Turn,
 )
-from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
@@ -36,7 +35,6 @@ from everturn_actors.protocol.commands import (
 from everturn_actors.protocol.feed import Feed, Pieces, TakeDelta, TextDelta, Update
 from everturn_actors.protocol.subscription import log_of
 from everturn_actors.session.message_events import MessageEvents, Taint
-from everturn_actors.session.registry import Registry
 from everturn_actors.session.turn_result import TurnAnswer, TurnResult, held_result
 from everturn_actors.state.session_state import SessionState
 
@@ -59,21 +57,26 @@ class Submission(Struct, kw_only=True):
     """A message that is durable, and the way to its answer."""
 
     session_id: str
-    seq: int
-    "The event of the message."
-    duplicate: bool
-    "The same idempotency key was seen before: this is the first message of that key."
     attachments: tuple[Attachment, ...]
     "What was handed in with it; of a repeat, what the repeat came with."
-    _registry: Registry
-    _store: SessionStore
+    _accepted: Accepted
+    _registry: Actors
     _feed: Feed
-    _state: SessionState
+
+    @property
+    def seq(self) -> int:
+        """The event of the message."""
+        return self._accepted.seq
+
+    @property
+    def duplicate(self) -> bool:
+        """The same idempotency key was seen before: this is the first message of that key."""
+        return self._accepted.duplicate
 
     @property
     def accepted_at(self) -> datetime | None:
         """When it was accepted; None for a repeat, whose first event tells it."""
-        return None if self.duplicate else self._state.updated_at
+        return None if self.duplicate else self._accepted.at
 
     def updates(
         self, *, final: bool = False, take: TakeDelta | None = None
@@ -113,17 +116,17 @@ class Submission(Struct, kw_only=True):
                 the wait is over.
             ActorFailedError: The session failed meanwhile.
         """
-        held = self._held_turn()
-        if held is not None:
-            return held_result(self.session_id, held)
-        taint = Taint(self._state, self.seq, duplicate=self.duplicate)
+        accepted = self._accepted
+        if accepted.held is not None:
+            return held_result(self.session_id, accepted.held)
+        taint = Taint(accepted)
         own = await self._own_events()
         if own is None:
             raise InvalidInputError(_NO_LONGER_STORED)
         answer = TurnAnswer(self.session_id, self.seq, taint, own)
-        after, read_log = self.seq - 1, log_of(self._store, self.session_id)
-        feed, known = self._feed, self._state.last_seq
-        feed.followers += 1
+        after, read_log = self.seq - 1, log_of(self._registry.store, self.session_id)
+        feed, known = self._feed, accepted.last_seq
+        feed.enter()
         try:
             while not own.is_over and (
                 events := await feed.later(after, read_log, last_seq=known, is_over=is_over)
@@ -134,7 +137,7 @@ class Submission(Struct, kw_only=True):
                     if result is not None:
                         return result
         finally:
-            feed.followers -= 1
+            feed.leave()
         if self.duplicate and not answer.turn:
             raise InvalidInputError(_NO_LONGER_STORED)
         raise ActorStoppedError
@@ -165,8 +168,8 @@ class Submission(Struct, kw_only=True):
         """Yield the session's updates from the message on."""
         return self._feed.follow(
             self.seq - 1,
-            log_of(self._store, self.session_id),
-            last_seq=self._state.last_seq,
+            log_of(self._registry.store, self.session_id),
+            last_seq=self._accepted.last_seq,
             pieces=pieces,
             take=take,
         )
@@ -174,11 +177,12 @@ class Submission(Struct, kw_only=True):
     async def _own_events(self) -> MessageEvents | None:
         """Return what tells the message's updates from others; None where there are none."""
         # A turn that failed may be asked again just now: what tells of the message is the new one.
-        goal, turn = self._turn_it_is_in(), 0
+        accepted = self._accepted
+        goal, turn = accepted.open_turn if accepted.is_heard else 0, 0
         if self.duplicate and not await self._is_stored():
             # The log may have let go of the message while it waited, or while its turn ran.
-            turn = self._turn_it_is_in()
-            if not turn and all(message.seq != self.seq for message in self._state.waiting):
+            turn = goal
+            if not turn and not self._accepted.waits:
                 return None
         return MessageEvents(self.seq, turn=turn, goal=goal)
 
@@ -187,24 +191,10 @@ class Submission(Struct, kw_only=True):
 
         One of the session before, or that did not speak to the agent, is known by its key alone.
         """
-        first = await self._store.read(self.session_id, after=self.seq - 1, limit=1)
+        first = await self._registry.store.read(self.session_id, after=self.seq - 1, limit=1)
         # A turn is known by its beginning where it is a retry, and by what it waited for.
         begins = (Received, TurnStarted, CallsAnswered)
         return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, begins)
-
-    def _turn_it_is_in(self) -> int:
-        """Return the number of the open turn, if that answers the message; else 0."""
-        turn = self._state.open_turn
-        if turn is None or all(user.seq != self.seq for user in turn.heard):
-            return 0
-        return turn.number
-
-    def _held_turn(self) -> Turn | None:
-        """Return the turn that answered the message, where it was over and held from the start."""
-        if not self.duplicate:
-            return None
-        turns = reversed(self._state.held_turns)
-        return next((t for t in turns if any(user.seq == self.seq for user in t.heard)), None)
 
     async def leave(self) -> None:
         """Say that the client went away: by the agent's setting its turn may be paused."""
@@ -220,7 +210,7 @@ class Submission(Struct, kw_only=True):
 async def submit(
     inbound: Inbound,
     session_id: str,
-    registry: Registry,
+    registry: Actors,
     *,
     attachments: tuple[Attachment, ...] = (),
     begin_with: SessionStarted | None = None,
@@ -229,7 +219,7 @@ async def submit(
     """Accept a message in one session; return when it is durable.
 
     What comes with it stands in `attachments`, and its bytes are kept by the session already. See
-    `Registry.ask` for the other arguments and the errors.
+    `Actors.ask` for the other arguments and the errors.
     """
     words = replace(inbound, attachments=()) if inbound.attachments else inbound
     feed = registry.feed(session_id)
@@ -242,8 +232,8 @@ async def submit(
     return _submission(session_id, accepted, registry, feed, attachments)
 
 
-async def retry(session_id: str, idempotency_key: str, registry: Registry) -> Submission:
-    """Ask the newest turn again, which failed. Errors: `Registry.ask`, `NothingToRetryError`."""
+async def retry(session_id: str, idempotency_key: str, registry: Actors) -> Submission:
+    """Ask the newest turn again, which failed. Errors: `Actors.ask`, `NothingToRetryError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, Retry(idempotency_key))
     return _submission(session_id, accepted, registry, feed, ())
@@ -253,49 +243,46 @@ async def answer_calls(
     session_id: str,
     answers: Sequence[CallAnswer],
     idempotency_key: str,
-    registry: Registry,
+    registry: Actors,
 ) -> Submission:
-    """Take what a caller's own tools gave. Errors: `Registry.ask`, `CallNotOpenError`."""
+    """Take what a caller's own tools gave. Errors: `Actors.ask`, `CallNotOpenError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, AnswerCalls(tuple(answers), idempotency_key))
     return _submission(session_id, accepted, registry, feed, ())
 
 
-def found(session_id: str, seq: int, state: SessionState, registry: Registry) -> Submission:
+def found(session_id: str, seq: int, state: SessionState, registry: Actors) -> Submission:
     """Return the way to the answer of a message that is durable as event `seq`."""
-    accepted = Accepted(seq=seq, duplicate=False, state=state)
+    accepted = Accepted.of(state, seq, duplicate=False)
     return _submission(session_id, accepted, registry, registry.feed(session_id), ())
 
 
 def _submission(
     session_id: str,
     accepted: Accepted,
-    registry: Registry,
+    registry: Actors,
     feed: Feed,
     attachments: tuple[Attachment, ...],
 ) -> Submission:
     return Submission(
         session_id=session_id,
-        seq=accepted.seq,
-        duplicate=accepted.duplicate,
         attachments=attachments,
+        _accepted=accepted,
         _registry=registry,
-        _store=registry.store,
         _feed=feed,
-        _state=accepted.state,
     )
 
 
 async def announce(
     announcement: Announcement,
     session_id: str,
-    registry: Registry,
+    registry: Actors,
     *,
     begin_with: SessionStarted | None = None,
 ) -> AnnouncementReceipt:
     """Say something in one session; return when it is durable.
 
-    See `Registry.ask` for the other arguments and the errors.
+    See `Actors.ask` for the other arguments and the errors.
     """
     accepted = await registry.ask(session_id, Announce(announcement), begin_with=begin_with)
     return AnnouncementReceipt(

@@ -24,6 +24,7 @@ from everturn_actors.protocol.commands import (
     Compact,
     Edit,
     End,
+    GetStanding,
     GetState,
     Label,
     Pause,
@@ -114,6 +115,8 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return records.record_delivery(command, draft)
         case GetState():
             return draft.known
+        case GetStanding():
+            return records.standing(command, draft)
         case ResolveApproval():
             return records.resolve_approval(command, draft)
         case AnswerCalls():

@@ -235,7 +235,7 @@ class Draft:
         """Return the answer to what is durable: just now, or as event `seen` of the same key."""
         state = self.known
         seq = state.last_seq if seen is None else seen
-        return Accepted(seq=seq, duplicate=seen is not None, state=state)
+        return Accepted.of(state, seq, duplicate=seen is not None)
 
     def decision(self, answers: list[Answer]) -> Decision:
         """Return what was decided."""

@@ -13,13 +13,25 @@ from everturn_actors.model import Labels
 from everturn_actors.protocol.commands import (
     Accepted,
     AnswerCalls,
+    GetStanding,
     Label,
     RecordDelivery,
     ResolveApproval,
+    Standing,
     Summary,
 )
 from everturn_actors.session.approvals import find_approval, why_not
 from everturn_actors.session.decide.decision import Draft, Later
+
+
+def standing(command: GetStanding, draft: Draft) -> Standing:
+    """Tell how the session stands."""
+    state = draft.known
+    return Standing(
+        status=state.status,
+        ended_reason=state.ended_reason,
+        is_known=bool(command.idempotency_key) and command.idempotency_key in state.seen,
+    )
 
 
 def record_delivery(command: RecordDelivery, draft: Draft) -> CoreError | None:
