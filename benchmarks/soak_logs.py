@@ -102,7 +102,7 @@ def where_received(logs: Iterable[Log]) -> dict[str, list[tuple[Log, int]]]:
     """Return where each marker was received: session and number."""
     found: dict[str, list[tuple[Log, int]]] = defaultdict(list)
     for log in logs:
-        for event in log.of("received", "silent_message"):
+        for event in log.of("received", "ambient_stored"):
             for marker in MARKER.findall(event["text"]):
                 found[marker].append((log, event["seq"]))
     return found

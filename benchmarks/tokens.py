@@ -38,8 +38,8 @@ from texts import Maker, code, logs, records
 
 from everturn_actors.context.estimation.calibration import ModelStatistics, prior_statistics
 from everturn_actors.context.estimation.window import window_messages
-from everturn_actors.context.learning.refusals import Refusals
-from everturn_actors.context.learning.reports import (
+from everturn_actors.context.model_stats.refusals import Refusals
+from everturn_actors.context.model_stats.reports import (
     as_priced,
     learnt_of_refusal,
     learnt_of_reply,

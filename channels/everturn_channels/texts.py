@@ -179,7 +179,7 @@ def turn_ended(outcome: Outcome, error: str = "") -> str:
 
 
 def click_taken(decision: Decision) -> str:
-    """Tell whoever clicked a button that their word counts. One short line, plain text."""
+    """Tell whoever clicked a button that their decision counts. One short line, plain text."""
     match decision:
         case "allow_once":
             return t("Allowed, this once.")

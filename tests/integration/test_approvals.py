@@ -163,7 +163,11 @@ async def test_a_question_survives_a_restart_with_its_expiry() -> None:
         submission, _ = await begin(test)
     clock.advance(30)
     async with open_test_service(
-        provider=ScriptedProvider("done"), tools={"act": act}, gate=Asking(), disk=disk, clock=clock
+        provider=ScriptedProvider("done"),
+        tools={"act": act},
+        gate=Asking(),
+        disk=disk,
+        clock=clock,
     ) as test:
         session_id = submission.session_id
         await test.service.decide(session_id, "a", "allow_once")
@@ -183,7 +187,11 @@ async def test_a_question_expires_after_a_restart_too() -> None:
         submission, _ = await begin(test)
     clock.advance(61)
     async with open_test_service(
-        provider=ScriptedProvider("done"), tools={"act": act}, gate=Asking(), disk=disk, clock=clock
+        provider=ScriptedProvider("done"),
+        tools={"act": act},
+        gate=Asking(),
+        disk=disk,
+        clock=clock,
     ) as test:
         await test.provider.until_called()
 

@@ -55,7 +55,7 @@ async def test_any_request_is_shown_with_the_reason_for_what_is_hidden(
         page = await window.tab(console(gateway, session_id))
         await page.get_by_role("link", name="saw").last.click()
         await page.get_by_text("✓ the same as was sent").wait_for()
-        rows = page.locator("table.fates tbody tr")
+        rows = page.locator("table.dispositions tbody tr")
         await rows.filter(has_text="the last one").wait_for()
         hidden = await rows.filter(has_text="summarised").all_inner_texts()
         by = await rows.filter(has_text="summarised").first.locator("a").last.get_attribute("href")
@@ -76,7 +76,7 @@ async def test_any_request_is_shown_with_the_reason_for_what_is_hidden(
         await page.locator("input[type=range]").focus()
         await page.keyboard.press("Home")
         await page.get_by_text("Request 1 of 11").wait_for()
-        await page.locator("table.fates td.begins", has_text="question 0").wait_for()
+        await page.locator("table.dispositions td.begins", has_text="question 0").wait_for()
         await page.get_by_label("compare with event").fill(place.rsplit("/", 1)[1])
         await page.get_by_role("button", name="Compare", exact=True).click()
         await rows.filter(has_text="the last one").wait_for()
@@ -217,7 +217,7 @@ async def test_everybody_can_use_these_views(tmp_path: Path, browser: Browser) -
                 await page.get_by_text("No request yet").wait_for()
                 found += [f"empty {scheme} {each}" for each in await faults_at(page, width)]
                 await page.goto(console(gateway, f"{session_id}/request/0"))
-                await page.locator("table.fates").wait_for()
+                await page.locator("table.dispositions").wait_for()
                 await page.locator("details.request > summary").click()
                 await page.locator(".sent.user").first.wait_for()
                 found += [f"request {scheme} {each}" for each in await faults_at(page, width)]

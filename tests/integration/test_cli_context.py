@@ -64,7 +64,7 @@ async def test_request_and_report_come_as_json(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240 - a test may wait for its folder
 
 
-async def test_each_message_has_its_fate(tmp_path: Path) -> None:
+async def test_each_message_has_its_disposition(tmp_path: Path) -> None:
     """Whoever tunes a policy must see what it did to what, and what that gained."""
     numbers = ("--set", "max_tool_result_tokens=100", "--set", "tool_result_truncation=tail")
     shown = await applied(CHAT, "--policy", "duragent", *numbers, cwd=tmp_path)

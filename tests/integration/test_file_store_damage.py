@@ -248,8 +248,8 @@ async def test_an_old_snapshot_without_archive_stops_the_session(tmp_path: Path)
 DAMAGES = [
     pytest.param(b"", id="empty"),
     pytest.param(b"\x00" * 2000, id="zeros"),
-    pytest.param(b"format: everturn/state-v6\nsession: [\n", id="no YAML"),
-    pytest.param(b"format: everturn/state-v6\nsession: x\n", id="fields missing"),
+    pytest.param(b"format: everturn/state-v7\nsession: [\n", id="no YAML"),
+    pytest.param(b"format: everturn/state-v7\nsession: x\n", id="fields missing"),
 ]
 
 
@@ -320,10 +320,10 @@ async def test_a_snapshot_of_another_session_stops_the_session(tmp_path: Path) -
 async def test_a_snapshot_of_another_version_is_refused(tmp_path: Path) -> None:
     """It is not damaged, and rebuilding it would lose what the other version knew."""
     async with a_session(tmp_path, snapshot_at=6) as (store, files):
-        data = files.state.read_bytes().replace(b"everturn/state-v6", b"everturn/state-v7")
+        data = files.state.read_bytes().replace(b"everturn/state-v7", b"everturn/state-v8")
         files.state.write_bytes(data)
         before = contents(files.folder)
-        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v6"):
+        with pytest.raises(UnknownFormatError, match=r"state\.yaml: .*state-v7"):
             await store.load(SESSION_ID)
 
         assert contents(files.folder) == before

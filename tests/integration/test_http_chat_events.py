@@ -74,6 +74,6 @@ async def test_the_stream_of_a_session_carries_every_event_as_it_is_logged() -> 
         chunks = [chunk async for chunk in messages]
         kinds = [line for chunk in chunks for line in chunk.splitlines() if line[:6] == b"event:"]
 
-        assert kinds[-2:] == [b"event: silent_message", b"event: session_ended"]
+        assert kinds[-2:] == [b"event: ambient_stored", b"event: session_ended"]
         data = [line for line in chunks[-2].splitlines() if line.startswith(b"data:")]
         assert orjson.loads(data[0][5:])["text"] == "lunch?"

@@ -25,7 +25,7 @@ from everturn_actors.model import Reply, ToolCall, Usage, UserMessage
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http import server as server_module
-from everturn_gateway.http.schemas.context import ExplanationBody, FatesBody, RequestPartBody
+from everturn_gateway.http.schemas.context import DispositionsBody, ExplanationBody, RequestPartBody
 
 UNKNOWN = "20260101T000000000-00000000"
 DEADLINE_S = 60
@@ -136,27 +136,29 @@ async def test_two_requests_are_compared_and_halves_are_sent_alone(tmp_path: Pat
         listed = (await client.get(path(session, "requests"))).json()["requests"]
         last, before = (path(session, "context", each["replied_seq"]) for each in listed[:2])
         whole = (await client.get(last)).json()
-        fates = (await client.get(last, params={"part": "fates"})).json()
+        dispositions = (await client.get(last, params={"part": "dispositions"})).json()
         request = (await client.get(last, params={"part": "request"})).json()
         differing = (await client.get(last, params={"than": listed[1]["replied_seq"]})).json()
         none = (await client.get(before, params={"than": listed[1]["started_seq"]})).json()
-        late = (await client.get(last, params={"since": fates["messages"][-1]["seq"]})).json()
+        late = (
+            await client.get(last, params={"since": dispositions["messages"][-1]["seq"]})
+        ).json()
         both = await client.get(last, params={"than": 2, "part": "request"})
         wrong = await client.get(last, params={"than": 0, "part": "all"})
         unknown = await client.get(last, params={"than": 1})
 
     ExplanationBody.model_validate(whole)
-    FatesBody.model_validate(differing)
+    DispositionsBody.model_validate(differing)
     assert RequestPartBody.model_validate(request).model_dump(mode="json") == request
     assert request["request"] == whole["request"]
-    assert [m["seq"] for m in fates["messages"]] == [m["seq"] for m in whole["messages"]]
-    assert "request" not in fates
+    assert [m["seq"] for m in dispositions["messages"]] == [m["seq"] for m in whole["messages"]]
+    assert "request" not in dispositions
     assert "messages" not in request
     assert [m["begins"] for m in differing["messages"]] == ["reply 2", "three"]
     assert [m["was"] for m in differing["messages"]] == [None, None]
     assert differing["by_disposition"] == {"kept": 5}
     assert none["messages"] == []
-    assert late == {**fates, "messages": fates["messages"][-1:]}
+    assert late == {**dispositions, "messages": dispositions["messages"][-1:]}
     assert none["than"] == listed[1]["replied_seq"]
     assert (both.status_code, wrong.status_code, unknown.status_code) == (422, 422, 404)
     assert len(wrong.json()["errors"]) == 2

@@ -14,12 +14,12 @@ from support.tool_doubles import Deed, Rules
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import BusyError, InvalidInputError, QueueFullError, SessionEndedError
 from everturn_actors.events import (
+    AmbientStored,
     ApprovalAsked,
     Discarded,
     Event,
     Received,
     SessionStarted,
-    SilentMessage,
     TurnFinished,
     TurnStarted,
 )
@@ -648,7 +648,7 @@ async def test_what_is_kept_for_the_log_alone_is_never_shown() -> None:
 
         assert texts(test.provider.requests[0]) == ["hello"]
         log = await test.service.history(said.session_id, after=0, limit=10)
-        assert [e.body.text for e in log if isinstance(e.body, SilentMessage)] == ["secret"]
+        assert [e.body.text for e in log if isinstance(e.body, AmbientStored)] == ["secret"]
 
 
 async def test_only_the_newest_and_not_too_old_are_told() -> None:
@@ -927,7 +927,7 @@ async def test_a_turn_and_what_made_it_possible_are_one_write() -> None:
         assert (started.ambient, started.delivers) == ((2,), True)
         assert log_of(log)[:5] == [
             "SessionStarted",
-            "SilentMessage",
+            "AmbientStored",
             "Received",
             "TurnStarted",
             "StepStarted",

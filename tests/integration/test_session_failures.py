@@ -23,7 +23,7 @@ from everturn_actors.errors import (
     SessionQuarantinedError,
     UnknownAgentError,
 )
-from everturn_actors.events import CallFinished, Event, ModelReplied, SilentMessage, TurnFinished
+from everturn_actors.events import AmbientStored, CallFinished, Event, ModelReplied, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
     AmbientMessage,
@@ -585,7 +585,7 @@ async def test_a_session_with_nothing_open_is_not_started_again_by_itself() -> N
 def _write_beside(disk: MemoryDisk, session_id: str) -> None:
     """Append an event as another process would."""
     stored = disk.sessions[session_id]
-    body = SilentMessage(text="from elsewhere", sender="else")
+    body = AmbientStored(text="from elsewhere", sender="else")
     stored.write([Event(seq=stored.last_seq + 1, at=START, body=body)])
 
 
@@ -616,7 +616,7 @@ async def test_another_writer_costs_a_load_and_nothing_else() -> None:
             tasks.cancel_scope.cancel()
 
         assert [event.seq for event in seen] == list(range(1, len(seen) + 1))
-        assert sum(isinstance(event.body, SilentMessage) for event in seen) == 1
+        assert sum(isinstance(event.body, AmbientStored) for event in seen) == 1
         assert store.loads == 2
         assert "from elsewhere" in str(texts(test.provider.requests[-1]))
 

@@ -44,7 +44,7 @@ from everturn_gateway.tools.arguments import Arguments, read_arguments
 from everturn_gateway.tools.policy import AfterTool, DependsOn, SkipDuplicate, load_policy
 from everturn_gateway.tools.policy.hooks import notes, refusal
 from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
-from everturn_gateway.tools.recall.asking import read_arguments as read_question
+from everturn_gateway.tools.recall.queries import read_arguments as read_question
 from everturn_gateway.tools.skills.front_matter import FrontMatterError, read_front_matter
 from everturn_gateway.yaml_files import check, read_document
 

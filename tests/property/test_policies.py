@@ -146,7 +146,7 @@ def assert_the_newest_question_is_there(applied: Applied) -> None:
 
 
 def assert_every_message_is_accounted_for(applied: Applied) -> None:
-    """What is not shown has a fate that says so, and what is shown as it was has none."""
+    """What is not shown has a disposition that says so, and what is shown as it was has none."""
     shown = {m.seq: m for m in applied.projection.messages if m.seq}
     given_messages = {m.seq: m for m in applied.given.messages if m.seq}
     for seq, message in given_messages.items():

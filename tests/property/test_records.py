@@ -15,6 +15,7 @@ from support.tables import table
 
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.events import (
+    AmbientStored,
     Body,
     ContextReduced,
     Event,
@@ -33,7 +34,14 @@ from everturn_actors.model import (
     ToolDefinition,
     Usage,
 )
-from everturn_actors.state.serialization import FORMAT_VERSION, from_record, to_record, type_name
+from everturn_actors.state.serialization import (
+    FORMAT_VERSION,
+    decode_event,
+    encode_event,
+    from_record,
+    to_record,
+    type_name,
+)
 
 instants = st.integers(0, 10**16).map(
     lambda microseconds: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
@@ -268,6 +276,16 @@ def test_what_this_version_does_not_know_is_refused_by_name(
     assert f"event format {FORMAT_VERSION}" in str(caught.value)
     assert named in str(caught.value)
     assert f"event {record.get('seq')}" in str(caught.value)
+
+
+def test_a_type_is_read_by_the_name_that_it_had_before() -> None:
+    """A log is never written again: what an older version called otherwise stays in it."""
+    event = Event(seq=4, at=STARTED, body=AmbientStored(text='a "type":"silent_message"'))
+    line, record = encode_event(event), to_record(event)
+
+    assert record["type"] == "ambient_stored"
+    assert decode_event(line.replace(b"ambient_stored", b"silent_message", 1)) == event
+    assert from_record({**record, "type": "silent_message"}) == event
 
 
 def test_lists_come_back_as_tuples() -> None:

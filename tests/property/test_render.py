@@ -15,7 +15,7 @@ from support.tables import table
 
 from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.estimation.estimates import Estimates
-from everturn_actors.context.policy import NO_SPARE
+from everturn_actors.context.policy import NO_HEADROOM
 from everturn_actors.context.render import Renderer, render
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.context.stages.cutting_ahead import newest_turn
@@ -91,7 +91,7 @@ def agent(policy: str, window: int, system: str = "You help.") -> AgentSpec:
 
 def asked_always(spec: AgentSpec) -> AgentSpec:
     """Return the agent with a policy that has to be asked whatever there is to do."""
-    policy = dataclasses.replace(policy_of(spec.session.context), spare=lambda *_: NO_SPARE)
+    policy = dataclasses.replace(policy_of(spec.session.context), headroom=lambda *_: NO_HEADROOM)
     context = structs.replace(spec.session.context, policy=policy)
     return structs.replace(spec, session=structs.replace(spec.session, context=context))
 

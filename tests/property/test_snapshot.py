@@ -123,6 +123,18 @@ def hostile(text: str) -> tuple[Event, ...]:
     return (replace(started(), body=body),)
 
 
+def of_the_version_before(data: bytes) -> bytes:
+    """Return a state as the version before wrote it."""
+    for now, then in (
+        (b"state-v7", b"state-v6"),
+        (b'"pending_since":', b'"owed_at":'),
+        (b'"notified_of_outage":', b'"told_of_outage":'),
+        (b'"notified_of_drops":', b'"told_of_drops":'),
+    ):
+        data = data.replace(now, then)
+    return data
+
+
 @given(histories(), st.data())
 @example(hostile(HOSTILE), None)
 @example(rich_log(), None)
@@ -147,6 +159,9 @@ def test_every_state_comes_back_as_it_was(
     assert encode_state(decode_state(written)) == written
     assert read_fast(touched) is None
     assert decode_state(touched) == state
+    before = of_the_version_before(written)
+    assert read_fast(before) == read_fast(written)
+    assert decode_state(before + b"# looked at it\n") == state
     assert (header.session_id, header.key, header.status, header.created_at, header.last_seq) == (
         state.session_id,
         state.key,
@@ -262,7 +277,7 @@ def test_a_person_can_read_and_compare_the_file() -> None:
 # only what was logged later has to be replayed. Below the header stand turns and messages, each
 # message on a line of its own, and what the model sees in place of messages. While Everturn is
 # stopped, the file may be edited by hand: any valid YAML of the same fields will do.
-format: everturn/state-v6
+format: everturn/state-v7
 session: "20261121T224956123-3f9a2c1b"
 conversation: {"channel":"http","chat":"c1","agent":"assistant"}
 status: "active"
@@ -425,7 +440,7 @@ def test_sections_that_were_removed_are_empty() -> None:
             "disposition is 'eaten', which",
             id="eaten",
         ),
-        pytest.param('"disposition":"cleared",', "", "disposition is missing", id="no fate"),
+        pytest.param('"disposition":"cleared",', "", "disposition is missing", id="no disposition"),
         pytest.param('"arguments":."{}",', '"arguments":[5,', r"arguments\[0\] must", id="args"),
         pytest.param(
             '"seq":10,"disposition"', '"seq":9,"disposition"', "has the seq 9", id="twice"
@@ -490,8 +505,8 @@ def test_the_line_of_a_bad_message_is_named() -> None:
     [
         pytest.param(b"", id="empty"),
         pytest.param(b"[1, 2]\n", id="a list"),
-        pytest.param(b"format: everturn/state-v6\n\xff\xfe\n", id="no UTF-8"),
-        pytest.param(b"format: everturn/state-v6\n\x00\x01\n", id="control characters"),
+        pytest.param(b"format: everturn/state-v7\n\xff\xfe\n", id="no UTF-8"),
+        pytest.param(b"format: everturn/state-v7\n\x00\x01\n", id="control characters"),
         pytest.param(bytes(4096), id="zeros"),
     ],
 )
@@ -505,9 +520,9 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)
-    data = edited("^format: .*", "format: everturn/state-v7")
+    data = edited("^format: .*", "format: everturn/state-v8")
 
-    with pytest.raises(UnknownFormatError, match=r"everturn/state-v7"):
+    with pytest.raises(UnknownFormatError, match=r"everturn/state-v8"):
         read(data)
 
 

@@ -86,7 +86,7 @@ class Disposition:
     arrives: bool = True
 
 
-FATES = (
+OUTCOMES = (
     Disposition(),
     Disposition(),
     Disposition(mark="unsent", arrives=False),
@@ -204,7 +204,7 @@ class Deliveries(Turns):
 
     def a_chunk_ends(self, data: st.DataObject) -> None:
         """It is there, or not, or nobody knows."""
-        self.end(self.post.sending[0], data.draw(st.sampled_from(FATES), label="disposition"))
+        self.end(self.post.sending[0], data.draw(st.sampled_from(OUTCOMES), label="disposition"))
         self.settle()
 
     def takes_up(self) -> bool:

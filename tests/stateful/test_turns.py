@@ -82,7 +82,7 @@ VERDICTS = {
 }
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
 WORDS: tuple[Decision, ...] = ("allow_once", "allow_once", "allow_always", "deny")
-FATES = ("calls", "calls", "calls", "calls", "calls", "answers", "broken", "fails")
+OUTCOMES = ("calls", "calls", "calls", "calls", "calls", "answers", "broken", "fails")
 OUTPUTS = st.sampled_from(
     [
         ToolOutput(text="short"),
@@ -413,7 +413,7 @@ class Turns(RuleBasedStateMachine):
 
     def the_model_replies(self, data: st.DataObject) -> None:
         """An answer, calls, a reply that cannot be used, or a refusal."""
-        disposition = data.draw(st.sampled_from(FATES), label="disposition")
+        disposition = data.draw(st.sampled_from(OUTCOMES), label="disposition")
         some = st.lists(st.sampled_from([*CAPABILITIES, "nothing"]), min_size=1, max_size=4)
         names = [] if disposition == "answers" else data.draw(some, label="calls")
         calls: list[ToolCall] = []

@@ -19,6 +19,7 @@ from everturn.testing._histories import (
 )
 from everturn_actors.checksums import sealed, unsealed
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     ApprovalAsked,
     ApprovalDecided,
@@ -41,7 +42,6 @@ from everturn_actors.events import (
     SessionEnded,
     SessionShared,
     SessionStarted,
-    SilentMessage,
     StatusChanged,
     Steered,
     StepStarted,
@@ -223,7 +223,7 @@ _RECEIVED = st.builds(
     untrusted=_seldom,
 )
 _SILENT = st.builds(
-    lambda how, **rest: SilentMessage(shown=how[0], max_messages=how[1], max_age_s=how[2], **rest),
+    lambda how, **rest: AmbientStored(shown=how[0], max_messages=how[1], max_age_s=how[2], **rest),
     st.sampled_from([(True, 100, 86_400), (True, 2, 0), (False, 100, 60), (True, 0, 10**15)]),
     text=texts,
     sender=names,
@@ -647,8 +647,8 @@ def delivered_log() -> tuple[Event, ...]:
     key = ConversationKey(channel="telegram", chat="-100", topic="7", agent="assistant")
     bodies: tuple[Body, ...] = (
         SessionStarted(session_id=SESSION_ID, key=key, seen=("old-1", "old-2")),
-        SilentMessage(text="[Bob] lunch?", sender="bob", idempotency_key="k2", untrusted=True),
-        SilentMessage(text="[Eve] no", sender="eve", shown=False),
+        AmbientStored(text="[Bob] lunch?", sender="bob", idempotency_key="k2", untrusted=True),
+        AmbientStored(text="[Eve] no", sender="eve", shown=False),
         Received(text="[Ann] luok", sender="ann", idempotency_key="k4", reply_to="44"),
         Received(text="[Bob] hm", sender="bob", ambient=True, joins="own"),
         Edited(received=4, text="[Ann] look"),
@@ -678,15 +678,15 @@ def delivered_log() -> tuple[Event, ...]:
         PreviewSent(turn=1, step=2, platform_id="79"),
         TurnFinished(turn=1, outcome="answered"),
         Received(text="[Ann] again", sender="ann", reply_to="46"),
-        SilentMessage(text="[Bob] and?", sender="bob", max_messages=3, max_age_s=60),
+        AmbientStored(text="[Bob] and?", sender="bob", max_messages=3, max_age_s=60),
         TurnStarted(turn=2, received=(32,), window_messages=100, delivers=True),
         TurnFinished(turn=2, outcome="failed", error="it was down"),
-        SilentMessage(text="[Bob] ?", sender="bob"),
+        AmbientStored(text="[Bob] ?", sender="bob"),
         Received(text="[Ann] hello?", sender="ann"),
         TurnStarted(turn=3, received=(37,), window_messages=100, delivers=True),
         StepStarted(turn=3, step=1, model="m"),
         PreviewSent(turn=3, step=1, platform_id="80"),
-        SilentMessage(text="[Bob] one more", sender="bob"),
+        AmbientStored(text="[Bob] one more", sender="bob"),
         Received(text="[Bob] mm", sender="bob", ambient=True),
         Announced(
             text="Stand-up!", sender="schedule", idempotency_key="k9", title="Stand", delivers=True

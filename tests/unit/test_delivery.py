@@ -1,4 +1,4 @@
-"""The parts of a delivery: tokens of questions, words, how outbox items are laid out, the pace."""
+"""The parts of a delivery: tokens of questions, texts, chunks of outbox items, rate limits."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_nonce_is_the_same_for_the_same_message_alone() -> None:
     assert len({nonce("s", 1, 0), nonce("s", 1, 1), nonce("s", 2, 0), nonce("t", 1, 0)}) == 4
 
 
-# --- pace ---
+# --- rate limits ---
 
 
 async def test_who_waited_for_a_place_waits_for_quiet_too() -> None:

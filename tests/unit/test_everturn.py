@@ -64,7 +64,7 @@ def plain(text: str) -> str:
     return re.sub(r"~[\d,]+", "~N", text)
 
 
-def fates(applied: Applied) -> dict[int, str]:
+def dispositions(applied: Applied) -> dict[int, str]:
     """Return what became of the messages that are not as they were, by index."""
     return {
         seq - 1: changes.disposition for seq, changes in sorted(applied.projection.changes.items())
@@ -157,7 +157,7 @@ def test_old_results_become_a_line_that_says_how_to_ask() -> None:
     cleared = [m["content"] for m in request if m["role"] == "tool" and len(m["content"]) < 200]
 
     assert stages(applied) == ["clear"]
-    assert list(fates(applied)) == [*range(6, 6 + 2 * len(cleared), 2)]
+    assert list(dispositions(applied)) == [*range(6, 6 + 2 * len(cleared), 2)]
     assert plain(cleared[0]) == snapshot(
         "[result cleared: ~N tokens; recall_context(message=7) returns it]"
     )
@@ -189,7 +189,7 @@ def test_a_tool_can_be_left_out_of_clearing() -> None:
     messages = working(20, 1_000, name="record_attempt")
     applied, _ = run("everturn", messages, window=30_000, reserve=1_000, numbers=numbers)
 
-    assert "cleared" not in fates(applied).values()
+    assert "cleared" not in dispositions(applied).values()
 
 
 def test_long_arguments_of_old_calls_are_shortened_with_the_results() -> None:
@@ -229,14 +229,14 @@ def test_a_single_newest_result_stays_whatever_its_size() -> None:
     newest += [*step("b", words(50_000)), said("done"), user("and?")]
     applied, _ = run("everturn", newest, window=100_000, reserve=1_000, numbers=numbers)
 
-    assert fates(applied) == {}
+    assert dispositions(applied) == {}
 
 
 def test_a_long_turn_with_one_question_is_cleared() -> None:
     """[9] The seed looks for two questions first, and finds one for hours of work."""
     applied, _ = run("everturn", working(40, 1_000), window=30_000, reserve=1_000)
 
-    assert "cleared" in fates(applied).values()
+    assert "cleared" in dispositions(applied).values()
 
 
 def test_prompt_and_tools_count_before_anything_is_cleared() -> None:

@@ -15,7 +15,7 @@ from support.context_policies import POLICIES
 from support.conversations import KEY, STARTED
 from support.tables import table
 
-from everturn_actors.context.comparison import fates_of
+from everturn_actors.context.comparison import dispositions_of
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
@@ -125,7 +125,7 @@ class Talk:
 
 
 def rows(explanation: Explanation) -> list[tuple[int, str, str, str, int]]:
-    """Return number, role, fate, stage and the event that did it, for each message."""
+    """Return number, role, disposition, stage and the event that did it, for each message."""
     return [(m.seq, m.role, m.disposition, m.stage, m.by_seq) for m in explanation.messages]
 
 
@@ -439,7 +439,11 @@ def test_two_requests_are_found_in_one_reading_and_compared() -> None:
     replay = RequestReplay("s1", (last, first))
     replay.read(talk.events)
     now, was = replay.explanations(talk.spec, TOOLS, FACTS)
-    whole, between, back = fates_of(now), fates_of(now, was), fates_of(was, now)
+    whole, between, back = (
+        dispositions_of(now),
+        dispositions_of(now, was),
+        dispositions_of(was, now),
+    )
 
     assert (now, was) == (talk.explain(last), talk.explain(first))
     assert [m.seq for m in whole.messages] == [m.seq for m in now.messages]
@@ -459,7 +463,7 @@ def test_two_requests_are_found_in_one_reading_and_compared() -> None:
     assert [(m.seq, m.now is None) for m in back.messages if m.was and m.seq > first] == [
         (m.seq, True) for m in now.messages if m.seq > first
     ]
-    assert fates_of(now, now).messages == ()
+    assert dispositions_of(now, now).messages == ()
 
 
 def test_pieces_of_a_long_session_stay_few_and_leave_nothing_out() -> None:
@@ -475,7 +479,7 @@ def test_pieces_of_a_long_session_stay_few_and_leave_nothing_out() -> None:
             for n in range(5000)
         ),
     )
-    found = fates_of(many)
+    found = dispositions_of(many)
 
     assert len(found.stretches) <= 800
     assert sum(each.messages for each in found.stretches) == 5000

@@ -20,8 +20,8 @@ from support.tables import table
 from everturn.testing._histories import SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import (
+    AmbientStored,
     Event,
-    SilentMessage,
 )
 from everturn_actors.journal.log.codec import BadLineError, decode, load_json, seed
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
@@ -119,7 +119,7 @@ def test_what_follows_an_event_at_the_end_of_time_is_at_the_end_of_time() -> Non
     events = simple_log(1)
     state = apply(
         replay(events),
-        Event(seq=len(events) + 1, at=end, body=SilentMessage(text="x", max_age_s=10**12)),
+        Event(seq=len(events) + 1, at=end, body=AmbientStored(text="x", max_age_s=10**12)),
     )
 
     assert state.ambient[0].until >= end

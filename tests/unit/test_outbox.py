@@ -85,7 +85,7 @@ def test_a_reply_with_text_is_owed_and_replies_to_who_asked() -> None:
     state = began(ModelReplied(text="there"), ANSWERED)
 
     assert state.outbox == (
-        OutboxItem(seq=5, owed_at=START, turn=1, kind="reply", text="there", reply_to="44"),
+        OutboxItem(seq=5, pending_since=START, turn=1, kind="reply", text="there", reply_to="44"),
     )
 
 
@@ -107,7 +107,7 @@ def test_a_call_owes_the_files_that_it_sends() -> None:
     state = after(CallFinished(call_id="a", text="sent", attachments=(FILE,)), state=state)
 
     assert state.outbox == (
-        OutboxItem(seq=7, owed_at=START, turn=1, kind="file", attachments=(FILE,)),
+        OutboxItem(seq=7, pending_since=START, turn=1, kind="file", attachments=(FILE,)),
     )
 
 
@@ -115,7 +115,13 @@ def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
     """Buttons that stay when they no longer do anything mislead whoever presses them."""
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
     question = OutboxItem(
-        seq=6, owed_at=START, turn=1, kind="approval", text="it draws", call_id="a", reply_to="44"
+        seq=6,
+        pending_since=START,
+        turn=1,
+        kind="approval",
+        text="it draws",
+        call_id="a",
+        reply_to="44",
     )
     assert state.outbox == (question,)
 
@@ -158,7 +164,7 @@ def test_the_line_of_an_emergency_is_owed_and_others_are_not() -> None:
     state = began(ContextReduced(stage="clear"), ContextReduced(stage="halve"))
 
     assert state.outbox == (
-        OutboxItem(seq=6, owed_at=START, turn=1, kind="notice", text=OVERFLOW_LINE),
+        OutboxItem(seq=6, pending_since=START, turn=1, kind="notice", text=OVERFLOW_LINE),
     )
     idle = after(ContextReduced(stage="halve"), state=began(ModelReplied(text="x"), ANSWERED))
     assert [each.kind for each in idle.outbox] == ["reply"]
@@ -172,7 +178,7 @@ def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
     assert state.outbox == (
         OutboxItem(
             seq=5,
-            owed_at=START,
+            pending_since=START,
             turn=1,
             kind="end",
             text="the model is down",
@@ -252,7 +258,7 @@ def test_an_announcement_is_owed_as_it_stands_with_or_without_a_turn() -> None:
     first = apply(None, Event(seq=1, at=START, body=SessionStarted(session_id="s", key=KEY)))
 
     assert after(said, state=first).outbox == (
-        OutboxItem(seq=2, owed_at=START, turn=0, kind="reply", text="Stand-up!"),
+        OutboxItem(seq=2, pending_since=START, turn=0, kind="reply", text="Stand-up!"),
     )
     during = began(said, ModelReplied(text="there"), ANSWERED)
     assert [(p.seq, p.turn, p.text, p.reply_to) for p in during.outbox] == [
@@ -424,8 +430,8 @@ def test_a_preview_of_what_was_not_begun_is_refused(body: PreviewSent) -> None:
 def outbox(*chunks: str) -> tuple[OutboxItem, ...]:
     """Return a reply that is laid out, and one after it that is not."""
     items = (
-        OutboxItem(seq=5, owed_at=START, turn=1, kind="reply"),
-        OutboxItem(seq=9, owed_at=START, turn=2, kind="reply"),
+        OutboxItem(seq=5, pending_since=START, turn=1, kind="reply"),
+        OutboxItem(seq=9, pending_since=START, turn=2, kind="reply"),
     )
     return deliver(items, DeliveryPlanned(item=5, chunks=chunks)) if chunks else items
 
@@ -553,7 +559,7 @@ def lost(
 ) -> OutboxItem:
     """Return what people are told where a reply of two chunks, marked so, is given up."""
     chunks = tuple(Chunk(payload="x", mark=mark, tries=mark == "unknown") for mark in marks)
-    item = OutboxItem(seq=5, owed_at=START, turn=1, kind=kind, chunks=chunks)
+    item = OutboxItem(seq=5, pending_since=START, turn=1, kind=kind, chunks=chunks)
     first = next(n for n, mark in enumerate(marks) if mark not in {"sent", "given_up"})
     body = ChunkMarked(item=5, chunk=first, mark="given_up", error="offline")
     state = replace(state or began(), outbox=(item,))
@@ -566,7 +572,7 @@ def test_what_is_given_up_is_owed_as_a_word_and_told_to_the_model() -> None:
     """Whoever waits for a reply has to know that none comes."""
     told = lost("unsent", "planned")
 
-    assert told.owed_at == START
+    assert told.pending_since == START
     assert told.text == "A reply from 2026-01-02 03:04 UTC could not be delivered."
     assert "could not be delivered whole" in lost("sent", "unsent").text
     assert lost("unknown", "planned").text.endswith("It may have come all the same.")
@@ -577,7 +583,11 @@ def test_one_word_tells_of_all_that_was_given_up_until_it_is_laid_out() -> None:
     """A day of outage ends in one message."""
     items = tuple(
         OutboxItem(
-            seq=n, owed_at=START, turn=1, kind="reply", chunks=(Chunk(payload="x", mark="unsent"),)
+            seq=n,
+            pending_since=START,
+            turn=1,
+            kind="reply",
+            chunks=(Chunk(payload="x", mark="unsent"),),
         )
         for n in range(1, 9)
     )

@@ -39,7 +39,7 @@ def tokens(count: int) -> str:
     return "abcd" * count
 
 
-def fates(applied: Applied) -> dict[int, str]:
+def dispositions(applied: Applied) -> dict[int, str]:
     """Return what became of the messages that are not as they were, by index."""
     return {
         seq - 1: changes.disposition for seq, changes in sorted(applied.projection.changes.items())
@@ -84,7 +84,7 @@ def test_duragent_cuts_a_result_of_52_000_tokens_to_8_000(shape: str, marker: st
     }
 
     assert request[-1]["content"] == expected[shape]
-    assert fates(applied) == {2: "shortened"}
+    assert dispositions(applied) == {2: "shortened"}
 
 
 def test_duragent_cuts_between_characters() -> None:
@@ -109,7 +109,7 @@ def test_duragent_masks_the_middle_results() -> None:
     numbers = {"tool_result_keep_last": 3, "max_tool_result_tokens": 20_000}
     applied, request = run("duragent", messages, numbers=numbers, window=10**6)
 
-    assert fates(applied) == {6: "masked", 8: "masked", 10: "masked"}
+    assert dispositions(applied) == {6: "masked", 8: "masked", 10: "masked"}
     assert {request[i]["content"] for i in (6, 8, 10)} == {
         "[result masked — ~12000 tokens removed]"
     }
@@ -122,7 +122,7 @@ def test_duragent_masks_nothing_that_it_keeps(first: int, last: int, masked: int
     numbers = {"tool_result_keep_first": first, "tool_result_keep_last": last}
     applied, _ = run("duragent", messages, numbers=numbers)
 
-    assert list(fates(applied).values()) == ["masked"] * masked
+    assert list(dispositions(applied).values()) == ["masked"] * masked
 
 
 def test_duragent_masks_the_running_turn_only() -> None:
@@ -131,7 +131,7 @@ def test_duragent_masks_the_running_turn_only() -> None:
     messages = [*older, user("go"), *(m for n in range(8) for m in step(f"c{n}", "x"))]
     applied, _ = run("duragent", messages)
 
-    assert fates(applied) == {len(older) + 6: "masked"}
+    assert dispositions(applied) == {len(older) + 6: "masked"}
 
 
 def test_duragent_tells_how_many_older_messages_are_left_out() -> None:
@@ -146,7 +146,7 @@ def test_duragent_tells_how_many_older_messages_are_left_out() -> None:
         {"role": "system", "content": "[conversation truncated — 47 older messages omitted]"},
     ]
     assert len(request) == 2 + 20  # 19 messages of 1,000 tokens beside the question's 4
-    assert list(fates(applied).values()) == ["dropped"] * 47
+    assert list(dispositions(applied).values()) == ["dropped"] * 47
 
 
 def test_duragent_leaves_all_room_for_history_without_a_cap() -> None:
@@ -169,7 +169,7 @@ def test_duragent_sends_a_question_that_is_larger_than_the_history_may_be() -> N
     applied, request = run("duragent", [user("a"), said("b"), user(tokens(30_000))])
 
     assert contents(request)[0] == "[conversation truncated — 2 older messages omitted]"
-    assert fates(applied) == {0: "dropped", 1: "dropped"}
+    assert dispositions(applied) == {0: "dropped", 1: "dropped"}
     assert request[1]["content"] == tokens(30_000)
 
 
@@ -178,7 +178,7 @@ def test_duragent_never_shows_results_whose_call_is_cut() -> None:
     messages = [user("a"), *step("c", tokens(500)), said("b"), user("now")]
     applied, _ = run("duragent", messages, numbers={"max_history_tokens": 510 + 4 + 5})
 
-    assert fates(applied) == {0: "dropped", 1: "dropped", 2: "dropped"}
+    assert dispositions(applied) == {0: "dropped", 1: "dropped", 2: "dropped"}
 
 
 def test_duragent_drops_the_oldest_iterations_but_not_the_last() -> None:
@@ -189,7 +189,7 @@ def test_duragent_drops_the_oldest_iterations_but_not_the_last() -> None:
     applied, _ = run("duragent", messages, window=10_000, reserve=3_000)
 
     # 10,000 - 3,000 - 1,000 = 6,000 hold two of them
-    assert fates(applied) == dict.fromkeys(range(3, 7), "dropped")
+    assert dispositions(applied) == dict.fromkeys(range(3, 7), "dropped")
 
 
 def test_duragent_drops_a_steering_message_with_its_iteration() -> None:
@@ -201,7 +201,13 @@ def test_duragent_drops_a_steering_message_with_its_iteration() -> None:
         "duragent", messages, window=4_000, reserve=1_000, turn_start=0, numbers=numbers
     )
 
-    assert fates(applied) == {1: "dropped", 2: "dropped", 3: "dropped", 4: "dropped", 5: "dropped"}
+    assert dispositions(applied) == {
+        1: "dropped",
+        2: "dropped",
+        3: "dropped",
+        4: "dropped",
+        5: "dropped",
+    }
 
 
 def test_duragent_holds_so_many_messages_as_its_window_allows() -> None:
@@ -279,7 +285,7 @@ def test_picoclaw_summarises_above_75_percent_of_the_window() -> None:
 
     assert at_limit.messages_tokens == 98_304
     assert at_limit.reductions == ()
-    assert fates(above) == {0: "summarised", 1: "summarised"}
+    assert dispositions(above) == {0: "summarised", 1: "summarised"}
 
 
 def test_picoclaw_cuts_a_summary_that_is_too_large() -> None:
@@ -331,8 +337,8 @@ def test_picoclaw_drops_the_oldest_whole_turns_before_a_call() -> None:
 
     assert fits.total_tokens == 16_010
     assert fits.reductions == ()
-    assert fates(over) == {0: "dropped", 1: "dropped"}
-    assert fates(tight) == dict.fromkeys(range(6), "dropped")
+    assert dispositions(over) == {0: "dropped", 1: "dropped"}
+    assert dispositions(tight) == dict.fromkeys(range(6), "dropped")
 
 
 def test_picoclaw_refuses_to_drop_the_running_turn() -> None:
@@ -401,7 +407,7 @@ def test_jutul_evicts_results_above_80_000_characters() -> None:
     )
 
     assert stays.reductions == ()
-    assert fates(applied) == {2: "evicted"}
+    assert dispositions(applied) == {2: "evicted"}
     assert [(s.path, len(s.text)) for s in applied.projection.stored] == [
         ("large_tool_results/fn_a_1", 80_001)
     ]
@@ -442,7 +448,7 @@ def test_jutul_evicts_the_newest_question_only() -> None:
     big = "q" * 200_001
     applied, request = run("jutul", [user(big), said("a"), user(big)])
 
-    assert fates(applied) == {2: "evicted"}
+    assert dispositions(applied) == {2: "evicted"}
     assert request[0]["content"] == big
     assert run("jutul", [user(big[1:])])[0].reductions == ()
 
@@ -489,7 +495,7 @@ def test_jutul_shortens_old_arguments_and_would_summarise() -> None:
         "content": "z" * 20 + "...(argument truncated)",
         "mode": "y" * 2_000,
     }
-    assert fates(applied) == {2: "shortened"}
+    assert dispositions(applied) == {2: "shortened"}
     assert applied.projection.notes == ("would summarise the oldest 5 messages",)
 
 
@@ -575,7 +581,7 @@ def test_baseagent_clears_only_what_is_worth_it(sizes: list[int], cleared: int) 
     messages = [user("a"), *steps, said("b"), user(tokens(90_000)), said("c"), user("d")]
     applied, _ = run("baseagent", messages, numbers=numbers)
 
-    assert list(fates(applied).values()) == ["cleared"] * cleared
+    assert list(dispositions(applied).values()) == ["cleared"] * cleared
 
 
 def test_baseagent_leaves_the_newest_turns_alone() -> None:
@@ -585,7 +591,7 @@ def test_baseagent_leaves_the_newest_turns_alone() -> None:
     messages.append(user("c"))
     applied, _ = run("baseagent", messages, numbers=numbers)
 
-    assert fates(applied) == {2: "cleared"}
+    assert dispositions(applied) == {2: "cleared"}
 
 
 def test_baseagent_cuts_results_in_the_middle() -> None:
@@ -596,7 +602,7 @@ def test_baseagent_cuts_results_in_the_middle() -> None:
 
     assert at_limit.reductions == ()
     assert request[-1]["content"] == ("H" * 4_950 + "\n\n[...truncated...]\n\n" + "T" * 4_949 + "!")
-    assert fates(applied) == {2: "shortened"}
+    assert dispositions(applied) == {2: "shortened"}
 
 
 def test_baseagent_counts_characters_and_1_000_for_a_picture() -> None:
@@ -791,7 +797,7 @@ def test_the_numbers_of_the_seeds_can_be_changed() -> None:
     assert evicted[2]["content"].endswith("\n\non\n... [2 lines truncated] ...\nte")
     assert "zzzzz...(argument truncated)" in str(shrunk)
     assert noted.projection.notes == ("would summarise the oldest 5 messages",)
-    assert list(fates(cleared).values()) == ["cleared"] * 2
+    assert list(dispositions(cleared).values()) == ["cleared"] * 2
     for name, price in (("picoclaw", 256), ("jutul", 85), ("baseagent", 1_000)):
         policy, empty = POLICIES[name], UserMessage(text="")
         dear = policy.with_numbers({"image_tokens": 7}).estimates(Limits())

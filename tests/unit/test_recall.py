@@ -34,16 +34,6 @@ from everturn_actors.model import (
 )
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, SessionSpec
 from everturn_gateway.tools.recall import RecallContext, messages
-from everturn_gateway.tools.recall.asking import (
-    Ask,
-    AskCall,
-    AskFile,
-    AskMessage,
-    AskOverview,
-    AskRange,
-    AskSearch,
-    read_arguments,
-)
 from everturn_gateway.tools.recall.messages import Said, framed, one_line, said, transcript
 from everturn_gateway.tools.recall.overview import overview
 from everturn_gateway.tools.recall.pages import (
@@ -52,6 +42,16 @@ from everturn_gateway.tools.recall.pages import (
     Pager,
     character_start,
     page_of,
+)
+from everturn_gateway.tools.recall.queries import (
+    Ask,
+    AskCall,
+    AskFile,
+    AskMessage,
+    AskOverview,
+    AskRange,
+    AskSearch,
+    read_arguments,
 )
 from everturn_gateway.tools.recall.selection import (
     is_recall_offered,

@@ -11,6 +11,7 @@ from support.tables import table
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     Body,
     CallFinished,
@@ -21,7 +22,6 @@ from everturn_actors.events import (
     Received,
     SessionEnded,
     SessionStarted,
-    SilentMessage,
     StatusChanged,
     StepStarted,
     Summarised,
@@ -401,7 +401,7 @@ def test_what_others_say_beside_does_not_push_out_what_was_said_in_the_agents_na
     most: int,
 ) -> None:
     """How much chatter is told is the group's setting; the job's message is no chatter."""
-    chatter = [SilentMessage(text=f"{n}", max_messages=most) for n in range(40)]
+    chatter = [AmbientStored(text=f"{n}", max_messages=most) for n in range(40)]
     state = after(Announced(text="Stand-up!"), *chatter)
 
     assert [each.own for each in state.ambient] == [True] + [False] * most

@@ -14,7 +14,7 @@ _ROUNDING: Final = 2  # tokens that two counts of one text may differ by
 _GROUPS_MOST: Final = 400  # of neighbouring messages; a screen shows no more pieces side by side
 
 
-class Fate(Struct, frozen=True):
+class MessageDisposition(Struct, frozen=True):
     """What one request had of one message."""
 
     disposition: Disposition
@@ -31,9 +31,9 @@ class Compared(Struct, frozen=True, kw_only=True):
     tokens: int
     "As the log keeps it."
     begins: str
-    now: Fate | None
+    now: MessageDisposition | None
     "None = it was said after this request."
-    was: Fate | None
+    was: MessageDisposition | None
     "In the other request; None = it was said after that one, or there is no other."
 
 
@@ -48,7 +48,7 @@ class Stretch(Struct, frozen=True, kw_only=True):
     tokens_after: int
 
 
-class Fates(Struct, frozen=True, kw_only=True):
+class Dispositions(Struct, frozen=True, kw_only=True):
     """What became of the messages of a request."""
 
     stretches: tuple[Stretch, ...]
@@ -57,7 +57,9 @@ class Fates(Struct, frozen=True, kw_only=True):
     "Those that were asked for, oldest first."
 
 
-def fates_of(now: Explanation, other: Explanation | None = None, *, since: int = 0) -> Fates:
+def dispositions_of(
+    now: Explanation, other: Explanation | None = None, *, since: int = 0
+) -> Dispositions:
     """Return what became of the messages of `now`.
 
     Args:
@@ -68,7 +70,7 @@ def fates_of(now: Explanation, other: Explanation | None = None, *, since: int =
     counts: dict[Disposition, int] = {}
     for each in now.messages:
         counts[each.disposition] = counts.get(each.disposition, 0) + 1
-    return Fates(
+    return Dispositions(
         stretches=_stretches(now.messages),
         by_disposition=counts,
         messages=tuple(
@@ -84,7 +86,7 @@ def _compared(now: Sequence[Explained], other: Sequence[Explained] | None) -> tu
     theirs = {each.seq: each for each in other or ()}
     found: list[Compared] = []
     for seq, each in sorted({**theirs, **mine}.items()):
-        fate, was = _fate(mine.get(seq)), _fate(theirs.get(seq))
+        shown, was = _disposition(mine.get(seq)), _disposition(theirs.get(seq))
         if other is None or not _is_same(mine.get(seq), theirs.get(seq)):
             found.append(
                 Compared(
@@ -92,7 +94,7 @@ def _compared(now: Sequence[Explained], other: Sequence[Explained] | None) -> tu
                     role=each.role,
                     tokens=each.tokens_before,
                     begins=each.begins,
-                    now=fate,
+                    now=shown,
                     was=was,
                 )
             )
@@ -115,10 +117,12 @@ def _is_same(mine: Explained | None, theirs: Explained | None) -> bool:
     return abs(shares[0] - shares[1]) <= _ROUNDING * most
 
 
-def _fate(message: Explained | None) -> Fate | None:
+def _disposition(message: Explained | None) -> MessageDisposition | None:
     if message is None:
         return None
-    return Fate(message.disposition, message.stage, message.tokens_after, message.by_seq)
+    return MessageDisposition(
+        message.disposition, message.stage, message.tokens_after, message.by_seq
+    )
 
 
 def _stretches(messages: Sequence[Explained]) -> tuple[Stretch, ...]:

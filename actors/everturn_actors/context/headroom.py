@@ -16,7 +16,7 @@ from everturn_actors.context.estimation.estimates import (
     turn_units,
 )
 from everturn_actors.context.estimation.forecast import own_rate, surely_far
-from everturn_actors.context.policy import Spare
+from everturn_actors.context.policy import Headroom
 from everturn_actors.context.projection.projection import projection_units
 from everturn_actors.context.rendered import Prepared
 from everturn_actors.model import Conversation, ToolDefinition
@@ -33,18 +33,18 @@ _ROUNDED_TOKENS = 256  # for what is rounded, and for a notice, which is priced 
 
 def is_far(
     last: tuple[Asked, Prepared] | None,
-    spare: Spare,
+    headroom: Headroom,
     now: tuple[Conversation, AgentSpec, ModelStatistics | None],
 ) -> bool:
     """Whether a turn cannot have filled the room that its last request had.
 
     Args:
         last: The last request, and what it was made of; None = there was none.
-        spare: What the policy said of it; see `Policy.spare`.
+        headroom: What the policy said of it; see `Policy.headroom`.
         now: What a request would be made of, between two turns, with the same tools.
     """
     conversation, spec, statistics = now
-    if last is None or spare.older <= 1 or not conversation.turns:
+    if last is None or headroom.older <= 1 or not conversation.turns:
         return False
     (before, its_spec, _, known), prepared = last
     newest, statistics = conversation.turns[-1], statistics or prior_statistics(spec.model.name)
@@ -58,11 +58,11 @@ def is_far(
         and known.limit == statistics.limit
         and known.window_tokens == statistics.window_tokens
     )
-    return is_next and _has_room(conversation, prepared, spare, statistics)
+    return is_next and _has_room(conversation, prepared, headroom, statistics)
 
 
 def _has_room(
-    conversation: Conversation, prepared: Prepared, spare: Spare, statistics: ModelStatistics
+    conversation: Conversation, prepared: Prepared, headroom: Headroom, statistics: ModelStatistics
 ) -> bool:
     """Whether what the newest turn added, and what its model reported, leaves room for more."""
     turn, window = conversation.turns[-1], prepared.budget.window_tokens
@@ -84,5 +84,5 @@ def _has_room(
     count = prepared.estimates
     # Prompt and tools are priced anew, too.
     less = max(count.tokens(prepared.fingerprint.units - shown) * (scaled - 1), 0)
-    room = spare.older * max(count.tokens(shown), 1) - less - _ROUNDED_TOKENS
+    room = headroom.older * max(count.tokens(shown), 1) - less - _ROUNDED_TOKENS
     return count.tokens(shown + added) * scaled < room

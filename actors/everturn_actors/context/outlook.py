@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from everturn_actors.context.policy import Standing
+from everturn_actors.context.policy import ContextUsage
 from everturn_actors.context.projection.projection import block_tokens
 from everturn_actors.context.projection.turns import flatten
 from everturn_actors.context.rendered import Rendered
@@ -31,7 +31,7 @@ def outlook(
         has_summariser: Whether a model writes the agent's summaries.
     """
     policy = rendered.policy
-    sentences = list(policy.outlook(policy.numbers, _standing(rendered, summarises=has_summariser)))
+    sentences = list(policy.outlook(policy.numbers, _usage(rendered, summarises=has_summariser)))
     failures = conversation.reductions.failures
     if not policy.summarises:
         sentences.append("this policy makes no summary by itself; `compact` makes one")
@@ -49,7 +49,7 @@ def outlook(
     return (*sentences, *_window(conversation))
 
 
-def _standing(rendered: Rendered, *, summarises: bool) -> Standing:
+def _usage(rendered: Rendered, *, summarises: bool) -> ContextUsage:
     projection, budget = rendered.projection, rendered.budget
     counts = rendered.policy.estimates(rendered.limits)
     costs = [block_tokens(projection, block, counts) for block in projection.blocks]
@@ -61,7 +61,7 @@ def _standing(rendered: Rendered, *, summarises: bool) -> Standing:
         )
         if isinstance(block, UserMessage)
     ]
-    return Standing(
+    return ContextUsage(
         projection=projection,
         budget=budget,
         limits=rendered.limits,

@@ -54,7 +54,7 @@ class Preamble(Struct, frozen=True, kw_only=True):
     "A user message after that; empty for none."
 
 
-class Spare(Struct, frozen=True, kw_only=True):
+class Headroom(Struct, frozen=True, kw_only=True):
     """How many times what is shown could be shown before a policy did something.
 
     0 = it has to be asked.
@@ -66,11 +66,11 @@ class Spare(Struct, frozen=True, kw_only=True):
     "Before `Policy.older` wanted a summary, as far as tokens decide it."
 
 
-NO_SPARE = Spare()
+NO_HEADROOM = Headroom()
 
 
-class Standing(Struct, frozen=True, kw_only=True):
-    """How things stand in a session, as its policy counts them. Tokens, where nothing else is said.
+class ContextUsage(Struct, frozen=True, kw_only=True):
+    """How full the context of a session is, as its policy counts. Tokens, if nothing else is said.
 
     Made of the request that would be sent now.
     """
@@ -206,8 +206,8 @@ class Policy(Generic[N]):
         lambda _numbers, _limits, _view, _budget: 0
     )
     "How many of the oldest blocks a summary should stand for now; 0 = there is no need."
-    spare: Callable[[N, Limits, Projection, Budget], Spare] = (
-        lambda _numbers, _limits, _view, _budget: NO_SPARE
+    headroom: Callable[[N, Limits, Projection, Budget], Headroom] = (
+        lambda _numbers, _limits, _view, _budget: NO_HEADROOM
     )
     "How far `lasting` and `older` are from doing anything. Mostly far, and then nobody asks them."
     notice_text: Callable[[N, int], str] = lambda _numbers, _omitted: ""
@@ -229,7 +229,7 @@ class Policy(Generic[N]):
     "Deadline of one summary, all tries together; None = as the agent says."
     summarises: bool = True
     "Whether `older` ever asks for a summary."
-    outlook: Callable[[N, Standing], Iterable[str]] = lambda _numbers, _now: ()
+    outlook: Callable[[N, ContextUsage], Iterable[str]] = lambda _numbers, _now: ()
     "What will happen next, and when, in sentences for people; the nearest kind of thing first."
     summary_tries: Callable[[N], int] = lambda _numbers: SUMMARY_TRIES
     "How often a model is asked for one summary."

@@ -23,7 +23,7 @@ from everturn_actors.context.history import (
     outside_in,
     shown_history,
 )
-from everturn_actors.context.policy import NO_SPARE, AnyPolicy
+from everturn_actors.context.policy import NO_HEADROOM, AnyPolicy
 from everturn_actors.context.projection.projection import (
     Stored,
     projection_messages,
@@ -81,7 +81,7 @@ class Renderer:
         self._history: History | None = None
         self._fingerprints = Fingerprints()
         self._last: tuple[Asked, Prepared] | None = None
-        self._spare = NO_SPARE
+        self._headroom = NO_HEADROOM
         "Of the last one, by its policy, where that was asked."
         self.stored: tuple[Stored, ...] = ()
         "Texts that the last `reduce` moves to files: kept before its events are recorded."
@@ -127,9 +127,9 @@ class Renderer:
         policy = prepared.policy
         numbers, limits = policy.numbers, prepared.limits
         self.stored = ()
-        self._spare = policy.spare(numbers, limits, prepared.projection, prepared.budget)
+        self._headroom = policy.headroom(numbers, limits, prepared.projection, prepared.budget)
         # The policy said how much room is left: most requests need nothing hidden.
-        if self._spare.lasting > 1 and policy.promises_fit:
+        if self._headroom.lasting > 1 and policy.promises_fit:
             return ()
         projection, bodies = hidden_by(
             prepared, prepared.projection, policy.lasting(numbers, limits)
@@ -186,7 +186,7 @@ class Renderer:
 
         Where these change after a turn, the next one asks anew.
         """
-        return is_far(self._last, self._spare, (conversation, spec, statistics))
+        return is_far(self._last, self._headroom, (conversation, spec, statistics))
 
     def older_turns(
         self,
@@ -352,7 +352,10 @@ class Renderer:
             ):
                 return prepared
         prepared = self._made(conversation, spec, tools, statistics)
-        self._last, self._spare = ((conversation, spec, tools, statistics), prepared), NO_SPARE
+        self._last, self._headroom = (
+            ((conversation, spec, tools, statistics), prepared),
+            NO_HEADROOM,
+        )
         return prepared
 
     def _made(

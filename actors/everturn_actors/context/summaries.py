@@ -271,8 +271,8 @@ def digest(task: SummaryTask) -> str:
     lines = [line for turn in task.turns for line in _lines(turn)]
     before = ""
     if task.previous:
-        spare = room - sum(len(line) + 1 for line in lines)
-        before = _newest(task.previous.text, max(spare, room // 2))
+        left = room - sum(len(line) + 1 for line in lines)
+        before = _newest(task.previous.text, max(left, room // 2))
     heading = "" if DIGEST_HEADING in before else DIGEST_HEADING
     said = "\n".join(_some(lines, room - len(before)))
     return "\n\n".join(part for part in (before, *remarks, heading, said) if part)

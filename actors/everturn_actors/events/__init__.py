@@ -11,6 +11,7 @@ from everturn_actors.events.calls import (
 from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
 from everturn_actors.events.event import Body, Event
 from everturn_actors.events.messages import (
+    AmbientStored,
     Announced,
     Branched,
     Discarded,
@@ -20,7 +21,6 @@ from everturn_actors.events.messages import (
     SessionEnded,
     SessionShared,
     SessionStarted,
-    SilentMessage,
     StatusChanged,
 )
 from everturn_actors.events.reductions import EMERGENCY, OVERFLOW_LINE, ContextReduced, Summarised
@@ -39,6 +39,7 @@ __all__ = [
     "EMERGENCY",
     "OUTAGE_LINE",
     "OVERFLOW_LINE",
+    "AmbientStored",
     "Announced",
     "ApprovalAsked",
     "ApprovalDecided",
@@ -63,7 +64,6 @@ __all__ = [
     "SessionEnded",
     "SessionShared",
     "SessionStarted",
-    "SilentMessage",
     "StatusChanged",
     "Steered",
     "StepStarted",

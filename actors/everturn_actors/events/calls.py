@@ -20,7 +20,7 @@ class ApprovalAsked(EventBody, frozen=True, kw_only=True):
     approvers: tuple[str, ...] = ()
     "Who may answer; empty = all who may talk in this conversation."
     files: tuple[FileDigest, ...] = ()
-    "Files of the workspace that the call names, as they stood: the word holds for no others."
+    "Files of the workspace that the call names, as they stood: the decision holds for no others."
     inquiry: Inquiry | None = None
     "What the agent wants to know; None = it is asked whether the call may run."
     state: str = ""

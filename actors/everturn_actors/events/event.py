@@ -16,6 +16,7 @@ from everturn_actors.events.calls import (
 )
 from everturn_actors.events.deliveries import ChunkMarked, DeliveryPlanned, PreviewSent
 from everturn_actors.events.messages import (
+    AmbientStored,
     Announced,
     Branched,
     Discarded,
@@ -25,7 +26,6 @@ from everturn_actors.events.messages import (
     SessionEnded,
     SessionShared,
     SessionStarted,
-    SilentMessage,
     StatusChanged,
 )
 from everturn_actors.events.reductions import ContextReduced, Summarised
@@ -45,7 +45,7 @@ Body: TypeAlias = (
     | SessionShared
     | Labelled
     | Received
-    | SilentMessage
+    | AmbientStored
     | Announced
     | Edited
     | Discarded

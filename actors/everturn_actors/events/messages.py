@@ -82,7 +82,7 @@ class Received(EventBody, frozen=True, kw_only=True):
     "What the turn that answers it asks of the model."
 
 
-class SilentMessage(EventBody, frozen=True, kw_only=True):
+class AmbientStored(EventBody, frozen=True, kw_only=True):
     """A message that did not speak to the agent was kept."""
 
     text: str

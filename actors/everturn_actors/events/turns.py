@@ -20,7 +20,7 @@ class TurnStarted(EventBody, frozen=True, kw_only=True):
     window_messages: int
     "The message-count window in force from here on."
     ambient: tuple[int, ...] = ()
-    """The seqs of the `SilentMessage` and `Announced` events that it is told of, and of the
+    """The seqs of the `AmbientStored` and `Announced` events that it is told of, and of the
     `ChunkMarked` with which something was given up, oldest first."""
     ambient_bytes: int = 0
     "How much of them it is told at most, as UTF-8: the newest; 0 = all."

@@ -32,7 +32,7 @@ class OutboxItem(Value, frozen=True, kw_only=True):
     "The event that owes it; with the session, its name."
     turn: int
     kind: OutboxItemKind
-    owed_at: Instant | None = None
+    pending_since: Instant | None = None
     "UTC. Since when it is owed; undelivered: the oldest of what it tells of. None = not known."
     text: str = ""
     attachments: tuple[Attachment, ...] = ()

@@ -191,11 +191,11 @@ class Inquiry(Value, frozen=True, kw_only=True):
 
 
 class Approval(Value, frozen=True, kw_only=True):
-    """A call that waits for a person's word, or has it."""
+    """A call that waits for a person's decision, or has it."""
 
     call_id: str
     arguments_hash: str
-    """Of the arguments it was asked for, and of `files`; the word holds for no others.
+    """Of the arguments it was asked for, and of `files`; the decision holds for no others.
 
     See `ids.arguments_hash`.
     """
@@ -299,9 +299,9 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     "Whether a call of it sent files: where one did, the reply that ends it may be without a word."
     outage: Outage | None = None
     "Where the model of the open step is out of reach: until when it is waited for."
-    told_of_outage: bool = False
+    notified_of_outage: bool = False
     "Whether its people are told that the model is, or was, out of reach."
-    told_of_drops: bool = False
+    notified_of_drops: bool = False
     "Whether its people are told that messages which came meanwhile are not answered."
     preview_step: int = 0
     "The step whose text a message of the platform shows as it comes, or may show; 0 = none."

@@ -29,10 +29,10 @@ from everturn_actors.events import (
 from everturn_actors.ids import result_name
 from everturn_actors.model import ConversationKey, Labels
 from everturn_actors.ports import SessionStore
+from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.conversations import new_id
 from everturn_actors.service.files import named, save
 from everturn_actors.service.stateless import History
-from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import close_turn

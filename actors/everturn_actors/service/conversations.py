@@ -19,8 +19,8 @@ from everturn_actors.model import ConversationKey, Inbound, Labels
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import Edit, GetStanding, Label, Share, Tick
+from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.reader import SessionReader
-from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import is_expired
 from everturn_actors.state.session_state import SessionState

@@ -21,14 +21,14 @@ from everturn_actors.ports import (
     Observer,
     SessionStore,
 )
+from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.turn_service import TurnService
-from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.supervisor import TRANSIENT, Supervisor
-from everturn_actors.turn.model_call import Pace
+from everturn_actors.turn.model_call import Timing
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_actors.turn.observer_boundary import GuardedObserver
 
@@ -97,7 +97,7 @@ async def open_service(
         store=store,
         agents=agents,
         model_statistics=ports.model_statistics or InMemoryModelStatistics(clock.now),
-        pace=Pace(clock=clock, jitter=random.random),
+        timing=Timing(clock=clock, jitter=random.random),
         passivate_after_s=settings.passivate_after_s,
         leave_grace_s=settings.leave_grace_s,
         delivery_ports=ports.delivery_ports,

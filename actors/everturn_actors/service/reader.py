@@ -34,7 +34,7 @@ from everturn_actors.turn.replay import RequestReplay
 
 EXPLAIN_PAGE_EVENTS = 1000  # some 50 ms of a thread: what a client that left can still cost
 REPLAY_EVENTS = 500  # some 6 ms; a log without a snapshot may have any number
-LOOK_BACK_EVENTS = 500  # in which a word that comes too late finds out why
+LOOK_BACK_EVENTS = 500  # in which a decision that comes too late finds out why
 
 
 class SessionReader:

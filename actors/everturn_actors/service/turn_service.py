@@ -39,13 +39,13 @@ from everturn_actors.protocol.commands import (
 )
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.service.activity import Activity
+from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.branches import Branches
 from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.session.approvals import why_resolved
-from everturn_actors.session.bindings import Bindings
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.submission import (
     AnnouncementReceipt,
@@ -290,14 +290,14 @@ class TurnService:
         expires_at: datetime | None = None,
         answer: str = "",
     ) -> None:
-        """Answer the approval of a call; return when the word is durable.
+        """Answer the approval of a call; return when the decision is durable.
 
-        The same word again changes nothing. A paused turn goes on.
+        The same decision again changes nothing. A paused turn goes on.
 
         Args:
             session_id: The session.
             call_id: The call that waits.
-            decision: The word.
+            decision: What is decided.
             by: Who gives it, as a sender id of the channel; empty = whoever runs the gateway.
             may_always: Whether `by` runs the gateway, or owns the agent, and need not stand among
                 those who may. The caller has made sure.

@@ -19,12 +19,12 @@ ANSWER_CHARACTERS: Final = 8_000  # of what a person answers to an inquiry
 
 
 def find_approval(state: SessionState, call_id: str) -> Approval | None:
-    """Return the approval of a call of the open step, whether it is settled or not."""
+    """Return the approval of a call of the open step, whether it is resolved or not."""
     step = state.open_turn.step if state.open_turn else None
     return step.approvals.get(call_id) if step else None
 
 
-def has_new_word(state: SessionState) -> bool:
+def has_new_decision(state: SessionState) -> bool:
     """Whether a person has decided about a call that has not begun since."""
     step = state.open_turn.step if state.open_turn else None
     return step is not None and any(
@@ -36,7 +36,7 @@ def has_new_word(state: SessionState) -> bool:
 
 
 def why_resolved(resolution: Resolution) -> str:
-    """Return why an approval that is settled so cannot be answered any more."""
+    """Return why an approval that is resolved so cannot be answered any more."""
     if resolution == "answer":
         return "it was answered"
     return "it has expired" if resolution == "expired" else f"it was settled: {resolution}"
@@ -51,7 +51,7 @@ def _may_answer(approval: Approval, by: str) -> bool:
 
 
 def _why_no_answer(approval: Approval, command: ResolveApproval) -> str:
-    """Return why a word is none that can be said to what is asked; empty where it is one."""
+    """Return why a decision does not fit what is asked; empty where it does."""
     inquiry, is_answer = approval.inquiry, command.resolution == "answer"
     if command.resolution == "deny":
         return ""
@@ -68,7 +68,7 @@ def _why_no_answer(approval: Approval, command: ResolveApproval) -> str:
 
 
 def why_not(approval: Approval | None, command: ResolveApproval, now: datetime) -> CoreError | None:
-    """Return why a person's word does not count; None where it does, or was given before."""
+    """Return why a person's decision does not count; None where it does, or was given before."""
     call_id = command.call_id
     if approval is None:
         return UnknownApprovalError(call_id)

@@ -20,13 +20,13 @@ from everturn_actors.session.decide.decision import (
     AwaitFollower,
     Effect,
     Later,
+    NotifyStopping,
     ReleaseTurn,
     ReportDrop,
     ReportFault,
     ScheduleTick,
     StartTurn,
     StopTurn,
-    TellStopping,
 )
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.turn_runner import TurnRunner
@@ -120,7 +120,7 @@ class Effects(Struct, kw_only=True):
                         tasks.start_soon(self._tick, at)
                 case AwaitFollower(seq):
                     tasks.start_soon(self.runner.pause_unless_followed, seq)
-                case TellStopping():
+                case NotifyStopping():
                     self.news.tell()
                     self.feed.nudge()
                 case ReportDrop(messages, why):
@@ -138,7 +138,7 @@ class Effects(Struct, kw_only=True):
                     assert_never(effect)
 
     async def _tick(self, at: datetime) -> None:
-        clock = self.runtime.pace.clock
+        clock = self.runtime.timing.clock
         delay_s = (at - clock.now()).total_seconds()
         if delay_s > 0:  # else the append that came between took longer
             await clock.sleep(delay_s)

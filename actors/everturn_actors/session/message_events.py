@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     CallFinished,
     CallsAnswered,
@@ -12,7 +13,6 @@ from everturn_actors.events import (
     ModelReplied,
     Received,
     SessionEnded,
-    SilentMessage,
     Steered,
     TurnFinished,
     TurnStarted,
@@ -43,7 +43,7 @@ class Taint:
         if event.seq <= self._last_seq:
             return  # the state knows
         match event.body:
-            case Received() | SilentMessage() | Announced() as body:
+            case Received() | AmbientStored() | Announced() as body:
                 if body.untrusted:
                     self._outside.add(event.seq)
             case TurnStarted() as body:

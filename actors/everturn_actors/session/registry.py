@@ -111,7 +111,7 @@ class Registry:
         "Those who were told to make room."
         self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
         self._quarantine = Quarantine()
-        self._revivals = Revivals(runtime.pace, tasks, self._revive)
+        self._revivals = Revivals(runtime.timing, tasks, self._revive)
         self._stopping = False
 
     def feed(self, session_id: str) -> Feed:

@@ -20,7 +20,7 @@ from everturn_actors.ports import (
     Observer,
     SessionStore,
 )
-from everturn_actors.turn.model_call import Pace
+from everturn_actors.turn.model_call import Timing
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     store: SessionStore
     agents: Agents
     model_statistics: ModelStatisticsStore
-    pace: Pace
+    timing: Timing
     passivate_after_s: float
     leave_grace_s: float
     "How long a client may be gone before its turn is paused."
@@ -48,7 +48,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
 
     def now(self) -> datetime:
         """Return the present instant, UTC."""
-        return self.pace.clock.now()
+        return self.timing.clock.now()
 
     async def forget_mark(self, session_id: str) -> None:
         """Take back the mark of a session that is not there."""

@@ -121,7 +121,7 @@ class TurnRunner:
 
     async def pause_unless_followed(self, seq: int) -> None:
         """Pause the turn that answers message `seq`, unless somebody follows it in a while."""
-        await self._runtime.pace.clock.sleep(self._runtime.leave_grace_s)
+        await self._runtime.timing.clock.sleep(self._runtime.leave_grace_s)
         turn = self.state.open_turn
         waits = turn is not None and any(user.seq == seq for user in turn.heard)
         if waits and not self._feed.followers and self._task and not self._task.close_as:
@@ -134,7 +134,7 @@ class TurnRunner:
             with task.scope:
                 if agent is not None:
                     try:
-                        await run_turn(self, task.number, agent, self._runtime.pace, task.scope)
+                        await run_turn(self, task.number, agent, self._runtime.timing, task.scope)
                     except ActorStoppedError:
                         if self._task is not task:
                             raise  # another one works on it, or will

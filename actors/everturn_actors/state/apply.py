@@ -10,6 +10,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     ApprovalAsked,
     ApprovalDecided,
@@ -33,7 +34,6 @@ from everturn_actors.events import (
     SessionEnded,
     SessionShared,
     SessionStarted,
-    SilentMessage,
     StatusChanged,
     Steered,
     StepStarted,
@@ -51,11 +51,11 @@ from everturn_actors.state.changes.calls import (
 )
 from everturn_actors.state.changes.deliveries import apply_delivered, apply_preview_sent
 from everturn_actors.state.changes.messages import (
+    apply_ambient_stored,
     apply_announced,
     apply_discarded,
     apply_edited,
     apply_received,
-    apply_silent_message,
 )
 from everturn_actors.state.changes.reductions import apply_context_reduced, apply_summarised
 from everturn_actors.state.changes.steps import advance, impossible, with_checkpoint
@@ -87,8 +87,8 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     match body:
         case Received():
             return apply_received(state, event, body)
-        case SilentMessage():
-            return apply_silent_message(state, event, body)
+        case AmbientStored():
+            return apply_ambient_stored(state, event, body)
         case Announced():
             return apply_announced(state, event, body)
         case Edited():

@@ -51,7 +51,7 @@ def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[Ou
     shown = turn.preview_id if turn.preview_step == step else ""
     yield OutboxItem(
         seq=event.seq,
-        owed_at=event.at,
+        pending_since=event.at,
         turn=turn.number,
         kind="reply",
         text=body.text,
@@ -64,7 +64,9 @@ def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[Ou
 def announcement_items(event: Event, turn: int, body: Announced) -> Iterator[OutboxItem]:
     """Yield what is owed for an announcement after, or in, the turn of this number: its text."""
     if body.delivers:
-        yield OutboxItem(seq=event.seq, owed_at=event.at, turn=turn, kind="reply", text=body.text)
+        yield OutboxItem(
+            seq=event.seq, pending_since=event.at, turn=turn, kind="reply", text=body.text
+        )
 
 
 def file_items(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[OutboxItem]:
@@ -72,7 +74,7 @@ def file_items(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[Out
     if turn.delivers and body.attachments:
         yield OutboxItem(
             seq=event.seq,
-            owed_at=event.at,
+            pending_since=event.at,
             turn=turn.number,
             kind="file",
             attachments=body.attachments,
@@ -84,7 +86,7 @@ def question_items(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterato
     if turn.delivers:
         yield OutboxItem(
             seq=event.seq,
-            owed_at=event.at,
+            pending_since=event.at,
             turn=turn.number,
             kind="approval",
             text=body.reason,
@@ -99,7 +101,7 @@ def drop_items(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[Outbox
     if turn.delivers:
         text = f"Not every message is answered: {body.reason}."
         yield OutboxItem(
-            seq=event.seq, owed_at=event.at, turn=turn.number, kind="notice", text=text
+            seq=event.seq, pending_since=event.at, turn=turn.number, kind="notice", text=text
         )
 
 
@@ -114,7 +116,7 @@ def line_items(
         return
     if isinstance(body, ContextReduced) or not _is_scheduled(turn):
         yield OutboxItem(
-            seq=event.seq, owed_at=event.at, turn=turn.number, kind="notice", text=body.line
+            seq=event.seq, pending_since=event.at, turn=turn.number, kind="notice", text=body.line
         )
 
 
@@ -129,7 +131,7 @@ def end_items(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[Outb
         return
     yield OutboxItem(
         seq=event.seq,
-        owed_at=event.at,
+        pending_since=event.at,
         turn=turn.number,
         kind="end",
         text=body.error,
@@ -193,8 +195,10 @@ def with_undelivered(
                 return outbox
             told = replace(each, text=f"{each.text}\n{text}")
             return (*outbox[:index], told, *outbox[index + 1 :])
-    since = item.owed_at or event.at
-    told = OutboxItem(seq=event.seq, owed_at=since, turn=item.turn, kind="undelivered", text=text)
+    since = item.pending_since or event.at
+    told = OutboxItem(
+        seq=event.seq, pending_since=since, turn=item.turn, kind="undelivered", text=text
+    )
     return (*outbox, told)
 
 
@@ -215,7 +219,9 @@ def _undelivered_text(item: OutboxItem) -> str:
 
 
 def _moment(item: OutboxItem) -> str:
-    return f" from {item.owed_at:%Y-%m-%d %H:%M} UTC" if item.owed_at is not None else ""
+    return (
+        f" from {item.pending_since:%Y-%m-%d %H:%M} UTC" if item.pending_since is not None else ""
+    )
 
 
 def _has_sent(item: OutboxItem) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import structs
 
 from everturn_actors.codec import dump
-from everturn_actors.context.comparison import fates_of
+from everturn_actors.context.comparison import dispositions_of
 from everturn_actors.context.explain import Explained, Explanation, role_of
 from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
@@ -77,7 +77,9 @@ def explanation_record(explanation: Explanation) -> Json:
     }
 
 
-def fates_record(explanation: Explanation, other: Explanation | None, *, since: int = 0) -> Json:
+def dispositions_record(
+    explanation: Explanation, other: Explanation | None, *, since: int = 0
+) -> Json:
     """Return what became of each message of a past request, as JSON values, without the request.
 
     Args:
@@ -88,7 +90,7 @@ def fates_record(explanation: Explanation, other: Explanation | None, *, since: 
     return {
         **_head(explanation),
         "than": None if other is None else other.replied_seq or other.started_seq,
-        **dump(fates_of(explanation, other, since=since)),
+        **dump(dispositions_of(explanation, other, since=since)),
     }
 
 

@@ -24,6 +24,8 @@ of them stands can still be read by the version before.
 """
 
 _BODY = Codec[Body](Body)
+_FORMER_TYPES = {"silent_message": "ambient_stored"}
+"What types were called before, and are in logs of that time."
 _HEAD = re.compile(rb'\{"seq":(0|[1-9][0-9]{0,17}),"at":"([0-9TZ:.+-]{1,40})",')
 _TAGGED = re.compile(rb'"type":"([a-z_]{1,100})"')
 
@@ -79,8 +81,12 @@ def decode_event(record: bytes) -> Event:
         at = in_utc(datetime.fromisoformat(head[2].decode()))
         return Event(seq=seq, at=at, body=_BODY.decode(b"{" + record[head.end() :]))
     except ValueError as error:
-        kind = _TAGGED.match(record, head.end())
-        raise _unreadable(seq, kind[1].decode() if kind else "", error) from error
+        found = _TAGGED.match(record, head.end())
+        kind = found[1].decode() if found else ""
+        if found and kind in _FORMER_TYPES:  # asked after a failure: it costs other lines nothing
+            name = _FORMER_TYPES[kind].encode()
+            return decode_event(record[: found.start(1)] + name + record[found.end(1) :])
+        raise _unreadable(seq, kind, error) from error
 
 
 def to_record(event: Event) -> dict[str, object]:
@@ -96,6 +102,9 @@ def from_record(record: Mapping[str, object]) -> Event:
     """
     body = dict(record)
     seq, at = body.pop("seq", None), body.pop("at", None)
+    kind = str(body.get("type", ""))
+    if kind in _FORMER_TYPES:
+        body["type"] = _FORMER_TYPES[kind]
     try:
         if type(seq) is not int or not isinstance(at, str):
             msg = "needs a seq, which is int, and at, a time"
@@ -103,7 +112,7 @@ def from_record(record: Mapping[str, object]) -> Event:
         instant = in_utc(datetime.fromisoformat(at))
         return Event(seq=seq, at=instant, body=_BODY.load(body))
     except ValueError as error:
-        raise _unreadable(seq, str(body.get("type", "")), error) from error
+        raise _unreadable(seq, kind, error) from error
 
 
 def _unreadable(seq: object, kind: str, error: ValueError) -> UnknownFormatError:

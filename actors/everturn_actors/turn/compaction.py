@@ -35,7 +35,7 @@ from everturn_actors.protocol.commands import Compacted, Summary
 from everturn_actors.protocol.mailbox import Mailbox, ReplySlot
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
-from everturn_actors.turn.model_call import Pace
+from everturn_actors.turn.model_call import Timing
 from everturn_actors.turn.summaries import Patience, summarise
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Compactor(Struct, kw_only=True):
     session_id: str
     store: SessionStore
     model_statistics: ModelStatisticsStore
-    pace: Pace
+    timing: Timing
     renderer: Renderer
     mailbox: Mailbox
     present: Callable[[], SessionState]
@@ -118,7 +118,7 @@ class Compactor(Struct, kw_only=True):
     def _wanted(self, state: SessionState, agent: Agent) -> SummaryTask | None:
         """Return the summary that the session's policy wants now."""
         retry_at = state.reductions.retry_at
-        if retry_at is not None and self.pace.clock.now() < retry_at:
+        if retry_at is not None and self.timing.clock.now() < retry_at:
             return None
         statistics = self.model_statistics.of(agent.spec.model)
         conversation = state.conversation
@@ -191,7 +191,7 @@ class Compactor(Struct, kw_only=True):
         body = await summarise(
             task,
             agent.summariser,
-            clock=self.pace.clock,
+            clock=self.timing.clock,
             patience=Patience(timeout_s=timeout_s, tries=tries),
             window_tokens=input_window(model, statistics),
             scale=statistics.scale,
@@ -255,7 +255,7 @@ class Compactor(Struct, kw_only=True):
         state = self.present()
         statistics = self.model_statistics.of(agent.spec.model)
         tools = agent.offered(statistics, state.open_turn)
-        now = self.pace.clock.now()
+        now = self.timing.clock.now()
 
         def tokens(state: SessionState) -> int:
             unsent = structs.replace(

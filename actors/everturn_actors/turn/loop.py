@@ -27,7 +27,7 @@ from everturn_actors.scopes import loop_time
 from everturn_actors.state.queue import steering
 from everturn_actors.state.recovery import close_turn, first_step
 from everturn_actors.turn.calls.tool_calls import run_calls
-from everturn_actors.turn.model_call import Pace, TurnHost, call_model, standing_still
+from everturn_actors.turn.model_call import Timing, TurnHost, call_model, deadline_stopped
 from everturn_actors.turn.model_retry import wait_s
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ BROKEN_REPLIES = 2  # in a row end a turn: the model was told what was wrong, an
 
 
 async def run_turn(
-    host: TurnHost, number: int, agent: Agent, pace: Pace, scope: anyio.CancelScope
+    host: TurnHost, number: int, agent: Agent, timing: Timing, scope: anyio.CancelScope
 ) -> None:
     """Carry turn `number`, the open one of `host`, to its end, and record that end.
 
@@ -48,7 +48,7 @@ async def run_turn(
         host: The session.
         number: The turn.
         agent: Who answers.
-        pace: How it waits between tries.
+        timing: How it waits between tries.
         scope: Around this call; gets the deadline of the turn. Where that has passed, the caller
             ends the turn, for the reason `too_slow`.
 
@@ -60,7 +60,7 @@ async def run_turn(
     if opened is not None and opened.options.is_bare:
         agent = agent.bare()
     scope.deadline = loop_time() + agent.spec.session.turn_timeout_s
-    error = await _work(host, number, agent, pace, scope)
+    error = await _work(host, number, agent, timing, scope)
     turn = _open_turn(host, number)
     if error and turn is not None:
         await host.record(*close_turn(turn, "failed", error))
@@ -72,7 +72,7 @@ def too_slow(agent: Agent) -> str:
 
 
 async def _work(
-    host: TurnHost, number: int, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+    host: TurnHost, number: int, agent: Agent, timing: Timing, deadline: anyio.CancelScope
 ) -> str:
     """Work on the turn; return why it failed, empty where it came to its end.
 
@@ -83,7 +83,7 @@ async def _work(
     try:
         if agent.prepare is not None:
             await agent.prepare()
-        await _take_steps(host, number, agent, pace, deadline)
+        await _take_steps(host, number, agent, timing, deadline)
     except ModelError as error:
         return str(error)
     except anyio.get_cancelled_exc_class() as cancelled:
@@ -112,18 +112,18 @@ def _open_turn(host: TurnHost, number: int) -> OpenTurn | None:
 
 
 async def _take_steps(
-    host: TurnHost, number: int, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+    host: TurnHost, number: int, agent: Agent, timing: Timing, deadline: anyio.CancelScope
 ) -> None:
     while (turn := _open_turn(host, number)) is not None:
         if turn.step is None:
             await host.record(*_between_steps(host, turn, agent))
         elif turn.step.reply is None:
             if turn.outage is not None:
-                turn = await _after_outage(host, turn, turn.outage, agent, pace, deadline)
-            replied = await call_model(host, turn, agent, pace)
+                turn = await _after_outage(host, turn, turn.outage, agent, timing, deadline)
+            replied = await call_model(host, turn, agent, timing)
             await host.record(replied, *_after_call(turn, replied))
         else:
-            await run_calls(host, turn, agent, pace, deadline)
+            await run_calls(host, turn, agent, timing, deadline)
 
 
 async def _after_outage(
@@ -131,14 +131,14 @@ async def _after_outage(
     turn: OpenTurn,
     outage: Outage,
     agent: Agent,
-    pace: Pace,
+    timing: Timing,
     deadline: anyio.CancelScope,
 ) -> OpenTurn:
     """Wait until the call is to be made again; return the turn with what was said meanwhile."""
-    left_s = wait_s(outage, pace.clock.now())
+    left_s = wait_s(outage, timing.clock.now())
     if left_s > 0:
-        with standing_still(deadline):  # an outage may last longer than a turn
-            await pace.clock.sleep(left_s)
+        with deadline_stopped(deadline):  # an outage may last longer than a turn
+            await timing.clock.sleep(left_s)
     steered = _steered(host, turn, agent)
     if not steered:
         return turn

@@ -23,8 +23,8 @@ from msgspec.structs import replace
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.hints import with_tools_refused
 from everturn_actors.context.estimation.windows import hint_notes
-from everturn_actors.context.learning.refusals import Refusals
-from everturn_actors.context.learning.reports import (
+from everturn_actors.context.model_stats.refusals import Refusals
+from everturn_actors.context.model_stats.reports import (
     as_priced,
     learnt_of_refusal,
     learnt_of_reply,
@@ -106,7 +106,7 @@ class TurnHost(Protocol):
         ...
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class Timing(Struct, frozen=True, kw_only=True):
     """How a turn waits between tries."""
 
     clock: Clock
@@ -115,7 +115,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def standing_still(deadline: anyio.CancelScope) -> Generator[None]:
+def deadline_stopped(deadline: anyio.CancelScope) -> Generator[None]:
     """Let the deadline of a turn stand still while it waits for what nobody here can hasten."""
     left_s = deadline.deadline - anyio.current_time()
     deadline.deadline = inf
@@ -126,7 +126,7 @@ def standing_still(deadline: anyio.CancelScope) -> Generator[None]:
 
 
 async def call_model(
-    host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace
+    host: TurnHost, turn: OpenTurn, agent: Agent, timing: Timing
 ) -> ModelReplied | ReplyBroken | ModelCallFailed:
     """Return the model's reply to the state as it stands, as an event.
 
@@ -146,7 +146,7 @@ async def call_model(
         try:
             reply = await _complete(host, live, rendered, agent)
         except ContextOverflowError as error:
-            _learn_refusal(host, agent, rendered, error, pace.clock.now())
+            _learn_refusal(host, agent, rendered, error, timing.clock.now())
             tried = refusals.times
             most_units = refusals.add(rendered, error)
             if live.was_read or tried == host.renderer.overflow_tries(agent.spec):
@@ -158,7 +158,7 @@ async def call_model(
             statistics = host.model_statistics.of(agent.spec.model)
             if not rendered.request.tools or not statistics.calls_tools:
                 raise
-            refused = with_tools_refused(statistics, said=str(error), now=pace.clock.now())
+            refused = with_tools_refused(statistics, said=str(error), now=timing.clock.now())
             host.model_statistics.record(agent.spec.model, refused)
             rendered = await _prepare(host, agent)
         except NotCalledError as error:
@@ -168,13 +168,13 @@ async def call_model(
         except ModelError as error:
             if not error.retryable or live.was_read:
                 raise
-            retry_for_s, jitter = _retry_for_s(turn, agent), pace.jitter()
+            retry_for_s, jitter = _retry_for_s(turn, agent), timing.jitter()
             delay_s = quick_delay_s(turn.outage, error, tries, retry_for_s, jitter)
             if delay_s is None:
-                return failed_call(turn, error, retry_for_s, pace.clock.now(), jitter)
-            await pace.clock.sleep(delay_s)
+                return failed_call(turn, error, retry_for_s, timing.clock.now(), jitter)
+            await timing.clock.sleep(delay_s)
         else:
-            _learn(host, agent, (rendered, reply), refusals, pace.clock.now())
+            _learn(host, agent, (rendered, reply), refusals, timing.clock.now())
             check_withheld(reply)
             reason = flaw_of(reply, sent_files=turn.sent_files)
             if not reason and not reply.calls:

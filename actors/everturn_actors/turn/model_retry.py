@@ -82,7 +82,7 @@ def failed_call(
         error=str(error)[:ERROR_CHARACTERS],
         retry_in_ms=ceil(min(delay_s, left_s) * 1000),
         give_up_in_ms=ceil(left_s * 1000),
-        tells=not turn.told_of_outage,
+        tells=not turn.notified_of_outage,
     )
 
 

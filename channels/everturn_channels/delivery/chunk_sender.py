@@ -123,7 +123,7 @@ class ChunkSender:
         return await self._adapter.send(message)
 
     def _is_late(self, item: OutboxItem) -> bool:
-        at = item.owed_at
+        at = item.pending_since
         return at is None or (self._clock.now() - at).total_seconds() >= NONCE_S
 
     @property

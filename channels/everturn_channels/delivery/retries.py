@@ -96,22 +96,22 @@ class Retries:
         """Whether it is to be tried now."""
         return self._left_s(seq) <= 0
 
-    def may_be_overtaken(self, seq: int, owed_at: datetime | None) -> bool:
+    def may_be_overtaken(self, seq: int, pending_since: datetime | None) -> bool:
         """Whether what was said later may go first, while this waits.
 
         Order is worth some minutes. And while nothing gets through everything waits: only what
         fails while the platform answers others is worth passing by.
         """
         found = self._retries.get(seq)
-        if found is None or not found.is_stuck or owed_at is None:
+        if found is None or not found.is_stuck or pending_since is None:
             return False
-        return (self._clock.now() - owed_at).total_seconds() >= OVERTAKE_S
+        return (self._clock.now() - pending_since).total_seconds() >= OVERTAKE_S
 
-    def is_hopeless(self, seq: int, owed_at: datetime | None, give_up_after_s: float) -> bool:
+    def is_hopeless(self, seq: int, pending_since: datetime | None, give_up_after_s: float) -> bool:
         """Whether it was owed for so long, and tried so often, that it is given up."""
-        if owed_at is None or self.failures(seq) < LAST_TRIES:
+        if pending_since is None or self.failures(seq) < LAST_TRIES:
             return False
-        return (self._clock.now() - owed_at).total_seconds() >= give_up_after_s
+        return (self._clock.now() - pending_since).total_seconds() >= give_up_after_s
 
     def is_waiting(self, seqs: Iterable[int]) -> bool:
         """Whether one of them waits for its next try."""

@@ -118,7 +118,7 @@ class Sender:
             if self._retries.is_due(item.seq):
                 return item
             # Order before speed, until the wait is longer than people would believe in an order.
-            if not self._retries.may_be_overtaken(item.seq, item.owed_at):
+            if not self._retries.may_be_overtaken(item.seq, item.pending_since):
                 return None
         return None
 
@@ -258,7 +258,7 @@ class Sender:
         # What says that something got lost is tried for longer than what got lost.
         if item.kind == "undelivered":
             limit_s = max(limit_s, UNDELIVERED_S)
-        is_given_up = self._retries.is_hopeless(item.seq, item.owed_at, limit_s)
+        is_given_up = self._retries.is_hopeless(item.seq, item.pending_since, limit_s)
         if is_given_up:
             for each in tuple(job.left):
                 job.mark(each, "given_up", error=f"owed for too long; {error}")

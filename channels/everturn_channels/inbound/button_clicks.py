@@ -24,8 +24,8 @@ NO_BUTTON: Final = marked("This button does nothing any more.")
 async def answer_click(click: ButtonClick, key: ConversationKey, service: TurnService) -> str:
     """Answer the question that a button stands below; return what the person is told.
 
-    Returns when the word is durable. Who clicks was let in before; whether they are one of those
-    who may answer is decided here.
+    Returns when the decision is durable. Who clicks was let in before; whether they are one of
+    those who may answer is decided here.
 
     Raises:
         MailboxFullError, ActorStoppedError, ActorFailedError, JournalError: It cannot be done now.

@@ -132,12 +132,14 @@ def _region(name: str, tokens: int, window: int) -> str:
 
 
 def _messages(report: ContextReport) -> str:
-    fates = ", ".join(_fates(report))
+    dispositions = ", ".join(_dispositions(report))
     counts = {"shown": report.shown_messages, "hidden": report.hidden_messages}
-    return t("{shown} shown, {hidden} hidden", **counts) + (f" ({fates})" if fates else "")
+    return t("{shown} shown, {hidden} hidden", **counts) + (
+        f" ({dispositions})" if dispositions else ""
+    )
 
 
-def _fates(report: ContextReport) -> Iterator[str]:
+def _dispositions(report: ContextReport) -> Iterator[str]:
     for disposition, count in report.by_disposition.items():
         if disposition != "kept":
             yield f"{count:,} {said(disposition)}"

@@ -43,7 +43,7 @@ from everturn_channels.plugin.protocol import (
     PART_BYTES,
     PROTOCOL,
     WINDOW,
-    AnswerArrival,
+    AnswerEvent,
     Arrived,
     BadLineError,
     Complaint,
@@ -393,7 +393,7 @@ class PluginAdapter(Adapter):
         payloads = self.render(text) or ("plain:",)  # nothing ends the waiting sign of a button
         for payload in payloads:
             style, piece = _format(payload)
-            await self._ask(connection, AnswerArrival(id=number, text=piece, format=style))
+            await self._ask(connection, AnswerEvent(id=number, text=piece, format=style))
 
 
 def _platform_event(arrived: Arrived, connection: Connection) -> PlatformEvent:

@@ -29,7 +29,7 @@ UNITS_MOST: Final = 100_000
 WINDOW: Final = 100  # events that may be unconfirmed at one time
 
 Id: TypeAlias = Annotated[str, Meta(min_length=1, max_length=256)]
-Word: TypeAlias = Annotated[str, Meta(max_length=256)]
+ShortText: TypeAlias = Annotated[str, Meta(max_length=256)]
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=NUMBER_MOST)]
 Format: TypeAlias = Literal["markdown", "plain"]
 Purpose: TypeAlias = Literal["serve", "check"]
@@ -107,7 +107,7 @@ class React(Struct, frozen=True, kw_only=True):
     emoji: str
 
 
-class AnswerArrival(Struct, frozen=True, kw_only=True):
+class AnswerEvent(Struct, frozen=True, kw_only=True):
     """Answers a command or the click of a button."""
 
     type: Literal["answer"] = "answer"
@@ -164,7 +164,7 @@ class Complaint(Struct, frozen=True, kw_only=True):
     request: int | None = None
 
 
-Request: TypeAlias = SendMessage | EditMessage | ShowTyping | React | AnswerArrival | FetchPart
+Request: TypeAlias = SendMessage | EditMessage | ShowTyping | React | AnswerEvent | FetchPart
 ToPlugin: TypeAlias = Greeting | Request | UploadPart | Taken | NotTaken | Complaint
 
 
@@ -231,7 +231,7 @@ class PluginLine(Struct, frozen=True, kw_only=True, tag_field="type"):
 class Connected(PluginLine, frozen=True, kw_only=True, tag="connected"):
     """The login worked."""
 
-    account: Word = ""
+    account: ShortText = ""
     findings: Annotated[tuple[str, ...], Meta(max_length=FINDINGS_MOST)] = ()
 
 
@@ -257,7 +257,7 @@ class Result(PluginLine, frozen=True, kw_only=True, tag="result"):
 
     request: Number
     outcome: Outcome
-    message_id: Word = ""
+    message_id: ShortText = ""
     data: Annotated[bytes, Meta(max_length=PART_BYTES)] | None = None
     why: str = ""
     retry_after_s: Annotated[float, Meta(ge=0, le=TIME_MOST_S)] | None = None

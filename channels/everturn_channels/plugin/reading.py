@@ -44,8 +44,8 @@ from everturn_channels.plugin.protocol import (
     PluginLine,
     Received,
     Result,
+    ShortText,
     Skipped,
-    Word,
 )
 
 FILES_MOST: Final = 100  # of one message
@@ -80,21 +80,21 @@ class _Hello(PluginLine, frozen=True, kw_only=True, tag="hello"):
 class _Chat(Struct, frozen=True, kw_only=True):
     id: Id
     type: ChatType = "dm"
-    topic: Word = ""
-    title: Word = ""
+    topic: ShortText = ""
+    title: ShortText = ""
 
 
 class _Sender(Struct, frozen=True, kw_only=True):
-    id: Word = ""
-    name: Word = ""
+    id: ShortText = ""
+    name: ShortText = ""
     is_bot: bool = False
-    language: Word = ""
+    language: ShortText = ""
 
 
 class _File(Struct, frozen=True, kw_only=True):
     file: Id
-    file_name: Word = ""
-    media_type: Word = ""
+    file_name: ShortText = ""
+    media_type: ShortText = ""
     size_bytes: Number | None = None
 
 
@@ -114,9 +114,9 @@ class _Message(_Written, frozen=True, kw_only=True, tag="message"):
     text: str = ""
     files: Annotated[tuple[_File, ...], Meta(max_length=FILES_MOST)] = ()
     quoted: str = ""
-    quoted_name: Word = ""
-    forwarded_from: Word = ""
-    unsupported: Word = ""
+    quoted_name: ShortText = ""
+    forwarded_from: ShortText = ""
+    unsupported: ShortText = ""
     is_album: bool = False
 
 

@@ -248,7 +248,7 @@ class Conversation:
         """Answer an approval, by default the oldest open one; return it.
 
         Args:
-            decision: The word.
+            decision: What is decided.
             call_id: The call; empty = the oldest that waits.
             arguments_hash: Of what was shown, see `Approval`; empty = of what is asked now.
             answer: With the decision `answer`, what was typed.

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias, assert_never
 from msgspec import Struct
 
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     ApprovalAsked,
     ApprovalDecided,
@@ -34,7 +35,6 @@ from everturn_actors.events import (
     SessionEnded,
     SessionShared,
     SessionStarted,
-    SilentMessage,
     StatusChanged,
     Steered,
     StepStarted,
@@ -152,7 +152,7 @@ class ReplyReader:
                 return ()
             case CallsHandedOver():
                 return (Piece(style="note", text="(waits for the tools of its client)"),)
-            case CallsAnswered() | CallStarted() | Summarised() | SilentMessage() | Labelled():
+            case CallsAnswered() | CallStarted() | Summarised() | AmbientStored() | Labelled():
                 return ()
             case Edited():
                 if not self._show_users:

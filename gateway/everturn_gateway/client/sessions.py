@@ -184,10 +184,12 @@ class SessionClient:
         answer: str = "",
     ) -> None:
         """Answer the approval of a call, as whoever runs the gateway."""
-        word = {"call_id": call_id, "decision": decision, "arguments_hash": arguments_hash}
+        decision_body = {"call_id": call_id, "decision": decision, "arguments_hash": arguments_hash}
         if answer:
-            word["answer"] = answer
-        await self._api.ask("POST", f"{_session(session_id)}/approve", body=word, repeat=True)
+            decision_body["answer"] = answer
+        await self._api.ask(
+            "POST", f"{_session(session_id)}/approve", body=decision_body, repeat=True
+        )
 
     async def reset(self, session_id: str) -> None:
         """End the session."""

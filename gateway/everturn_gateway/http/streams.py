@@ -204,10 +204,10 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
                 seq=event.seq,
             )
         case ApprovalDecided() as decided:
-            word = {"id": decided.call_id, "decision": decided.decision, "by": decided.by}
+            shown = {"id": decided.call_id, "decision": decided.decision, "by": decided.by}
             if decided.answer:
-                word["answer"] = decided.answer
-            return sse.message("approval_decided", word, seq=event.seq)
+                shown["answer"] = decided.answer
+            return sse.message("approval_decided", shown, seq=event.seq)
         case ReplyBroken(reason=reason):
             # Whether it is asked for again stands in what follows: another reply, or the end.
             text = f"The reply could not be used: {reason}."

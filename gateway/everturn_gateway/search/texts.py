@@ -8,13 +8,13 @@ from typing import Any, Final
 
 from everturn_actors.context.rendered import RECALL_TOOL
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     CallFinished,
     Edited,
     Event,
     ModelReplied,
     Received,
-    SilentMessage,
     Summarised,
 )
 from everturn_actors.ports.search import SearchRole
@@ -29,7 +29,7 @@ def texts_of(event: Event) -> Iterator[tuple[SearchRole, str]]:
     match event.body:
         case Received(text=text, attachments=attachments):
             yield "user", "\n".join((text, *(each.file_name for each in attachments)))
-        case SilentMessage(text=text) | Edited(text=text):
+        case AmbientStored(text=text) | Edited(text=text):
             yield "user", text
         case Announced(text=text):
             yield "assistant", text
@@ -49,7 +49,7 @@ def texts_of(event: Event) -> Iterator[tuple[SearchRole, str]]:
 def sender_of(event: Event) -> str:
     """Return who said it, as the channel names them; empty = nobody in particular."""
     match event.body:
-        case Received(sender=sender) | SilentMessage(sender=sender):
+        case Received(sender=sender) | AmbientStored(sender=sender):
             return sender
         case _:
             return ""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     ApprovalAsked,
     ApprovalDecided,
@@ -27,7 +28,6 @@ from everturn_actors.events import (
     ReplyBroken,
     SessionEnded,
     SessionStarted,
-    SilentMessage,
     StepStarted,
     Summarised,
     TurnFinished,
@@ -66,7 +66,7 @@ class EventTally:
             SessionStarted: self._session_started,
             SessionEnded: self._session_ended,
             Received: self._received,
-            SilentMessage: self._silent,
+            AmbientStored: self._silent,
             Announced: self._announced,
             Discarded: self._discarded,
             TurnStarted: self._turn_started,
@@ -124,7 +124,7 @@ class EventTally:
         if body.sender == SCHEDULE:
             self._to.scheduled_runs.add(batch.agent, "task")
 
-    def _silent(self, batch: _Batch, body: SilentMessage) -> None:
+    def _silent(self, batch: _Batch, body: AmbientStored) -> None:
         del body
         self._to.messages_received.add(batch.agent, batch.channel, "silent")
 

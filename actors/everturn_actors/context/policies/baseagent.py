@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import BYTES_PER_TOKEN, tools_json
-from everturn_actors.context.policy import Limits, Policy, Standing, due_from
+from everturn_actors.context.policy import ContextUsage, Limits, Policy, due_from
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -168,7 +168,7 @@ def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     return (compact,)
 
 
-def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+def _outlook(numbers: Numbers, now: ContextUsage) -> Iterator[str]:
     budget = now.budget
     usable = budget.window_tokens - budget.reserve_tokens
     trigger = int(numbers.auto_compact_threshold * usable)

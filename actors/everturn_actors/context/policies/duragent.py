@@ -44,7 +44,7 @@ from everturn_actors.context.estimation.tokens import (
 )
 from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
-from everturn_actors.context.policy import Limits, Policy, Standing, due_from, with_summary
+from everturn_actors.context.policy import ContextUsage, Limits, Policy, due_from, with_summary
 from everturn_actors.context.projection.projection import (
     Outcome,
     Place,
@@ -265,7 +265,7 @@ def _put(
     return edit(projection, changes, disposition="shortened", stage="fit", estimator=_ESTIMATES)
 
 
-def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+def _outlook(numbers: Numbers, now: ContextUsage) -> Iterator[str]:
     limit = now.budget.history_tokens
     used = now.history + now.asked
     yield due_from("older messages are left out of a request", limit, used, "of history")

@@ -40,11 +40,11 @@ from everturn_actors.context.estimation.estimates import (
 )
 from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.context.policy import (
-    NO_SPARE,
+    NO_HEADROOM,
+    ContextUsage,
+    Headroom,
     Limits,
     Policy,
-    Spare,
-    Standing,
     due_from,
     quoted_summary,
 )
@@ -296,10 +296,10 @@ def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Bud
     return cut
 
 
-def _spare(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> Spare:
+def _headroom(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> Headroom:
     """Return what is known at once; what else is limited has to be looked at."""
     if budget.history_cap_tokens or numbers.window_turns or projection.unsummarised:
-        return NO_SPARE
+        return NO_HEADROOM
     count = _estimates(numbers, limits)
     tokens = max(count.tokens(projection_units(projection)), 1)
     times = _room(numbers, projection, budget, count) / tokens
@@ -307,7 +307,7 @@ def _spare(numbers: Numbers, limits: Limits, projection: Projection, budget: Bud
     if limits.window_messages is not None:
         most = limits.window_messages * min(numbers.window_trigger, 1.0)
         lasting = min(lasting, most / max(projection_messages(projection), 1))
-    return Spare(lasting=lasting, older=min(numbers.summarize_trigger, 1.0) * times)
+    return Headroom(lasting=lasting, older=min(numbers.summarize_trigger, 1.0) * times)
 
 
 def _told_in_gaps(projection: Projection) -> int:
@@ -345,7 +345,7 @@ def _shrink(numbers: Numbers, limits: Limits, most_units: int) -> Stage:
     return come_down(most_units, numbers.old, _estimates(numbers, limits), share=share)
 
 
-def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+def _outlook(numbers: Numbers, now: ContextUsage) -> Iterator[str]:
     counts = _estimates(numbers, now.limits)
     notice = counts.text(numbers.markers.notice(_MANY))
     summary = counts.text(quoted_summary("", now.projection.whole_summary))
@@ -382,7 +382,7 @@ POLICY = Policy(
     between=_between,
     lasting=_lasting,
     older=_older,
-    spare=_spare,
+    headroom=_headroom,
     notice_text=lambda numbers, omitted: numbers.markers.notice(omitted),
     notice_in_prompt=True,
     gap_text=lambda numbers, messages: numbers.markers.gap(messages),

@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import calls_json, tools_json
-from everturn_actors.context.policy import Limits, Policy, Standing, due_from
+from everturn_actors.context.policy import ContextUsage, Limits, Policy, due_from
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -285,7 +285,7 @@ def _preface(summary: str) -> str:
     return _PREFACE + summary
 
 
-def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+def _outlook(numbers: Numbers, now: ContextUsage) -> Iterator[str]:
     window = now.limits.window_tokens
     clear = int(window * numbers.clear_trigger) if window else numbers.unknown_clear_tokens
     yield due_from("old tool results are cleared", clear, now.messages, "of messages")

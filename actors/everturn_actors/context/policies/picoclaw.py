@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import size_bytes
-from everturn_actors.context.policy import Limits, Policy, Standing, due_from
+from everturn_actors.context.policy import ContextUsage, Limits, Policy, due_from
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -271,7 +271,7 @@ def _prompt(system: str, summary: str) -> str:
     return _SECTIONS.join(part for part in (system, f"{_HEADING}\n\n{summary}") if part)
 
 
-def _outlook(numbers: Numbers, now: Standing) -> Iterator[str]:
+def _outlook(numbers: Numbers, now: ContextUsage) -> Iterator[str]:
     budget, count = now.budget, numbers.summarize_message_threshold
     share = budget.window_tokens * numbers.summarize_token_percent // 100
     if now.summarises:

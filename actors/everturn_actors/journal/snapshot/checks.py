@@ -63,8 +63,8 @@ def _instants(state: SessionState) -> Iterator[tuple[str, datetime]]:
     for index, ambient in enumerate(state.ambient):
         yield f"ambient[{index}]", ambient.until
     for index, item in enumerate(state.outbox):
-        if item.owed_at is not None:
-            yield f"outbox[{index}]", item.owed_at
+        if item.pending_since is not None:
+            yield f"outbox[{index}]", item.pending_since
     turn = state.open_turn
     if turn is None:
         return

@@ -19,6 +19,7 @@ from everturn_actors.journal.log.archive import ArchiveRecord
 from everturn_actors.journal.snapshot.checks import find_fault
 from everturn_actors.journal.snapshot.state_yaml import FIRST_SECTION, FORMAT
 from everturn_actors.journal.snapshot.yaml_text import BadYamlError, line_of, parse_mapping
+from everturn_actors.json_values import is_list, is_object
 from everturn_actors.model import ConversationKey, Labels, SessionStatus, Turn
 from everturn_actors.state.session_state import SessionState
 
@@ -27,6 +28,16 @@ T = TypeVar("T")
 _NAME: Final = re.compile(rb"\n([a-z_]+):")
 _SECTIONS: Final = f"\n{FIRST_SECTION}:".encode()
 _OLDER: Final = re.compile(r"everturn/state-v[1-5]")
+_BEFORE: Final = "everturn/state-v6"
+"Read as well: it is this format with other names of a few fields."
+_RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
+    "outbox": {"owed_at": "pending_since"},
+    "open_turn": {
+        "told_of_outage": "notified_of_outage",
+        "told_of_drops": "notified_of_drops",
+    },
+}
+"By field of the header: what the fields in it were called, and are called now."
 
 
 class BadSnapshotError(Exception):
@@ -120,7 +131,12 @@ def read_yaml(data: bytes) -> dict[str, object]:
         document = parse_mapping(data)
     except BadYamlError as error:
         raise BadSnapshotError(str(error)) from error
-    _check_format(document.pop("format", None))
+    found = document.pop("format", None)
+    if found == _BEFORE:
+        for name, names in _RENAMED.items():
+            document[name] = _renamed(document.get(name), names)
+    else:
+        _check_format(found)
     return {name: value for name, value in document.items() if value is not None}
 
 
@@ -130,12 +146,35 @@ def _fields_of(data: bytes) -> dict[bytes, bytes] | None:
     if any(line and not line.startswith(b"#") for line in comment.split(b"\n")):
         return None
     fields = dict(zip(parts[::2], parts[1::2], strict=True))
-    if fields.pop(b"format", b"").strip() != FORMAT.encode():
+    found = fields.pop(b"format", b"").strip().decode(errors="replace")
+    if found == _BEFORE:
+        _rename(fields)
+    elif found != FORMAT:
         return None
     for name, value in fields.items():
         if value.startswith(b"\n- "):
             fields[name] = b"[%b]" % value[3:].replace(b"\n- ", b"\n,")
     return fields
+
+
+def _rename(fields: dict[bytes, bytes]) -> None:
+    """Give the fields in `fields` the names of today. Inside of texts quotes are escaped."""
+    for field, names in _RENAMED.items():
+        name = field.encode()
+        for then, now in names.items():
+            if name in fields:
+                fields[name] = fields[name].replace(
+                    b'"%b":' % then.encode(), b'"%b":' % now.encode()
+                )
+
+
+def _renamed(value: object, names: Mapping[str, str]) -> object:
+    """Return a mapping, or each of a list of them, with the names of today."""
+    if is_list(value):
+        return [_renamed(each, names) for each in value]
+    if is_object(value):
+        return {names.get(name, name): each for name, each in value.items()}
+    return value
 
 
 def _joined(fields: Mapping[bytes, bytes]) -> bytes:

@@ -19,7 +19,7 @@ from everturn_actors.journal.log.archive import ArchiveRecord
 from everturn_actors.model import Reductions
 from everturn_actors.state.session_state import SessionState
 
-FORMAT: Final = "everturn/state-v6"
+FORMAT: Final = "everturn/state-v7"
 FIRST_SECTION: Final = "seen"
 "The first field that is not of the header; it is always there."
 COUNTED: Final = ("checkpointed_messages", "pending_messages")

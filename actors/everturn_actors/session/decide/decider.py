@@ -41,7 +41,7 @@ from everturn_actors.protocol.commands import (
     Tick,
     is_own,
 )
-from everturn_actors.session.decide import ends, messages, records, turns
+from everturn_actors.session.decide import messages, records, session_end, turns
 from everturn_actors.session.decide.decision import (
     Answer,
     Context,
@@ -69,11 +69,11 @@ def decide(
     draft = Draft(state, context, now)
     if state is None and context.begin_with is not None:
         draft.add(context.begin_with)
-    ends.expire(draft)
+    session_end.expire(draft)
     answers: list[Answer] = []
     for command in commands:
         answers.append(_decide_safely(command, draft))  # noqa: PERF401 - a comprehension is one call more
-    ends.finish(draft)
+    session_end.finish(draft)
     turns.begin(draft)
     turns.work(draft)
     return draft.decision(answers)
@@ -82,7 +82,7 @@ def decide(
 def decide_restart(state: SessionState, context: Context, now: datetime) -> Decision:
     """Return how a session goes on that was loaded: what a restart interrupted is closed."""
     draft = Draft(state, context, now)
-    ends.expire(draft)
+    session_end.expire(draft)
     turns.close_cut_short(draft)
     turns.begin(draft)
     turns.work(draft)
@@ -145,13 +145,13 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
         case Compact():
             return records.compact(draft)
         case Share():
-            return ends.share(command, draft)
+            return session_end.share(command, draft)
         case Label():
             return records.label(command, draft)
         case End():
-            return ends.end(command, draft)
+            return session_end.end(command, draft)
         case Stop():
-            return ends.stop(draft)
+            return session_end.stop(draft)
         case _:
             assert_never(command)
     return None

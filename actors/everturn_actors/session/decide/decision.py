@@ -105,7 +105,7 @@ class AwaitFollower(Struct, frozen=True):
     seq: int
 
 
-class TellStopping(Struct, frozen=True):
+class NotifyStopping(Struct, frozen=True):
     """Let whoever waits for something new see that the service stops."""
 
 
@@ -129,7 +129,7 @@ Effect: TypeAlias = (
     | ReleaseTurn
     | ScheduleTick
     | AwaitFollower
-    | TellStopping
+    | NotifyStopping
     | ReportDrop
     | ReportFault
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from everturn_actors.errors import CoreError
-from everturn_actors.events import Announced, Edited, Received, SilentMessage, StatusChanged
+from everturn_actors.events import AmbientStored, Announced, Edited, Received, StatusChanged
 from everturn_actors.protocol.commands import Accepted, Announce, Edit, StoreAmbient, Submit
 from everturn_actors.session.decide.decision import Draft, ReportDrop
 from everturn_actors.state.queue import dropped, how_it_joins, why_not_now
@@ -66,7 +66,7 @@ def store_ambient(command: StoreAmbient, draft: Draft) -> bool | CoreError:
     if error is not None:
         return error
     draft.add(
-        SilentMessage(
+        AmbientStored(
             text=message.text,
             sender=message.sender,
             idempotency_key=message.idempotency_key,

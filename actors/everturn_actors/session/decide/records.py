@@ -75,7 +75,7 @@ def answer_calls(command: AnswerCalls, draft: Draft) -> Accepted | CoreError:
 
 
 def resolve_approval(command: ResolveApproval, draft: Draft) -> CoreError | None:
-    """Settle an approval; a word that comes too late, or from somebody else, changes nothing."""
+    """Resolve an approval; a decision that is too late, or somebody else's, changes nothing."""
     state = draft.known
     approval = find_approval(state, command.call_id)
     error = None if command.own else why_not(approval, command, draft.now)

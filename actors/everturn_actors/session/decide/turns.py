@@ -8,7 +8,7 @@ from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.errors import CoreError, NothingToRetryError
 from everturn_actors.events import StatusChanged, TurnStarted
 from everturn_actors.protocol.commands import Accepted, Cancel, ClientDisconnected, Retry
-from everturn_actors.session.approvals import has_new_word
+from everturn_actors.session.approvals import has_new_decision
 from everturn_actors.session.decide.decision import (
     AwaitFollower,
     Draft,
@@ -167,7 +167,7 @@ def pause(draft: Draft) -> None:
         return
     # It goes on later, or at once, and must not run again what was cut short just now.
     draft.add(*close_interrupted(turn, draft.context.is_repeatable, PAUSED))
-    is_wanted = draft.context.is_followed or draft.memory.ending or has_new_word(state)
+    is_wanted = draft.context.is_followed or draft.memory.ending or has_new_decision(state)
     if not state.is_asked and not is_wanted:
         draft.add(StatusChanged(status="paused"))
 

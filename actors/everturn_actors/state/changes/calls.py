@@ -66,7 +66,7 @@ def apply_approval_decided(
     turn, step, _ = needed_calls(state, event, body.call_id)
     approval = step.approvals.get(body.call_id)
     if approval is None or approval.resolution is not None:
-        raise impossible(event, "no approval waits for a word")
+        raise impossible(event, "no approval waits for a decision")
     resolution = replace(approval, resolution=body.decision, by=body.by, answer=body.answer)
     step = replace(step, approvals={**step.approvals, body.call_id: resolution})
     return advance(state, event, open_turn=replace(turn, step=step))

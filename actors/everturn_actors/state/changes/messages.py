@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from everturn_actors.events import Announced, Discarded, Edited, Event, Received, SilentMessage
+from everturn_actors.events import AmbientStored, Announced, Discarded, Edited, Event, Received
 from everturn_actors.model import PendingAmbient, UserMessage
 from everturn_actors.state.ambient import as_announced
 from everturn_actors.state.changes.steps import (
@@ -49,10 +49,10 @@ def apply_discarded(state: SessionState, event: Event, body: Discarded) -> Sessi
     gone = needed_messages(state, event, body.received)
     waiting = tuple(message for message in state.waiting if message not in gone)
     turn = state.open_turn
-    if turn is None or turn.told_of_drops or all(message.ambient for message in gone):
+    if turn is None or turn.notified_of_drops or all(message.ambient for message in gone):
         return advance(state, event, waiting=waiting)
     outbox = (*state.outbox, *drop_items(event, turn, body))
-    turn = replace(turn, told_of_drops=turn.delivers)
+    turn = replace(turn, notified_of_drops=turn.delivers)
     return advance(state, event, waiting=waiting, open_turn=turn, outbox=outbox)
 
 
@@ -67,7 +67,7 @@ def with_seen(state: SessionState, event: Event, key: str) -> dict[str, int]:
     return seen
 
 
-def apply_silent_message(state: SessionState, event: Event, body: SilentMessage) -> SessionState:
+def apply_ambient_stored(state: SessionState, event: Event, body: AmbientStored) -> SessionState:
     """Keep a message that was not said to the agent, where the next turn is told of it."""
     seen = with_seen(state, event, body.idempotency_key)
     if not body.shown:

@@ -230,9 +230,9 @@ def apply_model_call_failed(
         give_up_at=before.give_up_at if before else after(event, body.give_up_in_ms / 1000),
         error=body.error,
     )
-    told = turn.told_of_outage or body.tells
+    told = turn.notified_of_outage or body.tells
     outbox = (*state.outbox, *line_items(event, turn, body))
-    turn = replace(turn, outage=outage, told_of_outage=told)
+    turn = replace(turn, outage=outage, notified_of_outage=told)
     return advance(state, event, open_turn=turn, outbox=outbox)
 
 

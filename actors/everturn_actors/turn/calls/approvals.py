@@ -16,7 +16,7 @@ from everturn_actors.model import Approval, Resolution, ToolCall, UserMessage
 from everturn_actors.ports import Agent, Ask, Clock, InquiryToMake, Questions
 from everturn_actors.state.queue import steering
 from everturn_actors.turn.calls.clearance import who_began
-from everturn_actors.turn.model_call import TurnHost, standing_still
+from everturn_actors.turn.model_call import TurnHost, deadline_stopped
 
 _HEAD: Final = re.compile(r"\[[^\[\]\n]+\] ")
 _QUOTED: Final = re.compile(r"\A\[in reply to [^\n]*\n")
@@ -52,7 +52,7 @@ class People:
         self, approval: Approval, withdrawn: anyio.Event | None = None
     ) -> None:
         """Wait until the approval is resolved; resolve it where nobody does."""
-        with standing_still(self._deadline):  # a person may take longer than a turn
+        with deadline_stopped(self._deadline):  # a person may take longer than a turn
             outcome = await self._outcome(approval, withdrawn)
         if outcome is not None:
             await self._host.resolve(
@@ -64,7 +64,7 @@ class People:
         return partial(self._ask, call, scope)
 
     async def _ask(self, call: ToolCall, scope: anyio.CancelScope, questions: Questions) -> None:
-        with standing_still(scope):
+        with deadline_stopped(scope):
             async with self._one:
                 await self._ask_all(call, questions)
 

@@ -1,7 +1,7 @@
 """Whether a call of the open step may run: judged, asked about, and judged again as it begins.
 
-A person's word holds for what was shown and for the files that the call named, as they stood. So
-every call is judged by the state that it meets: before a question, after the answer (also where
+A person's decision holds for what was shown and for the files that the call named, as they stood.
+So every call is judged by the state that it meets: before a question, after the answer (also where
 the gateway was started anew in between), and, where files were part of it, once more as it begins.
 """
 
@@ -44,7 +44,7 @@ class Cleared(Struct, frozen=True, kw_only=True):
     files: tuple[FileDigest, ...] = ()
     "What it was judged by beside the call; see `Verdict.files`."
     approval: Approval | None = None
-    "The word of a person that lets it run; None = nobody was asked."
+    "The decision of a person that lets it run; None = nobody was asked."
     began_before: bool = False
     "Whether it began before a restart: what it was judged by then is not known."
 
@@ -106,13 +106,13 @@ async def why_not_now(host: TurnHost, call: Cleared, agent: Agent) -> str:
     verdict = await _evaluate(host, call.call, call.tool, agent)
     if verdict.effect == "deny":
         return _refused(verdict)
-    word = call.approval
-    is_allowed = word is not None and word.is_allowed and _is_about(word, call.call)
+    decided = call.approval
+    is_allowed = decided is not None and decided.is_allowed and _is_about(decided, call.call)
     if verdict.effect == "allow" and (is_allowed or call.began_before):
         return ""
     if verdict.effect == "ask" and not is_allowed:
         return f"not run: {verdict.reason or 'a person has to allow it'}; call it again"
-    before = word.files if word is not None else call.files
+    before = decided.files if decided is not None else call.files
     if changed := changed_files(before, verdict.files):
         return f"not run: {_listed(changed)} changed as it began; call it again"
     return ""

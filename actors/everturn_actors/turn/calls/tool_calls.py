@@ -1,7 +1,7 @@
 """The calls of one reply: judged, asked about, run, and their results recorded in their order.
 
 Every stage looks at the state alone, so a restart goes on where the process ended: a call that had
-begun is known as such, a question that was asked is still open, a word that was given still holds.
+begun is known as such, a question that was asked is still open, a decision still holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from everturn_actors.state.recovery import close_turn
 from everturn_actors.state.validation import attachment_of, check_images, check_uploads
 from everturn_actors.turn.calls.approvals import People, asked_before, until_changed
 from everturn_actors.turn.calls.clearance import OVERTAKEN, Cleared, cleared, finished, why_not_now
-from everturn_actors.turn.model_call import Pace, TurnHost, standing_still
+from everturn_actors.turn.model_call import Timing, TurnHost, deadline_stopped
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +43,9 @@ PARALLEL_CALLS = 8  # of one reply; a model that asks for more gets them in turn
 
 
 async def run_calls(
-    host: TurnHost, turn: OpenTurn, agent: Agent, pace: Pace, deadline: anyio.CancelScope
+    host: TurnHost, turn: OpenTurn, agent: Agent, timing: Timing, deadline: anyio.CancelScope
 ) -> None:
-    """Take the open step one stage further: a question, a word, or the next calls' results.
+    """Take the open step one stage further: a question, a decision, or the next calls' results.
 
     Calls that only read run side by side, as far as none of another kind stands between them.
 
@@ -53,7 +53,7 @@ async def run_calls(
         host: The session.
         turn: Its open turn, whose step has a reply with calls that have no result.
         agent: Who makes the calls.
-        pace: Tells the time.
+        timing: Tells the time.
         deadline: Of the turn; it stands still while a person is asked.
 
     Raises:
@@ -65,9 +65,9 @@ async def run_calls(
     waiting = [call for call in step.reply.calls if call.call_id not in step.results]
     # The caller runs its own tools: here there is nothing to judge, only to wait.
     if is_callers(waiting[0], turn, agent):
-        await _await_caller(host, turn, waiting, agent, pace.clock, deadline)
+        await _await_caller(host, turn, waiting, agent, timing.clock, deadline)
         return
-    people = People(host, agent, pace.clock, deadline)
+    people = People(host, agent, timing.clock, deadline)
     # A call that runs asks for itself; after a restart it asks anew.
     open_ones = (each for each in step.approvals.values() if each.resolution is None)
     asked = next((each for each in open_ones if each.call_id not in step.started), None)
@@ -149,7 +149,7 @@ async def _await_caller(
         timeout_s = agent.spec.session.client_tool_timeout_s
         await host.record(CallsHandedOver(turn=turn.number, call_ids=ids, timeout_s=timeout_s))
         return
-    with standing_still(deadline):  # nobody here can hasten it
+    with deadline_stopped(deadline):  # nobody here can hasten it
         become = await _answered(host, first.call_id, step.handed_over[first.call_id], clock)
     # It cannot be told to the model as a result: nobody knows what the caller did.
     if become == "expired":

@@ -183,7 +183,7 @@ def _apply(policy: AnyPolicy, given: _Given) -> Applied:
 
 
 def _print_table(given: _Given, policies: Sequence[AnyPolicy]) -> None:
-    fates: tuple[Disposition, ...] = (
+    dispositions: tuple[Disposition, ...] = (
         "shortened",
         "masked",
         "cleared",
@@ -196,7 +196,7 @@ def _print_table(given: _Given, policies: Sequence[AnyPolicy]) -> None:
         try:
             applied = _apply(policy, given)
         except ContextDoesNotFitError as error:
-            rows.append((policy.name, *("-",) * (3 + len(fates)), "no", str(error)))
+            rows.append((policy.name, *("-",) * (3 + len(dispositions)), "no", str(error)))
             continue
         projection = applied.projection
         counts = Counter(changes.disposition for changes in projection.changes.values())
@@ -209,12 +209,14 @@ def _print_table(given: _Given, policies: Sequence[AnyPolicy]) -> None:
                 f"{len(projection.messages):,}",
                 f"{before:,}",
                 f"{applied.messages_tokens:,}",
-                *(str(counts[disposition] or "-") for disposition in fates),
+                *(str(counts[disposition] or "-") for disposition in dispositions),
                 fits,
                 "; ".join(projection.notes),
             )
         )
-    print_table(("policy", "messages", "tokens before", "after", *fates, "fits", "notes"), rows)
+    print_table(
+        ("policy", "messages", "tokens before", "after", *dispositions, "fits", "notes"), rows
+    )
 
 
 def _policies(name: str, settings: Mapping[str, str]) -> list[AnyPolicy]:

@@ -11,8 +11,8 @@ from typing import Final
 
 from everturn_gateway.channels import check_channel
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.commands.first_steps.asking import ask_secret, say
 from everturn_gateway.commands.first_steps.keyring import key_in
+from everturn_gateway.commands.first_steps.prompts import ask_secret, say
 from everturn_gateway.commands.first_steps.writing import replace_file, told, write_key
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK

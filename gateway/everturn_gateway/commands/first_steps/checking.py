@@ -6,8 +6,8 @@ from functools import partial
 
 from everturn_actors.errors import ModelError, UnknownAgentError
 from everturn_gateway.commands.agents import check_agents
-from everturn_gateway.commands.first_steps.asking import say
 from everturn_gateway.commands.first_steps.keyring import Keyring
+from everturn_gateway.commands.first_steps.prompts import say
 from everturn_gateway.commands.first_steps.trying import told, try_model
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK

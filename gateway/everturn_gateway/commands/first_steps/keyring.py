@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.commands.first_steps.asking import ask_secret
+from everturn_gateway.commands.first_steps.prompts import ask_secret
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from everturn_gateway.commands.first_steps.asking import agrees
+from everturn_gateway.commands.first_steps.prompts import agrees
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.config.settings import Config, is_set_up
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.commands.first_steps.asking import agrees, say
+from everturn_gateway.commands.first_steps.prompts import agrees, say
 from everturn_gateway.commands.first_steps.writing import replace_file, told
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.private_environ import process_environ

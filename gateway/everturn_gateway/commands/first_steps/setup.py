@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from everturn_actors.errors import ModelError
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands import scaffold
-from everturn_gateway.commands.first_steps.asking import agrees, ask, choose, choose_name, say
 from everturn_gateway.commands.first_steps.keyring import Keyring
+from everturn_gateway.commands.first_steps.prompts import agrees, ask, choose, choose_name, say
 from everturn_gateway.commands.first_steps.servers import (
     KeyRefusedError,
     NoListError,

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from everturn_actors.context.transcripts import one_line, quoted
 from everturn_actors.events import (
+    AmbientStored,
     Announced,
     ApprovalDecided,
     CallFinished,
@@ -24,7 +25,6 @@ from everturn_actors.events import (
     Received,
     SessionEnded,
     SessionStarted,
-    SilentMessage,
     Summarised,
     TurnFinished,
 )
@@ -62,7 +62,7 @@ class MarkdownExport:
                 yield f"with {code(key.agent)}, in {code(where)}, since {_moment(event.at)}"
             case Labelled(labels=labels) if labels.title:
                 yield f"*Called {code(labels.title)}*"
-            case Received(text=text, sender=sender) | SilentMessage(text=text, sender=sender):
+            case Received(text=text, sender=sender) | AmbientStored(text=text, sender=sender):
                 yield _heading(sender or "user", event)
                 yield from _said(text)
                 if isinstance(body, Received):

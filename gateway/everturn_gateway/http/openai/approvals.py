@@ -18,10 +18,10 @@ from everturn_gateway.http.openai.refusals import refuse
 
 _SIGN: Final = "answer in this chat with"
 "Stands in each question, and tells it from what an agent says."
-_WORD: Final = re.compile(r"/?([a-z]{1,8})[.!]?(?:\s+(\S{1,200}))?", re.IGNORECASE)
+_REPLY: Final = re.compile(r"/?([a-z]{1,8})[.!]?(?:\s+(\S{1,200}))?", re.IGNORECASE)
 
 
-class Word(Struct, frozen=True):
+class ApprovalReply(Struct, frozen=True):
     """What a message says to a question."""
 
     decision: Decision
@@ -29,11 +29,11 @@ class Word(Struct, frozen=True):
     "The call that it names; empty = it names none."
 
 
-def decision_in(text: str) -> Word | None:
+def decision_in(text: str) -> ApprovalReply | None:
     """Return the answer that a message is: `yes`, `deny call_1`; None where it is none."""
-    found = _WORD.fullmatch(text.strip())
+    found = _REPLY.fullmatch(text.strip())
     decision = DECISION_WORDS.get(found[1].lower()) if found else None
-    return Word(decision, found[2] or "") if found and decision else None
+    return ApprovalReply(decision, found[2] or "") if found and decision else None
 
 
 def is_question(text: str) -> bool:
@@ -41,19 +41,19 @@ def is_question(text: str) -> bool:
     return _SIGN in text
 
 
-def asked_about(word: Word, waiting: Collection[Approval]) -> Approval | None:
-    """Return the approval that a word is about; None where it is about none: `yes, please`.
+def asked_about(reply: ApprovalReply, waiting: Collection[Approval]) -> Approval | None:
+    """Return the approval that a reply is about; None where it is about none: `yes, please`.
 
     Raises:
         ProblemError: It names no call where several wait, or cannot be allowed for good (400).
     """
-    fitting = [each for each in waiting if word.call_id in {"", each.call_id}]
+    fitting = [each for each in waiting if reply.call_id in {"", each.call_id}]
     if not fitting:
         return None
     if len(fitting) != 1:
         calls = ", ".join(each.call_id for each in waiting)
         refuse("messages", f"name the call that you mean, as in 'yes CALL'; what waits: {calls}")
-    if word.decision == "allow_always" and not fitting[0].pattern:
+    if reply.decision == "allow_always" and not fitting[0].pattern:
         refuse("messages", "this call can only be allowed once: answer with 'yes' or 'no'")
     return fitting[0]
 

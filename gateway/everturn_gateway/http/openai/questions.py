@@ -30,7 +30,7 @@ class Questions(Struct, frozen=True, kw_only=True):
     """After how long a question that nobody has answered ends the answer; None = it does not.
 
     Whoever waits for the end of the answer could say nothing to it otherwise. The turn waits for
-    the word, which comes with the next message."""
+    the decision, which comes with the next message."""
     after: int = 0
     "The last event that the client was told of."
     steps: int = 0

@@ -16,7 +16,7 @@ from everturn_actors.codec import encode
 from everturn_actors.context.explain import Explanation
 from everturn_actors.errors import CoreError, InvalidInputError, SessionEndedError
 from everturn_actors.service import TurnService
-from everturn_actors.state.reports import explanation_record, fates_record, request_record
+from everturn_actors.state.reports import dispositions_record, explanation_record, request_record
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.preferences import Prefer, wants_async
@@ -27,8 +27,8 @@ from everturn_gateway.http.schemas.context import (
     CompactingBody,
     CompactRequest,
     ContextBody,
+    DispositionsBody,
     ExplanationBody,
-    FatesBody,
     RequestPartBody,
 )
 from everturn_gateway.http.waiting import DEADLINE, OpenWaits, events_path, while_connected
@@ -50,7 +50,7 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
 
     @router.get(
         "/context/{seq}",
-        response_model=ExplanationBody | FatesBody | RequestPartBody,
+        response_model=ExplanationBody | DispositionsBody | RequestPartBody,
         responses=problems(404, 409),
     )
     async def explain_context(
@@ -67,7 +67,7 @@ def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
             ),
         ] = None,
         part: Annotated[
-            Literal["fates", "request"] | None,
+            Literal["dispositions", "request"] | None,
             Query(
                 description="Leave out the other half: what became of each message; the request."
             ),
@@ -128,15 +128,15 @@ def _add_compact(router: APIRouter, service: TurnService, waits: OpenWaits) -> N
 
 def _explained(
     explanations: tuple[Explanation, ...],
-    part: Literal["fates", "request"] | None,
+    part: Literal["dispositions", "request"] | None,
     since: int,
 ) -> bytes:
     """Return the answer; not by its schema, which would keep the event loop waiting."""
     explanation, *other = explanations
     if part == "request":
         return encode(request_record(explanation))
-    if part == "fates" or other or since:
-        return encode(fates_record(explanation, other[0] if other else None, since=since))
+    if part == "dispositions" or other or since:
+        return encode(dispositions_record(explanation, other[0] if other else None, since=since))
     return encode(explanation_record(explanation))
 
 

@@ -18,7 +18,6 @@ from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.openai.answer import Completion, chunks, created_at, farewell
-from everturn_gateway.http.openai.asking import Asking, Handed, read_request
 from everturn_gateway.http.openai.client_headers import (
     DESCRIBED,
     SESSION_HEADER,
@@ -27,6 +26,7 @@ from everturn_gateway.http.openai.client_headers import (
 )
 from everturn_gateway.http.openai.questions import Questions, answer_or_question, patience_s
 from everturn_gateway.http.openai.request import ChatRequest
+from everturn_gateway.http.openai.turn_request import Handed, TurnRequest, read_request
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, with_headers
@@ -118,11 +118,11 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
         retry_for_s: RetryFor = None,
     ) -> Response:
         """Answer the last message; stateful with a conversation, else from the given messages."""
-        asking = read_request(gateway, caller, body, key=key, task=given.task)
-        without_effect, options = asking.without_effect, asking.options
+        turn_request = read_request(gateway, caller, body, key=key, task=given.task)
+        without_effect, options = turn_request.without_effect, turn_request.options
         headers: dict[str, str] = {}
-        name = "" if asking.is_side else given.name or body.conversation_name
-        handed = await _handed_in(asking, given, name, retry_for_s)
+        name = "" if turn_request.is_side else given.name or body.conversation_name
+        handed = await _handed_in(turn_request, given, name, retry_for_s)
         submission = handed.submission
         if key and not handed.is_kept:
             without_effect += ("Idempotency-Key",)
@@ -162,20 +162,20 @@ def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> N
 
 
 async def _handed_in(
-    asking: Asking, given: ClientHeaders, name: str, retry_for_s: int | None
+    turn_request: TurnRequest, given: ClientHeaders, name: str, retry_for_s: int | None
 ) -> Handed:
     """Hand a request in: to a turn that waits, to the conversation of this name, or for once."""
-    goes_on = await asking.answered(name)
+    goes_on = await turn_request.answered(name)
     if goes_on is not None:
         return Handed(goes_on)
     if not name:
-        return Handed(await asking.once(retry_for_s or 0), is_kept=False)
-    decided = await asking.decided(asking.place_of(name))
+        return Handed(await turn_request.once(retry_for_s or 0), is_kept=False)
+    decided = await turn_request.decided(turn_request.place_of(name))
     if decided is not None:
         return decided
-    named = asking.in_conversation(given) if given.name else asking.inbound(name)
+    named = turn_request.in_conversation(given) if given.name else turn_request.inbound(name)
     inbound = replace(await named, retry_for_s=retry_for_s)
-    service = asking.gateway.service
+    service = turn_request.gateway.service
     submission = await service.submit(inbound)
     await refuse_other_content(service, submission, inbound.text)
     return Handed(submission)

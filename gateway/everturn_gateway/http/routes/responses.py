@@ -26,22 +26,22 @@ from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, visible_session
 from everturn_gateway.http.openai.answer import created_at
-from everturn_gateway.http.openai.asking import CHANNEL, Asking, Handed, read_request
 from everturn_gateway.http.openai.client_headers import DESCRIBED, ClientHeaders, ClientHeadersOf
 from everturn_gateway.http.openai.questions import Questions, patience_s
 from everturn_gateway.http.openai.refusals import refuse
-from everturn_gateway.http.openai.responses_answer import (
+from everturn_gateway.http.openai.responses.answer import (
     About,
     ResponseWriter,
     place_of,
 )
-from everturn_gateway.http.openai.responses_request import ResponsesRequest
-from everturn_gateway.http.openai.responses_stream import (
+from everturn_gateway.http.openai.responses.request import ResponsesRequest
+from everturn_gateway.http.openai.responses.stream import (
     check_goes_on,
     events,
     followed,
     write_so_far,
 )
+from everturn_gateway.http.openai.turn_request import CHANNEL, Handed, TurnRequest, read_request
 from everturn_gateway.http.openapi import event_stream, openai_errors
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
@@ -92,10 +92,10 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         check_agent(caller, gateway.library, body.model)
         gateway.library.file(body.model)  # whether it is there goes before what is wrong else
         with _in_words_of(body):
-            asking = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
-            creating = _Creating(asking=asking, body=body, given=given)
+            turn_request = read_request(gateway, caller, body.as_chat(), key=key, task=given.task)
+            creating = _Creating(turn_request=turn_request, body=body, given=given)
             handed = await creating.handed()
-        without_effect = tuple(map(body.place_of, asking.without_effect))
+        without_effect = tuple(map(body.place_of, turn_request.without_effect))
         without_effect += ("user",) if body.user else ()
         submission = handed.submission
         request.scope[SESSION] = submission.session_id
@@ -189,7 +189,7 @@ def _add_stored(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
 class _Creating(Struct, frozen=True, kw_only=True):
     """One request for a response."""
 
-    asking: Asking
+    turn_request: TurnRequest
     body: ResponsesRequest
     given: ClientHeaders
 
@@ -199,27 +199,27 @@ class _Creating(Struct, frozen=True, kw_only=True):
         Raises:
             ProblemError: It follows a response that it cannot follow (400), or there is none (404).
         """
-        asking, body = self.asking, self.body
+        turn_request, body = self.turn_request, self.body
         if body.previous_response_id and body.conversation:
             refuse("conversation", "name it, or the response before, and not both")
-        goes_on = await asking.answered("")
+        goes_on = await turn_request.answered("")
         if goes_on is not None:
             return Handed(goes_on)
-        if asking.is_side:
+        if turn_request.is_side:
             return await self._once()
         decided = await self._decided()
         if decided is not None:
             return decided
         name = "" if body.is_named or body.store is False else self.given.name
         if name:
-            return await self._submitted(await asking.in_conversation(self.given))
-        asked = await asking.read()
+            return await self._submitted(await turn_request.in_conversation(self.given))
+        asked = await turn_request.read()
         history = asked.history
         if body.store is False or history.turns:
             if body.previous_response_id or body.conversation:
                 refuse("input", "a session that is kept has what was said before; send the newest")
             return await self._once()
-        inbound = asking.message(asked)
+        inbound = turn_request.message(asked)
         options = inbound.options or CallOptions()
         if history.instructions:
             options = replace(options, instructions=history.instructions)
@@ -228,12 +228,12 @@ class _Creating(Struct, frozen=True, kw_only=True):
             session_id = await self._followed(body.previous_response_id)
             inbound = replace(inbound, session_id=session_id)
         elif is_session_id(body.conversation_name):
-            inbound = replace(await asking.inbound(body.conversation_name), options=options)
+            inbound = replace(await turn_request.inbound(body.conversation_name), options=options)
         else:
             inbound = replace(
                 inbound,
                 key=self._conversation(),
-                principal=asking.caller.owns_as,
+                principal=turn_request.caller.owns_as,
             )
         return await self._submitted(inbound)
 
@@ -243,27 +243,27 @@ class _Creating(Struct, frozen=True, kw_only=True):
         Raises:
             ProblemError: Its idempotency key came with another content before (422).
         """
-        service = self.asking.gateway.service
+        service = self.turn_request.gateway.service
         submission = await service.submit(inbound)
         await refuse_other_content(service, submission, inbound.text)
         return Handed(submission)
 
     async def about(self, handed: Handed) -> About:
         """Return what a response to the request says of itself."""
-        asking, body = self.asking, self.body
+        turn_request, body = self.turn_request, self.body
         is_page = self.given.is_page and not body.is_named
         return About(
             created=await created_at(handed.submission),
             model=body.model,
-            options=asking.options or CallOptions(),
+            options=turn_request.options or CallOptions(),
             previous=body.previous_response_id or "",
             conversation=body.conversation_name,
             is_stored=handed.is_kept,
             in_background=bool(body.background),
             metadata=body.metadata or {},
             questions=Questions(
-                caller=asking.caller if handed.is_kept else None,
-                ends_after_s=patience_s(asking.gateway, is_page=is_page, streams=body.stream),
+                caller=turn_request.caller if handed.is_kept else None,
+                ends_after_s=patience_s(turn_request.gateway, is_page=is_page, streams=body.stream),
                 after=handed.after,
                 steps=handed.steps,
             ),
@@ -281,34 +281,37 @@ class _Creating(Struct, frozen=True, kw_only=True):
                 "what is answered for once is kept nowhere, and could not be fetched: leave store"
                 " out, and send the newest message alone",
             )
-        return Handed(await self.asking.once(0), is_kept=False)
+        return Handed(await self.turn_request.once(0), is_kept=False)
 
     async def _decided(self) -> Handed | None:
         """Take the answer to a question of the session; None where it is none."""
-        asking, body = self.asking, self.body
+        turn_request, body = self.turn_request, self.body
         if body.store is False:
             return None
         if body.previous_response_id:
             state, seq = await _found(
-                asking.gateway, asking.caller, body.previous_response_id, param=_PREVIOUS
+                turn_request.gateway,
+                turn_request.caller,
+                body.previous_response_id,
+                param=_PREVIOUS,
             )
             newest = state.open_turn
             if newest is None or seq < newest.users[0].seq:
                 return None
-            return await asking.decided(state.session_id)
+            return await turn_request.decided(state.session_id)
         name = body.conversation_name or self.given.name
-        return await asking.decided(asking.place_of(name)) if name else None
+        return await turn_request.decided(turn_request.place_of(name)) if name else None
 
     def _conversation(self) -> ConversationKey:
         """Return the conversation that is named, or a new one."""
         name, agent = self.body.conversation_name, self.body.model
         key = ConversationKey(channel=CHANNEL, chat=name or uuid.uuid4().hex, agent=agent)
-        return own_key(self.asking.caller, key)
+        return own_key(self.turn_request.caller, key)
 
     async def _before(self, previous: str) -> tuple[SessionState, int]:
         """Return the session of the response before, and the event that it answers."""
-        asking = self.asking
-        return await _found(asking.gateway, asking.caller, previous, param=_PREVIOUS)
+        turn_request = self.turn_request
+        return await _found(turn_request.gateway, turn_request.caller, previous, param=_PREVIOUS)
 
     async def _followed(self, previous: str) -> str:
         """Return the session of the response before, or a branch where another one followed it.
@@ -316,24 +319,26 @@ class _Creating(Struct, frozen=True, kw_only=True):
         The same request sent again finds its branch by the idempotency key.
         """
         state, seq = await _found(
-            self.asking.gateway, self.asking.caller, previous, param=_PREVIOUS
+            self.turn_request.gateway, self.turn_request.caller, previous, param=_PREVIOUS
         )
         if state.key.agent != self.body.model:
             refuse("model", f"the response before is of the agent {state.key.agent!r}")
         newest = state.open_turn or state.newest_turn
         if newest is None or seq >= newest.users[0].seq:
             return state.session_id
-        asking = self.asking
-        service = asking.gateway.service
+        turn_request = self.turn_request
+        service = turn_request.gateway.service
         name = uuid.uuid4().hex
-        if asking.key:
-            name = sha256(f"{previous} {asking.key}".encode("utf-8", "surrogatepass")).hexdigest()
+        if turn_request.key:
+            name = sha256(
+                f"{previous} {turn_request.key}".encode("utf-8", "surrogatepass")
+            ).hexdigest()
         key = ConversationKey(channel=CHANNEL, chat=name, agent=self.body.model)
-        key = own_key(asking.caller, key)
+        key = own_key(turn_request.caller, key)
         copied = Copied(session_id=state.session_id, last=seq)
         try:
             return await service.conversations.current(key) or await service.branches.begin(
-                key, principal=asking.caller.owns_as, copied=copied
+                key, principal=turn_request.caller.owns_as, copied=copied
             )
         except CannotBranchError as error:
             refuse("previous_response_id", f"another response followed it, and {error}")

@@ -196,7 +196,7 @@ def _add_turn_changes(router: APIRouter, service: TurnService) -> None:
 
     @router.post("/approve", response_model=DecidedBody, responses=problems(403, 404, 409))
     async def approve_call(session_id: SessionId, body: DecisionBody, caller: CallerOf) -> Response:
-        """Answer the approval of a call; the turn goes on. The same word again changes nothing."""
+        """Answer the approval of a call; the turn goes on. The same again changes nothing."""
         claimed = body.sender if caller.may_claim else ""
         await service.decide(
             session_id,

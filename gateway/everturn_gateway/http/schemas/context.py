@@ -171,7 +171,7 @@ class RequestPartBody(_PastRequest):
     request: SentRequestBody = Field(description="Made again with today's agent.")
 
 
-class FateBody(Body):
+class DispositionBody(Body):
     """What a request had of a message."""
 
     disposition: Disposition
@@ -187,8 +187,8 @@ class ComparedBody(Body):
     role: Role
     tokens: int = Field(description="As the log keeps it.")
     begins: str = Field(description="Its first words.")
-    now: FateBody | None = Field(description="Null: it was said after this request.")
-    was: FateBody | None = Field(
+    now: DispositionBody | None = Field(description="Null: it was said after this request.")
+    was: DispositionBody | None = Field(
         description="In the request `than`. Null: it was said after that one, or none was named."
     )
 
@@ -203,8 +203,8 @@ class StretchBody(Body):
     tokens_after: int
 
 
-class FatesBody(_PastRequest):
-    """With `part=fates`, `than` or `since`: what became of messages, without the request itself."""
+class DispositionsBody(_PastRequest):
+    """With `part=dispositions`, `than` or `since`: what became of messages, without the request."""
 
     than: int | None = Field(description="The other request, by the number that names it.")
     by_disposition: dict[Disposition, int] = Field(description="Of all messages up to then.")

@@ -198,7 +198,7 @@ def approval_bodies(state: SessionState) -> tuple[ApprovalBody, ...]:
 
 
 class DecisionBody(Body):
-    """A person's word about a call that waits."""
+    """A person's decision about a call that waits."""
 
     call_id: str = Field(min_length=1, description="The call.")
     decision: Decision
@@ -220,7 +220,7 @@ class DecisionBody(Body):
 
 
 class DecidedBody(Body):
-    """The word is durable."""
+    """The decision is durable."""
 
     call_id: str
     decision: Decision

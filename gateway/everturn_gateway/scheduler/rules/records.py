@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from everturn_actors.codec import Count, Instant, Value
 from everturn_gateway.scheduler.jobs import JobState, Run, RunOutcome, Span
+from everturn_gateway.scheduler.rules.cron import TICK
 from everturn_gateway.scheduler.rules.spans import joined, merged, without
-from everturn_gateway.scheduler.rules.wall_clock import TICK
 
 SPANS: Final = 32  # stretches of a kind that are remembered; of what was missed, the longest ones
 RECENT: Final = 50  # runs that are finished; what came before them is forgotten

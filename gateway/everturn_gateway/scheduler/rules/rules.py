@@ -1,6 +1,6 @@
 """When jobs are due, and what becomes of the instants that passed. Pure: no clock, no IO.
 
-All instants are aware and UTC. What happens where a zone changes its clock is said in `wall_clock`.
+All instants are aware and UTC. What happens where a zone changes its clock is said in `cron`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ from everturn_gateway.scheduler.jobs import (
     Span,
     When,
 )
-from everturn_gateway.scheduler.rules.records import Rebased
-from everturn_gateway.scheduler.rules.spans import span_of, without
-from everturn_gateway.scheduler.rules.wall_clock import (
+from everturn_gateway.scheduler.rules.cron import (
     SECOND,
     TICK,
     check_cron,
@@ -35,6 +33,8 @@ from everturn_gateway.scheduler.rules.wall_clock import (
     loud,
     quiet_until,
 )
+from everturn_gateway.scheduler.rules.records import Rebased
+from everturn_gateway.scheduler.rules.spans import span_of, without
 
 __all__ = [
     "Misfire",

@@ -10,8 +10,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_gateway.tools.policy.commands.analysis import Seen
+from everturn_gateway.tools.policy.rules.command_rules import NOT_LISTED, CommandRules, named_by
 from everturn_gateway.tools.policy.rules.patterns import Pattern
-from everturn_gateway.tools.policy.rules.rulings import NOT_LISTED, Ruling, named_by
 from everturn_gateway.tools.policy.subjects import Subject
 
 Mode: TypeAlias = Literal["dangerous", "ask", "restrict"]
@@ -81,7 +81,7 @@ class Policy(Struct, frozen=True, kw_only=True):
         """
         if subject.line is not None:
             is_sealed = subject.state is not None and subject.state.is_sealed
-            line = Ruling(self.allow, self.deny, is_sealed=is_sealed, is_tainted=is_tainted)
+            line = CommandRules(self.allow, self.deny, is_sealed=is_sealed, is_tainted=is_tainted)
             return line.refusal(subject.line, subject.faults)
         if subject.protected and subject.write is not None:
             path = subject.write.path

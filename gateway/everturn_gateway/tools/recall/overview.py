@@ -8,7 +8,7 @@ from everturn_actors.model import Conversation, Disposition, OpenTurn, Turn
 from everturn_gateway.tools.recall.messages import Said, ask, heading
 
 FILES_MAX = 20  # newest ones that the overview names
-_SEQS_MAX = 20  # of messages with one fate
+_SEQS_MAX = 20  # of messages with one disposition
 
 
 def overview(

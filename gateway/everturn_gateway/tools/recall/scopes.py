@@ -9,7 +9,7 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import SessionSummary, ToolContext
 from everturn_actors.ports.search import SearchPlace
 from everturn_gateway.tools.places import DELEGATE, is_delegate_of, matches
-from everturn_gateway.tools.recall.asking import Scope
+from everturn_gateway.tools.recall.queries import Scope
 
 
 class Reach(Struct, frozen=True, kw_only=True):

@@ -23,10 +23,10 @@ from everturn_gateway.search.table import IndexedSession
 from everturn_gateway.search.texts import sender_of, texts_of
 from everturn_gateway.search.words import spoken
 from everturn_gateway.tools.recall.answers import Answers, Lost
-from everturn_gateway.tools.recall.asking import AskSearch
 from everturn_gateway.tools.recall.messages import NAME, Said, ask, heading, one_line, said, whole
 from everturn_gateway.tools.recall.overview import discarded
 from everturn_gateway.tools.recall.pages import page_of
+from everturn_gateway.tools.recall.queries import AskSearch
 from everturn_gateway.tools.recall.scopes import Reach
 from everturn_gateway.tools.recall.words import snippet
 

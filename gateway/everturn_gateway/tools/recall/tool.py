@@ -12,7 +12,9 @@ from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall.answers import Answers
-from everturn_gateway.tools.recall.asking import (
+from everturn_gateway.tools.recall.messages import NAME
+from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS
+from everturn_gateway.tools.recall.queries import (
     AskCall,
     Asked,
     AskFile,
@@ -23,8 +25,6 @@ from everturn_gateway.tools.recall.asking import (
     AskSummary,
     read_arguments,
 )
-from everturn_gateway.tools.recall.messages import NAME
-from everturn_gateway.tools.recall.pages import PAGE_CHARACTERS
 from everturn_gateway.tools.recall.scopes import Reach
 from everturn_gateway.tools.recall.searching import search
 

@@ -19,7 +19,7 @@ function fresh(id) {
     seq: 0, // the event that began the request which is shown
     than: 0, // an event of the one that it is compared with; 0 = the one before it
     isWhole: false, // all messages, not only what differs
-    fates: null,
+    dispositions: null,
     isRequestShown: false,
     request: null,
     events: [],
@@ -122,21 +122,21 @@ async function load() {
   try {
     if (past.isTravel) {
       const page = await get(`sessions/${id}/log?before=${name + EVENTS_AROUND / 5}&limit=${EVENTS_AROUND}`);
-      const fates = await get(`sessions/${id}/context/${name}?since=${Math.max(page.first, 1)}`);
+      const dispositions = await get(`sessions/${id}/context/${name}?since=${Math.max(page.first, 1)}`);
       if (isOld()) return;
-      Object.assign(past, { events: page.events, fates });
+      Object.assign(past, { events: page.events, dispositions });
     } else {
       const than = past.than || (index > 0 ? nameOf(rows[index - 1]) : 0);
-      const asked = than && !past.isWhole ? `than=${than}` : "part=fates";
-      const fates = await get(`sessions/${id}/context/${name}?${asked}`);
+      const asked = than && !past.isWhole ? `than=${than}` : "part=dispositions";
+      const dispositions = await get(`sessions/${id}/context/${name}?${asked}`);
       if (isOld()) return;
-      past.fates = fates;
+      past.dispositions = dispositions;
       if (past.isRequestShown) loadRequest();
     }
     past.error = "";
   } catch (error) {
     if (isOld()) return;
-    past.fates = null;
+    past.dispositions = null;
     if (!needsLogin(error)) past.error = failed(error);
   }
   past.isLoading = false;

@@ -28,8 +28,8 @@ export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
     const { seq, at, type } = event;
     switch (type) {
       case "received":
-      case "silent_message":
-        users.set(seq, add({ kind: "user", seq, at, text: event.text, sender: event.sender ?? "", files: event.attachments ?? [], isAmbient: type === "silent_message" || event.ambient, isUntrusted: event.untrusted }));
+      case "ambient_stored":
+        users.set(seq, add({ kind: "user", seq, at, text: event.text, sender: event.sender ?? "", files: event.attachments ?? [], isAmbient: type === "ambient_stored" || event.ambient, isUntrusted: event.untrusted }));
         break;
       case "edited": {
         const user = users.get(event.received);
@@ -39,7 +39,7 @@ export function entriesOf(events, { restarts = [], shownSince = "" } = {}) {
       case "discarded":
         for (const number of event.received) {
           const user = users.get(number);
-          if (user) user.fate = t("not answered: {reason}", { reason: event.reason });
+          if (user) user.discarded = t("not answered: {reason}", { reason: event.reason });
         }
         break;
       case "announced":

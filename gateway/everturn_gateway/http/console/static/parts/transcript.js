@@ -8,7 +8,7 @@ import { fork, FORK, forkSeq } from "../fork.js";
 import { question } from "../views/approvals.js";
 import { delivery } from "./delivery.js";
 import { entriesOf } from "./entries.js";
-import { fateMark } from "./fates.js";
+import { dispositionMark } from "./dispositions.js";
 import { asCommand, dollars, folded, linked, plain } from "./text.js";
 import { t } from "./texts.js";
 import { took, when } from "./time.js";
@@ -26,10 +26,10 @@ function entries(events, restarts, shownSince) {
   return known.entries;
 }
 
-// With `until`, what came after that event is dimmed; `fates` says what a request had of messages.
-export function transcript(session, { restarts = [], shownSince = "", until = Infinity, fates = null } = {}) {
+// With `until`, what came after that event is dimmed; `dispositions` says what a request had of messages.
+export function transcript(session, { restarts = [], shownSince = "", until = Infinity, dispositions = null } = {}) {
   const asked = new Map((session.document?.approvals ?? []).map((each) => [each.call_id, each]));
-  const about = { session, asked, until, fates };
+  const about = { session, asked, until, dispositions };
   return html`
     ${repeat(entries(session.events, restarts, shownSince), (each) => `${each.kind}${each.seq}`, (each) => entryOf(about, each))}
     ${session.live
@@ -43,15 +43,15 @@ export function transcript(session, { restarts = [], shownSince = "", until = In
 // The same words for as long as the entry is: they are not looked through for links each time.
 const words = (entry) => (entry.words ??= linked(entry.text));
 
-function classOf({ until, fates }, entry) {
-  const fate = fates?.get(entry.seq);
-  return `${entry.seq > until ? "later" : ""} ${fate && fate.disposition !== "kept" ? "hidden-from-model" : ""}`;
+function classOf({ until, dispositions }, entry) {
+  const disposition = dispositions?.get(entry.seq);
+  return `${entry.seq > until ? "later" : ""} ${disposition && disposition.disposition !== "kept" ? "hidden-from-model" : ""}`;
 }
 
-function fateOf({ fates }, seq) {
-  const fate = fates?.get(seq);
-  if (!fate || fate.disposition === "kept") return nothing;
-  return html`${fateMark(fate)}${fate.stage ? html`<span class="faint">${plain(fate.stage)}</span>` : nothing}`;
+function dispositionOf({ dispositions }, seq) {
+  const disposition = dispositions?.get(seq);
+  if (!disposition || disposition.disposition === "kept") return nothing;
+  return html`${dispositionMark(disposition)}${disposition.stage ? html`<span class="faint">${plain(disposition.stage)}</span>` : nothing}`;
 }
 
 function entryOf(about, entry) {
@@ -60,14 +60,14 @@ function entryOf(about, entry) {
   switch (entry.kind) {
     case "user":
       return html`<article class="entry user ${entry.isAmbient ? "ambient" : ""} ${more}" data-seq=${entry.seq}>
-        <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("overheard")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${fateOf(about, entry.seq)} ${when(entry.at)}</header>
+        <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("overheard")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${dispositionOf(about, entry.seq)} ${when(entry.at)}</header>
         <div class="text">${words(entry)}</div>
         ${entry.files.map((file) => html`<p class="file"><a href=${`../api/v1/sessions/${session.id}/media/${encodeURIComponent(file.name)}`} download=${file.file_name || file.name}>${plain(file.file_name || file.name)}</a> <span class="faint">${file.media_type}</span></p>`)}
-        ${entry.fate ? html`<p class="faint">${plain(entry.fate)}</p>` : nothing}
+        ${entry.discarded ? html`<p class="faint">${plain(entry.discarded)}</p>` : nothing}
       </article>`;
     case "reply":
       return html`<article class="entry reply ${more}" data-seq=${entry.seq}>
-        <header><span class="faint">#${entry.seq}</span><span class="who">${plain(entry.model || t("reply"))}</span> ${when(entry.at)} ${numbers(entry)}${fateOf(about, entry.seq)}${delivery(entry.delivery, session.document?.channel)}${entry.isAsked ? html`<a class="saw" href=${`#/s/${session.id}/request/${entry.seq}`} title=${t("What the model saw")}>${t("saw")}</a>` : nothing}<button class="plain fork" title=${FORK} @click=${() => fork(session.id, forkSeq(session.events, entry))}>${t("Fork here")}</button></header>
+        <header><span class="faint">#${entry.seq}</span><span class="who">${plain(entry.model || t("reply"))}</span> ${when(entry.at)} ${numbers(entry)}${dispositionOf(about, entry.seq)}${delivery(entry.delivery, session.document?.channel)}${entry.isAsked ? html`<a class="saw" href=${`#/s/${session.id}/request/${entry.seq}`} title=${t("What the model saw")}>${t("saw")}</a>` : nothing}<button class="plain fork" title=${FORK} @click=${() => fork(session.id, forkSeq(session.events, entry))}>${t("Fork here")}</button></header>
         ${entry.text ? html`<div class="text">${words(entry)}</div>` : nothing}
         ${entry.calls.map((each) => callOf(about, each, asked.get(each.call_id)))}
       </article>`;
@@ -104,7 +104,7 @@ function callOf(about, call, approval) {
   const time = call.from && call.to ? took(call.from, call.to) : "";
   const tone = { asks: "asks", runs: "runs", done: "done", failed: "failed", refused: "failed" }[call.status] ?? "";
   return html`<details class="call">
-    <summary><code>${plain(line)}</code>${fateOf(about, call.resultSeq)}<span class="mark ${tone}">${STATUS[call.status]}${time ? ` ${time}` : ""}</span></summary>
+    <summary><code>${plain(line)}</code>${dispositionOf(about, call.resultSeq)}<span class="mark ${tone}">${STATUS[call.status]}${time ? ` ${time}` : ""}</span></summary>
     ${folded(asCommand(call.name, call.arguments))}
     ${call.reason || call.decided ? html`<p class="faint">${plain([call.reason, call.decided].filter(Boolean).join(" - "))}</p>` : nothing}
     ${delivery(call.delivery, session.document?.channel)}

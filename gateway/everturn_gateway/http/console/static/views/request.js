@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { fork, FORK } from "../fork.js";
-import { fateMark, fatesBar } from "../parts/fates.js";
+import { dispositionMark, dispositionsBar } from "../parts/dispositions.js";
 import { slider } from "../parts/slider.js";
 import { copyText, folded, plain, safeJson } from "../parts/text.js";
 import { number, rich, t, tn } from "../parts/texts.js";
@@ -17,13 +17,13 @@ const ROLES = { user: t("person"), assistant: t("agent"), tool: t("tool"), syste
 const VERDICTS = { same: ["done", t("the same as was sent")], differs: ["asks", t("not what was sent")], unknown: ["", t("not known what was sent")] };
 
 export function requestView() {
-  const { id, fates } = past;
+  const { id, dispositions } = past;
   return html`
-    ${pastHeader(t("What the model saw"), html`<a class="button" href=${`#/s/${id}/then/${nameNow()}`}>${t("In the conversation")}</a>${fates ? html`<button title=${FORK} @click=${() => fork(id, fates.replied_seq ? fates.replied_seq - 1 : fates.started_seq)}>${t("Fork here")}</button>` : nothing}`)}
+    ${pastHeader(t("What the model saw"), html`<a class="button" href=${`#/s/${id}/then/${nameNow()}`}>${t("In the conversation")}</a>${dispositions ? html`<button title=${FORK} @click=${() => fork(id, dispositions.replied_seq ? dispositions.replied_seq - 1 : dispositions.started_seq)}>${t("Fork here")}</button>` : nothing}`)}
     ${slider()}
     ${past.error ? html`<p class="error" role="alert">${past.error}</p>` : nothing}
     ${!past.rows.length && !past.isListing && !past.error ? html`<div class="empty"><h2>${t("No request yet")}</h2><p>${t("What the model is sent for the first message stands here, made again from the log.")}</p></div>` : nothing}
-    ${fates ? html`<div class=${past.isLoading ? "waits" : ""} aria-busy=${past.isLoading}>${verdict(fates)}${comparison(fates)}${table(fates)}${request()}</div>` : nothing}
+    ${dispositions ? html`<div class=${past.isLoading ? "waits" : ""} aria-busy=${past.isLoading}>${verdict(dispositions)}${comparison(dispositions)}${table(dispositions)}${request()}</div>` : nothing}
   `;
 }
 
@@ -40,17 +40,17 @@ export function pastHeader(title, acts) {
   </header>`;
 }
 
-function verdict(fates) {
-  const [tone, word] = VERDICTS[fates.verdict];
+function verdict(dispositions) {
+  const [tone, word] = VERDICTS[dispositions.verdict];
   return html`<section class="verdict">
-    <p><span class="mark ${tone}">${fates.verdict === "same" ? "✓ " : ""}${word}</span> ${rich("hash {hash}", { hash: html`<code>${fates.prefix}</code>` })}${fates.verdict === "differs" ? html` ${rich("sent {hash}", { hash: html`<code>${fates.sent_prefix}</code>` })}` : nothing}
-      <span class="faint">${t("policy {policy}, about {count} tokens", { policy: plain(fates.policy), count: fates.estimated_tokens })}</span></p>
-    ${fates.verdict === "same" ? nothing : html`<p class="faint">${plain(fates.why)}</p>`}
-    ${fatesBar(fates)}
+    <p><span class="mark ${tone}">${dispositions.verdict === "same" ? "✓ " : ""}${word}</span> ${rich("hash {hash}", { hash: html`<code>${dispositions.prefix}</code>` })}${dispositions.verdict === "differs" ? html` ${rich("sent {hash}", { hash: html`<code>${dispositions.sent_prefix}</code>` })}` : nothing}
+      <span class="faint">${t("policy {policy}, about {count} tokens", { policy: plain(dispositions.policy), count: dispositions.estimated_tokens })}</span></p>
+    ${dispositions.verdict === "same" ? nothing : html`<p class="faint">${plain(dispositions.why)}</p>`}
+    ${dispositionsBar(dispositions)}
   </section>`;
 }
 
-function comparison(fates) {
+function comparison(dispositions) {
   const submit = (event) => {
     event.preventDefault();
     compareWith(Number(new FormData(event.target).get("than")) || 0);
@@ -60,30 +60,30 @@ function comparison(fates) {
     <label>${t("compare with event")} <input name="than" type="number" min="1" inputmode="numeric" placeholder="#" .value=${past.than ? String(past.than) : ""}></label>
     <button>${t("Compare")}</button>
     ${past.than ? html`<button type="button" class="plain" @click=${() => compareWith(0)}>${t("With the one before")}</button>` : nothing}
-    ${fates.than ? html`<span class="faint">${t("beside the request of #{seq}", { seq: String(fates.than) })}</span>` : nothing}
+    ${dispositions.than ? html`<span class="faint">${t("beside the request of #{seq}", { seq: String(dispositions.than) })}</span>` : nothing}
   </form>`;
 }
 
-function table(fates) {
-  const { messages } = fates;
+function table(dispositions) {
+  const { messages } = dispositions;
   if (!messages.length) return html`<p class="faint nothing">${t("Both have the same messages, shown in the same way.")}</p>`;
   const many = Math.max(ROWS, past.shownRows);
   const shown = messages.slice(-many);
-  const isCompared = Boolean(fates.than);
+  const isCompared = Boolean(dispositions.than);
   const showMore = () => {
     past.shownRows = many + ROWS * 5;
     say("");
   };
   return html`
     ${shown.length < messages.length ? html`<button class="more" @click=${showMore}>${tn("{count} older message", "{count} older messages", messages.length - shown.length)}</button>` : nothing}
-    <div class="wide" tabindex="0" role="region" aria-label=${t("Messages")}><table class="fates">
+    <div class="wide" tabindex="0" role="region" aria-label=${t("Messages")}><table class="dispositions">
       <thead><tr><th scope="col">#</th><th scope="col">${t("who")}</th>${isCompared ? html`<th scope="col">${t("before")}</th>` : nothing}<th scope="col">${t("now")}</th><th scope="col">${t("by")}</th><th scope="col" class="count">${t("tokens")}</th><th scope="col">${t("text")}</th></tr></thead>
       <tbody>${shown.map(
         (each) => html`<tr>
           <td><a href=${place(each.seq)}>${each.seq}</a></td>
           <td>${ROLES[each.role] ?? each.role}</td>
-          ${isCompared ? html`<td>${fateOf(each.was)}</td>` : nothing}
-          <td>${fateOf(each.now)}</td>
+          ${isCompared ? html`<td>${dispositionOf(each.was)}</td>` : nothing}
+          <td>${dispositionOf(each.now)}</td>
           <td>${each.now?.stage ? html`${plain(each.now.stage)}${each.now.by_seq ? html` <a href=${place(each.now.by_seq)}>#${each.now.by_seq}</a>` : nothing}` : nothing}</td>
           <td class="count">${tokens(each)}</td>
           <td class="begins">${plain(each.begins)}</td>
@@ -93,7 +93,7 @@ function table(fates) {
 }
 
 const place = (seq) => `#/s/${past.id}/at/${seq}`;
-const fateOf = (fate) => (fate ? fateMark(fate) : html`<span class="faint">${t("not said yet")}</span>`);
+const dispositionOf = (disposition) => (disposition ? dispositionMark(disposition) : html`<span class="faint">${t("not said yet")}</span>`);
 
 function tokens({ tokens: kept, now }) {
   if (!now || now.tokens === kept) return number(kept);

@@ -3,30 +3,30 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { fork, FORK } from "../fork.js";
-import { fatesBar } from "../parts/fates.js";
+import { dispositionsBar } from "../parts/dispositions.js";
 import { slider } from "../parts/slider.js";
 import { t } from "../parts/texts.js";
 import { transcript } from "../parts/transcript.js";
 import { indexOf, nameOf, past } from "../past.js";
 import { pastHeader } from "./request.js";
 
-let shown = { fates: null, bySeq: new Map() };
+let shown = { dispositions: null, bySeq: new Map() };
 let centred = null;
 
 export function thenView() {
   const row = past.rows[indexOf()];
-  if (past.fates && shown.fates !== past.fates) {
-    shown = { fates: past.fates, bySeq: new Map(past.fates.messages.map((each) => [each.seq, each.now])) };
+  if (past.dispositions && shown.dispositions !== past.dispositions) {
+    shown = { dispositions: past.dispositions, bySeq: new Map(past.dispositions.messages.map((each) => [each.seq, each.now])) };
   }
-  const acts = row ? html`<a class="button" href=${`#/s/${past.id}/request/${nameOf(row)}`}>${t("What the model saw")}</a><button title=${FORK} @click=${() => fork(past.id, cut(past.fates))} ?disabled=${!past.fates}>${t("Fork here")}</button>` : nothing;
+  const acts = row ? html`<a class="button" href=${`#/s/${past.id}/request/${nameOf(row)}`}>${t("What the model saw")}</a><button title=${FORK} @click=${() => fork(past.id, cut(past.dispositions))} ?disabled=${!past.dispositions}>${t("Fork here")}</button>` : nothing;
   return html`
     ${pastHeader(t("The conversation then"), acts)}
     ${slider()}
     ${past.error ? html`<p class="error" role="alert">${past.error}</p>` : nothing}
-    ${row && past.fates
-      ? html`${fatesBar(past.fates)}
+    ${row && past.dispositions
+      ? html`${dispositionsBar(past.dispositions)}
         <div class="scroll then" tabindex="0" role="region" aria-label=${t("Transcript")} aria-busy=${past.isLoading}><div class="transcript">
-          ${transcript({ id: past.id, events: past.events, live: null, waits: false, document: null }, { until: cut(past.fates), fates: shown.bySeq })}
+          ${transcript({ id: past.id, events: past.events, live: null, waits: false, document: null }, { until: cut(past.dispositions), dispositions: shown.bySeq })}
         </div></div>`
       : nothing}
   `;

@@ -3,7 +3,7 @@
 import { html, svg } from "../vendor/lit-html/lit-html.js";
 import { number, t, tn } from "./texts.js";
 
-export const FATES = {
+export const DISPOSITIONS = {
   kept: t("shown"),
   shortened: t("shortened"),
   masked: t("masked"),
@@ -13,21 +13,21 @@ export const FATES = {
   dropped: t("dropped"),
 };
 
-export const fateMark = (fate) => html`<span class="mark fate ${fate.disposition}">${FATES[fate.disposition] ?? fate.disposition}</span>`;
+export const dispositionMark = (disposition) => html`<span class="mark disposition ${disposition.disposition}">${DISPOSITIONS[disposition.disposition] ?? disposition.disposition}</span>`;
 
-export function fatesBar({ stretches, by_disposition: counts }) {
+export function dispositionsBar({ stretches, by_disposition: counts }) {
   const total = stretches.reduce((sum, each) => sum + each.messages, 0) || 1;
   let at = 0;
   const pieces = stretches.map((each) => {
     const width = (each.messages / total) * 1000;
-    const about = `${tn("{count} message", "{count} messages", each.messages)}, ${FATES[each.disposition]}, ${number(each.tokens_before)} → ${number(each.tokens_after)}`;
+    const about = `${tn("{count} message", "{count} messages", each.messages)}, ${DISPOSITIONS[each.disposition]}, ${number(each.tokens_before)} → ${number(each.tokens_after)}`;
     const piece = svg`<rect class=${each.disposition} x=${at.toFixed(2)} y="0" width=${Math.max(width - (total > 250 ? 0 : 1), 0.3).toFixed(2)} height="20"><title>#${each.seq}: ${about}</title></rect>`;
     at += width;
     return piece;
   });
   return html`
-    <svg class="bar fates" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${t("What became of each message, oldest first")}>${pieces}</svg>
+    <svg class="bar dispositions" viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label=${t("What became of each message, oldest first")}>${pieces}</svg>
     <ul class="legend">${Object.entries(counts).map(
-      ([name, count]) => html`<li><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class=${name} width="10" height="10" rx="2"></rect></svg>${FATES[name] ?? name} <b>${number(count)}</b></li>`,
+      ([name, count]) => html`<li><svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class=${name} width="10" height="10" rx="2"></rect></svg>${DISPOSITIONS[name] ?? name} <b>${number(count)}</b></li>`,
     )}</ul>`;
 }

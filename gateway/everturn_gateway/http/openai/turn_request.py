@@ -57,7 +57,7 @@ class Handed(Struct, frozen=True):
     "How many steps of the turn it was shown the text of."
 
 
-class Asking(Struct, frozen=True, kw_only=True):
+class TurnRequest(Struct, frozen=True, kw_only=True):
     """One request, and who sends it."""
 
     gateway: Gateway
@@ -148,8 +148,8 @@ class Asking(Struct, frozen=True, kw_only=True):
         """
         last, service, caller = self.body.messages[-1], self.gateway.service, self.caller
         text = last.content if last.role == "user" and isinstance(last.content, str) else ""
-        word = decision_in(text)
-        if word is None:
+        reply = decision_in(text)
+        if reply is None:
             return None
         if isinstance(place, ConversationKey):
             session_id = await service.conversations.current(place)
@@ -159,7 +159,7 @@ class Asking(Struct, frozen=True, kw_only=True):
         if not session_id:
             return None
         state = await service.view(session_id)
-        approval = asked_about(word, state.open_approvals)
+        approval = asked_about(reply, state.open_approvals)
         if approval is None or state.open_turn is None:
             return None
         if not caller.may("approve"):
@@ -168,7 +168,7 @@ class Asking(Struct, frozen=True, kw_only=True):
                 f" approve; whoever has it answers with `everturn approve {session_id}`"
             )
             raise ProblemError(problem("insufficient-scope", detail, extra={"scope": "approve"}))
-        decision, answer = word.decision, ""
+        decision, answer = reply.decision, ""
         if approval.inquiry is not None:
             decision, answer = "answer", approval.inquiry.read(text) or ""
             if not answer:
@@ -276,14 +276,14 @@ class Asking(Struct, frozen=True, kw_only=True):
 
 def read_request(
     gateway: Gateway, caller: Principal, body: ChatRequest, *, key: str | None, task: str
-) -> Asking:
+) -> TurnRequest:
     """Return what a request asks for.
 
     Args:
         gateway: Where it is answered.
         caller: Who asks.
         body: The request.
-        key: See `Asking.key`.
+        key: See `TurnRequest.key`.
         task: What a chat page says that it asks for itself; empty = nothing.
 
     Raises:
@@ -299,7 +299,7 @@ def read_request(
     options = options_of(body, own_tools=own_tools, overrides=overrides)
     if is_side:
         options = replace(options or CallOptions(), is_bare=True)
-    return Asking(
+    return TurnRequest(
         gateway=gateway,
         caller=caller,
         body=body,

@@ -14,7 +14,7 @@ from everturn_actors.context.estimation.calibration import (
 )
 from everturn_actors.context.estimation.hints import with_limit, with_success
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.context.learning.refusals import Refusals
+from everturn_actors.context.model_stats.refusals import Refusals
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import PromptFingerprint, Reply, Usage

@@ -1,4 +1,4 @@
-"""When the clocks on walls show what. Pure: no clock, no IO.
+"""When wall clocks show what. Pure: no clock, no IO.
 
 All instants are aware and UTC. Where a zone changes its clock, one of two rules holds for a cron
 expression, as in Debian's cron:
@@ -62,7 +62,7 @@ class _Fields(Struct, frozen=True, kw_only=True):
     "Whether it has times on a date, its month left out of account."
 
 
-# --- clocks on walls ------------------------------------------------------------------------------
+# --- wall clocks ------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ NOT_LISTED: Final = "it is not on the allow list"
 _SHOWN_CHARACTERS: Final = 60  # of a command in a hint
 
 
-class Ruling(Struct, frozen=True):
+class CommandRules(Struct, frozen=True):
     """The patterns of a policy, and what is known of the place where a line would run."""
 
     allow: tuple[Pattern, ...]

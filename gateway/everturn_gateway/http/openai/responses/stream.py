@@ -21,7 +21,7 @@ from everturn_actors.events import (
 from everturn_actors.service import Submission, TextDelta, TurnResult, TurnService
 from everturn_gateway.http.openai.questions import answer_or_question, as_answer
 from everturn_gateway.http.openai.refusals import refuse
-from everturn_gateway.http.openai.responses_answer import ResponseWriter
+from everturn_gateway.http.openai.responses.answer import ResponseWriter
 from everturn_gateway.http.sse import WriteNow
 from everturn_gateway.http.waiting import accepted_problem, stopping_problem
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from everturn_actors.errors import CoreError
 from everturn_actors.events import SessionEnded, SessionShared
 from everturn_actors.protocol.commands import End, Share
-from everturn_actors.session.decide.decision import Draft, Later, StopTurn, TellStopping
+from everturn_actors.session.decide.decision import Draft, Later, NotifyStopping, StopTurn
 from everturn_actors.state.recovery import close_turn, is_expired
 
 
@@ -22,7 +22,7 @@ def end(command: End, draft: Draft) -> Later:
 def stop(draft: Draft) -> Later:
     """Begin nothing more: the service stops."""
     draft.memory = replace(draft.memory, is_stopping=True)
-    draft.effects.append(TellStopping())
+    draft.effects.append(NotifyStopping())
     return Later.STOPPED
 
 
