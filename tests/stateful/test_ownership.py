@@ -171,6 +171,7 @@ def test_what_is_quiet_comes_to_rest_where_it_should() -> None:
                 machine.take_over(process, change)
                 gone = to_leave(process.view)
                 process.view = replace(process.view, leaving=gone, left=gone)
+                assert all(process.view.epoch(each, sent_s) is None for each in gone)
             machine.time_s += 0.5
             machine.each_lease_is_one_process_s_and_by_the_referee_too()
 

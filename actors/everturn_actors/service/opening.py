@@ -16,17 +16,20 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import (
     Agents,
     Clock,
+    LocalOwnership,
     ModelStatisticsStore,
     NullObserver,
     Observer,
+    Ownership,
     SessionStore,
 )
 from everturn_actors.service.bindings import Bindings
+from everturn_actors.service.handover import Handover
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry
-from everturn_actors.session.runtime import Runtime
+from everturn_actors.session.runtime import Runtime, everywhere
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_actors.turn.model_call import Timing
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
@@ -63,6 +66,10 @@ class ServicePorts(Struct, frozen=True, kw_only=True):
     "Lets go of what belongs to a session elsewhere, before it is removed."
     observer: Observer | None = None
     "Is told what sessions do."
+    ownership: Ownership | None = None
+    """Which sessions this process works on, where several share the store; None = on all.
+
+    Then nothing goes on by itself before `TurnService.handover` is told of partitions."""
     supervisor: Supervisor | None = None
     "Runs what the service does by itself; by default one of its own."
 
@@ -102,8 +109,9 @@ async def open_service(
         leave_grace_s=settings.leave_grace_s,
         delivery_ports=ports.delivery_ports,
         observer=GuardedObserver(ports.observer) if ports.observer else NullObserver(),
+        is_here=everywhere if ports.ownership is None else partial(_is_own, ports.ownership),
     )
-    once = replace(live, store=scratch, delivery_ports={})
+    once = replace(live, store=scratch, delivery_ports={}, is_here=everywhere)
     async with anyio.create_task_group() as actors:
         registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)
@@ -115,17 +123,18 @@ async def open_service(
             bindings=bindings,
             on_delete=ports.on_delete,
         )
+        resume = partial(
+            resume_open_turns,
+            store,
+            registry,
+            clock,
+            is_half=service.branches.is_half,
+            remove=service.delete,
+        )
+        service.handover = Handover(registry, ports.ownership or LocalOwnership(), resume)
         try:
             async with anyio.create_task_group() as maintenance:
-                if settings.resume:
-                    resume = partial(
-                        resume_open_turns,
-                        store,
-                        registry,
-                        clock,
-                        is_half=service.branches.is_half,
-                        remove=service.delete,
-                    )
+                if settings.resume and ports.ownership is None:
                     supervisor.start(maintenance, "resume", resume, policy=TRANSIENT)
                 expire = partial(end_expired, store, registry, agents, clock, settings.sweep_s)
                 supervisor.start(maintenance, "expiry", expire)
@@ -134,6 +143,11 @@ async def open_service(
         finally:
             await _stop((registry, scratch_registry), settings.drain_s)
             actors.cancel_scope.cancel()
+
+
+def _is_own(ownership: Ownership, session_id: str) -> bool:
+    """Say whether a session is this process's to work on, by a lease that has not run out."""
+    return ownership.epoch(ownership.partition(session_id)) is not None
 
 
 async def _stop(registries: Iterable[Registry], drain_s: float) -> None:

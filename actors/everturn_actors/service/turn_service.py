@@ -43,6 +43,7 @@ from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.branches import Branches
 from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
+from everturn_actors.service.handover import Handover
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.session.approvals import why_resolved
@@ -92,6 +93,8 @@ class TurnService:
         "Which session a conversation goes on in."
         self.branches = Branches(store=store, runtime=runtime, bindings=bindings)
         "Sessions that begin with what was said before."
+        self.handover: Handover
+        "Takes sessions over from other processes, and lets them go to them."
         self.stateless = stateless
         "Turns of which nothing is kept."
         self._on_delete = on_delete

@@ -30,6 +30,7 @@ async def resume_open_turns(
     *,
     is_half: Callable[[SessionState], bool],
     remove: Callable[[str], Awaitable[None]],
+    is_concerned: Callable[[str], bool] | None = None,
 ) -> None:
     """Wake every session that may have an open turn; those that have none rest again at once.
 
@@ -39,6 +40,7 @@ async def resume_open_turns(
         clock: The time.
         is_half: Tells sessions whose beginning a crash cut short, of which nobody knows.
         remove: Deletes such a one.
+        is_concerned: Which sessions to look at, by their ids; None = all.
     """
     limiter = anyio.CapacityLimiter(RESUMES_AT_ONCE)
 
@@ -49,7 +51,7 @@ async def resume_open_turns(
                 await remove(session_id)
 
     async with anyio.create_task_group() as tasks:
-        for session_id in await _active(store, clock):
+        for session_id in filter(is_concerned or bool, await _active(store, clock)):
             tasks.start_soon(contain, f"resume of {session_id}", partial(wake, session_id))
 
 
@@ -93,7 +95,8 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
         before = clock.now() - timedelta(hours=hours)
         async with aclosing(store.idle(name, before=before)) as rows:
             async for row in rows:
-                await _wake(registry, row.session_id)
+                if registry.is_here(row.session_id):
+                    await _wake(registry, row.session_id)
 
 
 async def _wake(registry: Registry, session_id: str) -> SessionState | None:
