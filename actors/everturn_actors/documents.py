@@ -102,13 +102,13 @@ class Document(Generic[T]):
             return self._known
 
     async def load(self, lost: str) -> T:
-        """Return what it says; damaged data are put aside, and it begins anew.
+        """Return what it says; damaged data are quarantined, and it begins anew.
 
         Args:
             lost: What to log then.
 
         Raises:
-            JournalError: It cannot be read, or cannot be put aside.
+            JournalError: It cannot be read, or cannot be quarantined.
         """
         try:
             return await self.read()

@@ -83,7 +83,7 @@ class ChildError(Struct, frozen=True, kw_only=True):
 
 
 class ChildStatus(Struct, frozen=True, kw_only=True):
-    """How a child fares."""
+    """The status of a child."""
 
     name: str
     "`part`, or `part:which` where it is one of several of a kind."
@@ -159,7 +159,7 @@ class Supervisor:
         self._restarts: Counter[str] = Counter()
 
     def children(self) -> tuple[ChildStatus, ...]:
-        """Return how every child fares, by name."""
+        """Return the status of every child, by name."""
         return tuple(self._rows[name].status() for name in sorted(self._rows))
 
     def down(self) -> tuple[ChildStatus, ...]:

@@ -1,4 +1,4 @@
-"""How a channel fares: what its runner notes, and what people are shown. No IO."""
+"""The status of a channel: what its runner notes, and what people are shown. No IO."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TOKEN: Final = re.compile(r"\bbot\d+:[\w-]+")
 
 
 class ChannelStatus(Struct, frozen=True, kw_only=True):
-    """How a channel fares at one moment."""
+    """The status of a channel at one moment."""
 
     name: str
     platform: str
@@ -70,7 +70,7 @@ def mask_token(text: str) -> str:
 
 
 class Health:
-    """Notes how one channel fares. One task at a time, or tasks of one event loop.
+    """Notes the status of one channel. One task at a time, or tasks of one event loop.
 
     `mask` takes the gateway's secrets out of the words of an error; bot tokens in addresses are
     masked in any case.
@@ -173,7 +173,7 @@ class Health:
         return heard_at is not None and self._clock.now() - heard_at <= self._idle
 
     def status(self) -> ChannelStatus:
-        """Return how it fares now."""
+        """Return its status now."""
         blocked = self.lanes.blocked(self._clock.now(), for_s=BLOCKED_S)
         return ChannelStatus(
             name=self._name,

@@ -55,7 +55,7 @@ def tune_collector() -> None:
 def short_rounds() -> Generator[None]:
     """For a block, let no round of the collector look at what an earlier one found to be in use.
 
-    A full round walks all that every awake conversation holds, and stops all of them for it: 140 ms
+    A full round walks all that active conversations hold, and stops all of them for it: 140 ms
     with 200 long ones. What survives one is therefore set aside, as `tune_collector` does, and
     the next comes sooner, over what is new since. Nothing is kept by that: what nobody refers to
     any more leaves at once, as always; only a circle that forms among old objects waits for

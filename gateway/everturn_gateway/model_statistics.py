@@ -1,7 +1,7 @@
 """What was learnt about models, kept as `models.json`.
 
 Only a hint: without it, everything is learnt again. So learning never waits for the disk, a
-write that fails is logged and tried again, and damaged data are put aside.
+write that fails is logged and tried again, and damaged data are quarantined.
 """
 
 from __future__ import annotations
@@ -146,14 +146,14 @@ async def open_model_statistics(
     """Open what is known of models; at the end what is new is saved.
 
     Args:
-        store: Where it is kept. Damaged data are put aside.
+        store: Where it is kept. Damaged data are quarantined.
         clock: Says when something was learnt, and when to save.
         supervisor: Runs the task that saves; by default one of its own.
     """
     document = Document(store, KEY, _FORM)
     known: _Known = {}
     try:
-        known = await document.load("what was learnt about models is damaged and put aside")
+        known = await document.load("what was learnt about models is damaged and quarantined")
     except JournalError as error:
         fields = {"place": document.place, "reason": str(error)}
         logger.warning("what was learnt about models cannot be read", extra=fields)

@@ -175,7 +175,7 @@ async def a_hanging_model_stops_nobody_else(brain: Brain, telegram: TelegramApi)
 
 
 def is_typing(telegram: TelegramApi, chat: int) -> bool:
-    """Return whether the typing sign was the last thing shown in a chat."""
+    """Return whether the typing indicator was the last thing shown in a chat."""
     shown = [c for c in telegram.calls if c.params.get("chat_id") == str(chat)]
     return bool(shown) and shown[-1].method == "sendChatAction"
 

@@ -25,7 +25,7 @@ from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.commands import clients
 from everturn_gateway.commands.shared.running import Running, noted
 from everturn_gateway.config.settings import ServerConfig
-from everturn_gateway.scheduler.job_store import JobStore
+from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.rules.records import Armed
 from everturn_gateway.scheduler.rules.rules import schedule_name
 from everturn_gateway.scheduler.run_logs.files import RunLogs

@@ -249,7 +249,7 @@ async def test_a_session_does_not_rest_while_its_delivery_port_is_at_work() -> N
 
 
 async def test_a_session_whose_channel_is_gone_rests_and_keeps_what_it_owes() -> None:
-    """A channel that was switched off for a day must not lose answers, nor keep actors awake."""
+    """A channel that was switched off for a day must not lose answers, nor keep actors active."""
     disk, lazy, post = MemoryDisk(), Post(), Post()
     lazy.before = leave_it
     async with open_test_service(disk=disk, delivery_ports={"test": lazy}) as test:

@@ -37,8 +37,8 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_channels.chats.cursors import Cursors
 from everturn_channels.delivery.deliverer import Deliverer
 from everturn_gateway.model_statistics import StoredModelStatistics
+from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.job_runner import JobRunner
-from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.run_logs.files import RunLogs
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.specs.library import AgentLibrary

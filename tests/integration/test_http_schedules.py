@@ -14,8 +14,8 @@ from support.gateway import DEADLINE_S, open_http_gateway, write_agent
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.scheduler.client import SchedulerClient
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
-from everturn_gateway.scheduler.settings import JobSection
 
 PATH = "/api/v1/schedules"
 SAY = {"message": "Stand-up!", "to": {"channel": "http", "chat": "team"}}

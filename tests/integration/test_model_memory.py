@@ -304,7 +304,7 @@ async def test_a_save_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture
 async def test_a_write_that_breaks_off_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Half a file would be put aside at the next start, and everything learnt again."""
+    """Half a file would be quarantined at the next start, and everything learnt again."""
     path = tmp_path / "models.json"
     async with open_model_statistics(
         FileKeyedStore(path.parent), ManualClock()

@@ -19,11 +19,11 @@ from watchfiles import Change
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ConversationKey
-from everturn_gateway.scheduler import job_store as book_module
-from everturn_gateway.scheduler.job_store import JobStore, Page
+from everturn_gateway.scheduler.definitions import job_store as book_module
+from everturn_gateway.scheduler.definitions.job_store import JobStore, Page
+from everturn_gateway.scheduler.definitions.kept_jobs import KeptJobs
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.jobs import Made, SendMessage
-from everturn_gateway.scheduler.kept_jobs import KeptJobs
-from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.yaml_files import reading
 
 DEADLINE_S = 60

@@ -15,13 +15,13 @@ from support.ticking import CHAT, WallClock, World, at, refusal
 from everturn_actors.model import Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterDeliveryPort
+from everturn_gateway.scheduler.definitions.job_store import CANCELLED_KEPT, JobStore
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.job_runner import WebhookError
-from everturn_gateway.scheduler.job_store import CANCELLED_KEPT, JobStore
 from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
 from everturn_gateway.scheduler.run_attempts import RUNNING_TASKS
 from everturn_gateway.scheduler.run_logs.files import RunLogError
-from everturn_gateway.scheduler.settings import JobSection
 
 DAY_S = 86_400
 NINE = at("2026-11-23T09:00:00+00:00")  # a Monday

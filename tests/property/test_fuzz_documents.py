@@ -35,10 +35,10 @@ from everturn_gateway.commands.context.transcript import (
 )
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import ConfigError
+from everturn_gateway.scheduler.definitions.making import Source, job_of
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.jobs import JobState
-from everturn_gateway.scheduler.making import Source, job_of
 from everturn_gateway.scheduler.rules.rules import plan
-from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.specs.loading import load_agent
 from everturn_gateway.tools.arguments import Arguments, read_arguments
 from everturn_gateway.tools.policy import AfterTool, DependsOn, SkipDuplicate, load_policy

@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everturn_gateway.errors import ConfigError
+from everturn_gateway.scheduler.definitions.making import Source, job_of
+from everturn_gateway.scheduler.definitions.reading import interval_text, read_interval
+from everturn_gateway.scheduler.definitions.settings import JobSection, made_section, section_text
 from everturn_gateway.scheduler.jobs import Job, Made
-from everturn_gateway.scheduler.making import Source, job_of
-from everturn_gateway.scheduler.reading import interval_text, read_interval
-from everturn_gateway.scheduler.settings import JobSection, made_section, section_text
 from everturn_gateway.yaml_files import check, read_document
 
 NOISE = st.text(st.sampled_from(list("ab0-:{}[]&*!|>'\"%@`#,?~<$\\\t\n ")), max_size=60)

@@ -58,8 +58,8 @@ from everturn_channels.delivery import Deliverer
 from everturn_channels.delivery.rate_limiter import DOUBT_S, RateLimiter
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.job_registry import JobNeeds
-from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.scheduler import open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces

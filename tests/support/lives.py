@@ -27,8 +27,8 @@ from everturn_actors.model import ModelRequest, Reply, UserMessage
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.channels.running import LaterDeliveryPort
+from everturn_gateway.scheduler.definitions.job_store import JobStore, Page
 from everturn_gateway.scheduler.job_runner import WebhookError
-from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.rules.records import Record
 from everturn_gateway.scheduler.run_logs.files import Appended, RunLogs
 from everturn_gateway.scheduler.run_logs.lines import to_line

@@ -10,10 +10,10 @@ from pathlib import Path
 from support.lives import Down, Here, Lives, Script, Up, down_until, until
 from support.ticking import CHAT, World, at
 
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.jobs import Made
-from everturn_gateway.scheduler.settings import JobSection
 
 DAY = "2026-11-23"
 BEGINS = f"{DAY}T08:59:59+00:00"

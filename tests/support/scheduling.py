@@ -13,12 +13,12 @@ from support.policies import NOW
 from everturn_actors.model import Conversation, OpenTurn, Step, UserMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.definitions.making import job_of
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.job_changes import JobChanges
 from everturn_gateway.scheduler.jobs import Job, JobView, Made, Run
-from everturn_gateway.scheduler.making import job_of
 from everturn_gateway.scheduler.rules import rules
-from everturn_gateway.scheduler.settings import JobSection
 
 
 @dataclass(slots=True, kw_only=True)

@@ -22,10 +22,10 @@ from everturn_gateway.builtin.channels import TELEGRAM_API, TelegramSection, Web
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.plugins import ChannelSection, installed
 from everturn_gateway.plugins.channels import BacklogSection, DeliverySection
-from everturn_gateway.scheduler.job_store import JobStore
+from everturn_gateway.scheduler.definitions.job_store import JobStore
+from everturn_gateway.scheduler.definitions.settings import JobSection, RetriesSection
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.rules.records import Line
-from everturn_gateway.scheduler.settings import JobSection, RetriesSection
 from everturn_gateway.specs import load_agent
 
 ROOT = Path(__file__).parents[2]

@@ -12,6 +12,15 @@ from support.tables import table
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import ConfigError
+from everturn_gateway.scheduler.definitions.making import Source, job_of, made_of
+from everturn_gateway.scheduler.definitions.reading import interval_text, read_clock, read_interval
+from everturn_gateway.scheduler.definitions.settings import (
+    JobSection,
+    check_job_id,
+    made_section,
+    section_data,
+    section_text,
+)
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
     At,
@@ -25,15 +34,6 @@ from everturn_gateway.scheduler.jobs import (
     ToChat,
     ToSession,
     ToWebhook,
-)
-from everturn_gateway.scheduler.making import Source, job_of, made_of
-from everturn_gateway.scheduler.reading import interval_text, read_clock, read_interval
-from everturn_gateway.scheduler.settings import (
-    JobSection,
-    check_job_id,
-    made_section,
-    section_data,
-    section_text,
 )
 from everturn_gateway.yaml_files import check, read_document
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from support.tables import table
 
+from everturn_gateway.scheduler.definitions.making import dated, job_of
+from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.words import EXAMPLES, from_now, recurring
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import At, Cron, Every, When
-from everturn_gateway.scheduler.making import dated, job_of
-from everturn_gateway.scheduler.settings import JobSection
-from everturn_gateway.scheduler.words import EXAMPLES, from_now, recurring
 
 TUESDAY = datetime(2026, 11, 24, 8, 0, 0, 500, tzinfo=UTC)  # 09:00 in Berlin
 

@@ -60,7 +60,7 @@ def test_a_socket_that_is_gone_stops_nothing(
     caplog.set_level(logging.WARNING)
     ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell(READY)
 
-    assert caplog.messages == ["systemd cannot be told how the gateway fares"]
+    assert caplog.messages == ["systemd cannot be told the status of the gateway"]
 
 
 async def test_it_says_that_it_lives_twice_as_often_as_it_must(manager: socket.socket) -> None:

@@ -25,7 +25,7 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/yaml_files/": "agents' files and everturn.yaml",
     "gateway/everturn_gateway/specs/": "agents' own folders",
     "gateway/everturn_gateway/folders.py": "makes and syncs the folders of those below",
-    "gateway/everturn_gateway/scheduler/job_store.py": "job files, which people write and edit",
+    "gateway/everturn_gateway/scheduler/definitions/job_store.py": "job files, written by people",
     "gateway/everturn_gateway/tools/policy/policy_files/": "policy.yaml of an agent",
     "gateway/everturn_gateway/tools/cli/": "programs in an agent's tools folder",
     "gateway/everturn_gateway/providers/keys.py": "key files that agents name",

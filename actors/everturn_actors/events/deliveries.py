@@ -20,7 +20,7 @@ class PreviewSent(EventBody, frozen=True, kw_only=True):
 
 
 class DeliveryPlanned(EventBody, frozen=True, kw_only=True):
-    """What the people of a conversation are owed was laid out."""
+    """What the people of a conversation are owed was rendered."""
 
     item: int
     "The seq of the event that owes it."

@@ -263,7 +263,7 @@ def _mark(marks: Sequence[Mark]) -> None:
 def _touch(path: Path) -> None:
     try:
         touch(path)
-    except FileNotFoundError:  # somebody removed the folder; what was marked rests or wakes anew
+    except FileNotFoundError:  # somebody removed the folder; what was marked starts anew
         logger.warning("the folder of marks was removed; made anew", extra={"path": str(path)})
         make_directory(path.parent)
         touch(path)

@@ -49,7 +49,7 @@ class OutboxItem(Value, frozen=True, kw_only=True):
     outcome: Outcome = "answered"
     "end: how the turn ended."
     chunks: tuple[Chunk, ...] | None = None
-    "None until it is laid out."
+    "None until it is rendered."
 
     @property
     def is_delivered(self) -> bool:

@@ -31,7 +31,7 @@ class Observer(Protocol):
         ...
 
     def active(self, session_id: str) -> AbstractContextManager[None]:
-        """Enclose all that the actor of a session does, in its task, from waking to rest."""
+        """Enclose all that the actor of a session does, in its task, until it is passivated."""
         ...
 
     def answering(

@@ -38,7 +38,7 @@ class Actors(Protocol):
         passivate_at_once: bool = False,
         is_new: bool = False,
     ) -> T:
-        """Send a command to the session's actor, starting it where it rests; return its answer.
+        """Send a command to the session's actor, starting it if there is none; return its answer.
 
         Whoever asks gets one answer: what the command gave, or why it could not be done. Only an
         actor that was gone before it took the command is not the last one that is asked.

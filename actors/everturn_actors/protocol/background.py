@@ -20,7 +20,7 @@ _Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Background:
-    """Starts them, and tells the mailbox whenever one ends: it may be time to rest.
+    """Starts them, and tells the mailbox whenever one ends: it may be time to be passivated.
 
     A task that is done waits for the next piece of work, one of them for each actor: to start a
     task costs several times what it costs to wake one, and every turn is such a piece.

@@ -29,7 +29,7 @@ def _itself(key: ConversationKey) -> ConversationKey:
 
 
 class Bindings:
-    """The sessions of conversations that are awake; a cache of what the store knows."""
+    """The sessions of conversations that are active; a cache of what the store knows."""
 
     def __init__(
         self,

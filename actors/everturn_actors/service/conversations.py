@@ -150,7 +150,7 @@ class Conversations:
     async def current(self, key: ConversationKey) -> str:
         """Return the id of the conversation's current session, "" where there is none.
 
-        One that is idle for longer than its agent allows is none, whoever ends it. Wakes nobody.
+        One that is idle for longer than its agent allows is none, whoever ends it. Starts no actor.
         """
         key = self._bindings.known_as(key)
         session_id = self._bindings.session_of(key) or await self._store.bound(key)

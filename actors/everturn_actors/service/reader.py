@@ -38,16 +38,16 @@ LOOK_BACK_EVENTS = 500  # in which a decision that comes too late finds out why
 
 
 class SessionReader:
-    """Reads sessions and their histories. Nobody wakes for it, and nothing is written."""
+    """Reads sessions and their histories. Starts no actor, writes nothing."""
 
     def __init__(self, *, store: SessionStore, runtime: Runtime, registry: Actors) -> None:
         """Only `open_service` makes one."""
         self._store, self._runtime, self._registry = store, runtime, registry
 
     async def view(self, session_id: str) -> SessionState:
-        """Return the present state of a session. Nobody wakes for it, and nothing is written.
+        """Return the present state of a session. Starts no actor, writes nothing.
 
-        One that rests is shown as its files have it: a turn that a crash cut short as open, and a
+        A passivated one is shown as its files have it: a turn that a crash cut short as open, and a
         session that nobody ended as not ended, however long ago it was used.
 
         Raises:
@@ -59,7 +59,7 @@ class SessionReader:
             return state
         loaded = await self._store.inspect(session_id)
         recovered = loaded and await _replayed(loaded)
-        # It may have woken, and gone on, while its files were read.
+        # It may have become active, and gone on, while its files were read.
         state = self._registry.present(session_id)
         if state is not None:
             return state
@@ -70,7 +70,7 @@ class SessionReader:
     async def summary(self, session_id: str) -> SessionSummary | None:
         """Return what a list says of a session; None where there is none, or it cannot be read.
 
-        Costs the same however much is stored of it. Nobody wakes for it.
+        Costs the same however much is stored of it. No actor is started for it.
         """
         state = self._registry.present(session_id)
         if state is None:
@@ -167,7 +167,7 @@ class SessionReader:
     ) -> AsyncGenerator[Update]:
         """Yield all events with a seq above `after`, then what comes, to the end of the session.
 
-        Looking on changes nothing: no session wakes, a paused turn stays paused (see `resume`), and
+        Looking on changes nothing: no actor starts, a paused turn stays paused (see `resume`), and
         one that nobody else waits for is paused all the same. Ends when the service stops. `take`
         is asked first for each piece of a reply, see `TakeDelta`.
 

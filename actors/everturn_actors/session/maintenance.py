@@ -46,7 +46,7 @@ async def resume_open_turns(
 
     async def wake(session_id: str) -> None:
         async with limiter:
-            state = await _wake(registry, session_id)
+            state = await _activate(registry, session_id)
             if state is not None and is_half(state):
                 await remove(session_id)
 
@@ -69,9 +69,9 @@ async def _active(store: SessionStore, clock: Clock) -> tuple[str, ...]:
 async def end_expired(
     store: SessionStore, registry: Registry, agents: Agents, clock: Clock, sweep_s: float
 ) -> None:
-    """Every `sweep_s`, wake the sessions that are idle for longer than their agent allows.
+    """Every `sweep_s`, activate the sessions that are idle for longer than their agent allows.
 
-    An actor that wakes ends an expired session by itself.
+    An actor that starts ends an expired session by itself.
     """
     while True:
         await clock.sleep(sweep_s)
@@ -96,14 +96,15 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
         async with aclosing(store.idle(name, before=before)) as rows:
             async for row in rows:
                 if registry.is_here(row.session_id):
-                    await _wake(registry, row.session_id)
+                    await _activate(registry, row.session_id)
 
 
-async def _wake(registry: Registry, session_id: str) -> SessionState | None:
+async def _activate(registry: Registry, session_id: str) -> SessionState | None:
     try:
         return await registry.ask(session_id, GetState(), passivate_at_once=True)
     except CoreError as error:
         logger.warning(
-            "a session could not be woken", extra={"session_id": session_id, "error": str(error)}
+            "a session could not be activated",
+            extra={"session_id": session_id, "error": str(error)},
         )
         return None

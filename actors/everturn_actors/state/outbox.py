@@ -183,7 +183,7 @@ def with_undelivered(
 ) -> tuple[OutboxItem, ...]:
     """Return what is owed where people have to be told that `outbox item` did not arrive.
 
-    One message tells of all that was given up until it is laid out.
+    One message tells of all that was given up until it is rendered.
     """
     text = _undelivered_text(item)
     for index, each in enumerate(outbox):
@@ -234,7 +234,7 @@ def _is_in_doubt(item: OutboxItem) -> bool:
 
 def _planned(item: OutboxItem, body: DeliveryPlanned) -> OutboxItem:
     if item.chunks is not None:
-        msg = f"outbox item {item.seq} is laid out already"
+        msg = f"outbox item {item.seq} is rendered already"
         raise ValueError(msg)
     return replace(item, chunks=tuple(Chunk(payload=payload) for payload in body.chunks))
 

@@ -102,7 +102,7 @@ async def open_cursors(
 ) -> AsyncGenerator[Cursors]:
     """Open the cursors of a channel, and write them until the block ends.
 
-    Damaged ones are put aside and the channel begins as if it had never run. That loses at most
+    Damaged ones are quarantined and the channel begins as if it had never run. That loses at most
     what was written while the gateway was away, and the log says so; the other way round, a
     channel without cursors that counts as an old one reads its chats from their beginning, and
     the journals know only the messages of sessions that have not ended.

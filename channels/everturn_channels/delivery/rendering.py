@@ -1,6 +1,6 @@
 """What an outbox item looks like as messages of a platform. Pure.
 
-A chunk's payload is what the adapter laid out, or, behind a mark that no text begins with, which
+A chunk's payload is what the adapter rendered, or, behind a mark that no text begins with, which
 file is sent in its place.
 """
 

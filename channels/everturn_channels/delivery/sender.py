@@ -39,7 +39,7 @@ from everturn_channels.settings import ChannelSettings
 
 logger = logging.getLogger(__name__)
 
-IN_PLACE_CHARS: Final = 2_000  # a longer text is laid out in a thread: 8 KB may take 20 ms
+IN_PLACE_CHARS: Final = 2_000  # a longer text is rendered in a thread: 8 KB may take 20 ms
 UNDELIVERED_S: Final = 30 * 86_400.0  # so long people are to be told that something did not arrive
 
 

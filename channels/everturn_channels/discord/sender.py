@@ -136,7 +136,7 @@ class Sender:
         await self._request("edit", route, body)
 
     async def type(self, channel: int) -> None:
-        """Show the typing sign."""
+        """Show the typing indicator."""
         route = Route("POST", "/channels/{channel_id}/typing", channel_id=channel)
         await self._request("typing", route)
 

@@ -1,4 +1,4 @@
-"""What an adapter hands events to, and tells how its platform fares."""
+"""What an adapter hands events to, and tells the status of its platform."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class RunningChannel:
     "What stands behind every channel."
     settings: ChannelSettings
     health: Health
-    "Where it is noted how the channel fares."
+    "Where it is noted how the channel is."
     cursors: Cursors
     "Where the adapter keeps how far it has read."
     limiter: RateLimiter

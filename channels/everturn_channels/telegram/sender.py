@@ -129,7 +129,7 @@ class Sender:
             await self._refusing(self._line.send(request, deadline_s=_SIGN_S))
 
     async def type(self, chat_id: str, topic: str) -> None:
-        """Show the typing sign. See `Adapter.type`."""
+        """Show the typing indicator. See `Adapter.type`."""
         request = SendChatAction(
             chat_id=_chat(chat_id), action="typing", message_thread_id=_topic(topic)
         )

@@ -142,7 +142,7 @@ class KeyedStoreContract(OnAFolder):
 
     @in_loop
     async def test_keys_are_listed_by_folder(self) -> None:
-        """What was put aside, and what stands in other folders, is not among them."""
+        """What was quarantined, and what stands in other folders, is not among them."""
         async with self.open_keyed() as store:
             assert await store.list("usage/") == ()
             for key in ("usage/b.json", "usage/a.json", "usage/deep/c.json", "usages.json", LINES):

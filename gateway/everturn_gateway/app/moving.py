@@ -31,8 +31,8 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.config.stores import StoreConfig
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import OpenedStore
-from everturn_gateway.scheduler import kept_jobs
-from everturn_gateway.scheduler.kept_jobs import KeptJobs
+from everturn_gateway.scheduler.definitions import kept_jobs
+from everturn_gateway.scheduler.definitions.kept_jobs import KeptJobs
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 
 _NOT_MOVED: Final = (MOVE_KEY, kept_jobs.BEGUN, kept_jobs.FOLDER)

@@ -82,7 +82,7 @@ class BotChannel:
         return self._bot.inner if self._bot else None
 
     def status(self) -> ChannelStatus:
-        """Return how it fares."""
+        """Return its status."""
         if self._bot is not None:
             return self._bot.health.status()
         return ChannelStatus(

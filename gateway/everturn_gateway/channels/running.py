@@ -79,7 +79,7 @@ class _Channel(DeliveryPort, Protocol):
         ...
 
     def status(self) -> ChannelStatus:
-        """Return how it fares."""
+        """Return its status."""
         ...
 
     async def open_aliases(self) -> ChatAliases:
@@ -117,7 +117,7 @@ class Channels(Struct, kw_only=True):
     _open: Mapping[str, _Channel] = field(default_factory=dict[str, _Channel])
 
     def statuses(self) -> tuple[ChannelStatus, ...]:
-        """Return how each channel fares, in the order of the configuration."""
+        """Return the status of each channel, in the order of the configuration."""
         return tuple(channel.status() for channel in self._open.values())
 
     def troubled(self) -> tuple[ChannelStatus, ...]:

@@ -1,4 +1,4 @@
-"""How a channel fares, in words for people."""
+"""The status of a channel, in words for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from everturn_channels.health import ChannelStatus
 
 
 def channel_text(status: ChannelStatus) -> str:
-    """Return how a channel fares, in a line."""
+    """Return the status of a channel, in a line."""
     account = f" as {status.account}" if status.account else ""
     if status.is_healthy:
         heard = f"receives{account}, last heard of {moment_text(status.last_received_at)}"

@@ -12,7 +12,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.doctor.findings import Finding
 from everturn_gateway.doctor.subject import JobHealth, Subject
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.job_store import JobStore
+from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.places import Places
 from everturn_gateway.scheduler.rules.job_state import (
     ALWAYS_THERE,

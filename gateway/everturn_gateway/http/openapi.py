@@ -17,7 +17,7 @@ from everturn_gateway.http.access.auth import Access
 from everturn_gateway.http.access.scopes import rule_of
 from everturn_gateway.http.schemas.errors import OpenAIErrorBody, ProblemBody
 from everturn_gateway.http.schemas.schedules import JobTimes, NewJob
-from everturn_gateway.scheduler.settings import RetriesSection, ToSection
+from everturn_gateway.scheduler.definitions.settings import RetriesSection, ToSection
 from everturn_gateway.yaml_files.descriptions import describe_fields
 
 SessionId: TypeAlias = Annotated[

@@ -176,7 +176,7 @@ class Channels(Protocol):
     """The chat channels of a gateway."""
 
     def statuses(self) -> tuple[ChannelStatus, ...]:
-        """Return how each fares."""
+        """Return the status of each."""
         ...
 
     def troubled(self) -> tuple[ChannelStatus, ...]:

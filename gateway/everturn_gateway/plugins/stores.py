@@ -29,7 +29,7 @@ async def _no_fault() -> str:
 
 
 class OpenedStore(Struct, frozen=True, kw_only=True):
-    """An open store, and how it fares."""
+    """An open store, and its statistics."""
 
     store: SessionStore
     keyed: KeyedStore

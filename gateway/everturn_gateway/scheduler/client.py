@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Protocol
 
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.job_changes import JobChanges
 from everturn_gateway.scheduler.jobs import Job, JobView, Made, Run
-from everturn_gateway.scheduler.settings import JobSection
 
 
 class SchedulerClient(Protocol):

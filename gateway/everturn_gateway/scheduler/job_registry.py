@@ -15,9 +15,9 @@ from msgspec import Struct, field
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import contain
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.definitions.job_store import JobStore, Page
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.job_changes import JobChanges
-from everturn_gateway.scheduler.job_store import JobStore, Page
 from everturn_gateway.scheduler.jobs import Job, JobState, JobView, Run
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.rules.job_state import (

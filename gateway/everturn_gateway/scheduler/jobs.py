@@ -261,7 +261,7 @@ class JobState(Value, frozen=True, kw_only=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and how it fares, for whoever asks."""
+    """A job and its state, for whoever asks."""
 
     job: Job
     state: Literal["scheduled", "running", "paused", "waiting", "done"]

@@ -28,6 +28,9 @@ from everturn_actors.supervisor import Supervisor
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.admission import check_armed, check_new, check_session, field_fault
 from everturn_gateway.scheduler.definition_reload import DefinitionReload
+from everturn_gateway.scheduler.definitions.job_store import JobStore
+from everturn_gateway.scheduler.definitions.kept_jobs import KeptJobs
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S, Dispatcher
 from everturn_gateway.scheduler.errors import (
     JobFixedError,
@@ -37,7 +40,6 @@ from everturn_gateway.scheduler.errors import (
 from everturn_gateway.scheduler.housekeeping import delete_sessions, tidy
 from everturn_gateway.scheduler.job_registry import JobNeeds, JobRegistry
 from everturn_gateway.scheduler.job_runner import JobRunner, Poster
-from everturn_gateway.scheduler.job_store import JobStore
 from everturn_gateway.scheduler.jobs import (
     WRITTEN,
     Job,
@@ -47,12 +49,10 @@ from everturn_gateway.scheduler.jobs import (
     Run,
     ToSession,
 )
-from everturn_gateway.scheduler.kept_jobs import KeptJobs
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.scheduler.rules.job_state import counts_from
 from everturn_gateway.scheduler.rules.records import Paused, Resumed
 from everturn_gateway.scheduler.run_logs.files import RunLogs
-from everturn_gateway.scheduler.settings import JobSection
 
 logger = logging.getLogger(__name__)
 

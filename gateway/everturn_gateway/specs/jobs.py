@@ -12,6 +12,14 @@ from msgspec import Struct, field
 from pydantic import AfterValidator, Field
 
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.definitions.making import FaultList, Source, destination_of, job_of
+from everturn_gateway.scheduler.definitions.reading import MAX_TEXT_BYTES, check_line, read_clock
+from everturn_gateway.scheduler.definitions.settings import (
+    Interval,
+    JobFields,
+    JobId,
+    ToSection,
+)
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
     GRACE_S,
@@ -21,14 +29,6 @@ from everturn_gateway.scheduler.jobs import (
     QuietHours,
     Retries,
     RunTask,
-)
-from everturn_gateway.scheduler.making import FaultList, Source, destination_of, job_of
-from everturn_gateway.scheduler.reading import MAX_TEXT_BYTES, check_line, read_clock
-from everturn_gateway.scheduler.settings import (
-    Interval,
-    JobFields,
-    JobId,
-    ToSection,
 )
 from everturn_gateway.specs.prompts import read_text_field
 from everturn_gateway.time_zones import check_zone

@@ -20,8 +20,8 @@ from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.plugins import installed
+from everturn_gateway.scheduler.definitions.reading import file_instant
 from everturn_gateway.scheduler.jobs import Job
-from everturn_gateway.scheduler.reading import file_instant
 from everturn_gateway.specs.context import CONTEXT, ReadContext, read_context
 from everturn_gateway.specs.jobs import ReadJobs, read_jobs
 from everturn_gateway.specs.prompts import read_prompt

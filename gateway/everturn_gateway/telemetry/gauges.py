@@ -46,7 +46,7 @@ class _Library(Protocol):
 
 class _Channels(Protocol):
     def statuses(self) -> tuple[ChannelStatus, ...]:
-        """Return how each channel fares."""
+        """Return the status of each channel."""
         ...
 
 

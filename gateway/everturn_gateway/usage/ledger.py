@@ -2,7 +2,7 @@
 
 A call is counted at once and on disk a few seconds later, so that no turn waits for it. A process
 that is killed loses what the last seconds counted; nothing else reads it than reports and the daily
-limits. A write that fails is logged and tried again; damaged data are put aside.
+limits. A write that fails is logged and tried again; damaged data are quarantined.
 """
 
 from __future__ import annotations

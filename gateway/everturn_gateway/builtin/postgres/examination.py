@@ -72,7 +72,7 @@ async def _contents(database: Database) -> list[StoreNote]:
         last = rows[-1][0]
     stray, damaged = await database.row(_STRAY) or (0, 0)
     if damaged:
-        text = f"{damaged} damaged values or snapshots were put aside in the table damaged"
+        text = f"{damaged} damaged values or snapshots were quarantined in the table damaged"
         notes.append(StoreNote(text=text, is_problem=False))
     if stray:
         text = f"{stray} marks of open turns belong to no session; the next start passes them over"

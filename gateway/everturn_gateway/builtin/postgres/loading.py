@@ -69,7 +69,7 @@ async def find(database: Database, session_id: str) -> Found | None:
     except CorruptJournalError as error:
         why = f"the snapshot is damaged ({fault}), and so is the log: {error}"
         raise CorruptJournalError(why) from error
-    repairs = (f"the snapshot: {fault}; it is put aside, the session rebuilt from its log",)
+    repairs = (f"the snapshot: {fault}; it is quarantined, the session rebuilt from its log",)
     return Found(
         loaded=Loaded(snapshot=None, events=loaded.events, repairs=repairs),
         bad_snapshot=rows.snapshot,

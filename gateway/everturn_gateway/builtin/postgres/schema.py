@@ -75,7 +75,7 @@ STEPS: Final = (
         version text NOT NULL,
         data bytea NOT NULL
     );
-    CREATE TABLE damaged (              -- what could not be read, put aside
+    CREATE TABLE damaged (              -- what could not be read, quarantined
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         at timestamptz NOT NULL DEFAULT now(),
         name text NOT NULL,

@@ -33,9 +33,9 @@ from everturn_gateway.commands.shared.settings import admin_token, load, run_asy
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.schemas import ComingList, JobList
-from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.yaml_files import Document, FieldPath, Place, check
 
 SHOWN_NEXT: Final = 5

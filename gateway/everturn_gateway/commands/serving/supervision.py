@@ -1,4 +1,4 @@
-"""Tells systemd how the gateway fares: it is ready, it stops, its event loop still turns.
+"""Tells systemd the status of the gateway: it is ready, it stops, its event loop still turns.
 
 Source: sd_notify(3) and sd_watchdog_enabled(3) of systemd 252: lines in one datagram to the socket
 that `NOTIFY_SOCKET` names, where `@` stands for the abstract namespace.
@@ -40,7 +40,7 @@ class ServiceManager:
                 out.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:
             logger.warning(
-                "systemd cannot be told how the gateway fares",
+                "systemd cannot be told the status of the gateway",
                 extra={"told": lines[0], "error": error.strerror or str(error)},
             )
 

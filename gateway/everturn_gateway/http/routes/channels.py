@@ -47,7 +47,7 @@ def channels_router(gateway: Gateway) -> APIRouter:
 
     @router.get("/api/v1/channels", response_model=ChannelList)
     async def list_channels() -> Response:
-        """Tell how each channel fares."""
+        """Tell the status of each channel."""
         statuses = gateway.channels.statuses()
         return answer(ChannelList(channels=tuple(map(ChannelBody.of, statuses))))
 

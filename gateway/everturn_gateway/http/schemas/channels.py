@@ -21,7 +21,7 @@ class BlockedBody(Body):
 
 
 class ChannelBody(Body):
-    """How one channel fares."""
+    """The status of one channel."""
 
     name: str
     platform: str = Field(description="telegram, discord, or the name of a plug-in.")

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, ConfigDict, Field
 
-from everturn_gateway.scheduler.settings import (
+from everturn_gateway.scheduler.definitions.settings import (
     JOB_ID_CHARACTERS,
     JobFields,
     JobSection,

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from everturn_actors.errors import ConflictError, JournalError
 from everturn_actors.ports import KeyedStore
 from everturn_gateway.errors import Fault, GatewayError
+from everturn_gateway.scheduler.definitions.settings import check_job_id
 from everturn_gateway.scheduler.jobs import JobState, Run
 from everturn_gateway.scheduler.rules.records import Kept, Record, fold_all
 from everturn_gateway.scheduler.run_logs.lines import (
@@ -29,7 +30,6 @@ from everturn_gateway.scheduler.run_logs.lines import (
     read_log,
     to_line,
 )
-from everturn_gateway.scheduler.settings import check_job_id
 
 logger = logging.getLogger(__name__)
 

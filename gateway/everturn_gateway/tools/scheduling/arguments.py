@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
+from everturn_gateway.scheduler.definitions.reading import interval_text
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.jobs import Cron
-from everturn_gateway.scheduler.reading import interval_text
 from everturn_gateway.scheduler.rules import rules
-from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.tools.arguments import Arguments
 
 _TIMES: Final = ("at", "in_minutes", "every", "cron")

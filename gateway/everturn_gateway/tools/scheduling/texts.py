@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, assert_never
 from zoneinfo import ZoneInfo
 
+from everturn_gateway.scheduler.definitions.reading import interval_text
 from everturn_gateway.scheduler.jobs import (
     At,
     Cron,
@@ -21,7 +22,6 @@ from everturn_gateway.scheduler.jobs import (
     SendMessage,
     When,
 )
-from everturn_gateway.scheduler.reading import interval_text
 from everturn_gateway.tools.recall.messages import one_line
 from everturn_gateway.tools.wording import counted
 

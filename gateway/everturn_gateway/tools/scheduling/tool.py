@@ -15,9 +15,9 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
 from everturn_actors.ports import Clock, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.scheduler.client import SchedulerClient
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
-from everturn_gateway.scheduler.settings import JobSection
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.conversations import is_asked_by_person, name_of_call, sources_behind
 from everturn_gateway.tools.environment import ToolEnvironment

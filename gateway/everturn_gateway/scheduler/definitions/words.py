@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from everturn_gateway.scheduler.reading import NEEDS_ZONE, read_interval
+from everturn_gateway.scheduler.definitions.reading import NEEDS_ZONE, read_interval
 from everturn_gateway.time_zones import check_zone
 
 NICKNAMES: Final = {

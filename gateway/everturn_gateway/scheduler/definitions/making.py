@@ -12,6 +12,15 @@ from msgspec import Struct, field
 
 from everturn_actors.model import ConversationKey
 from everturn_gateway.errors import Fault
+from everturn_gateway.scheduler.definitions.reading import read_written
+from everturn_gateway.scheduler.definitions.settings import (
+    JobFields,
+    JobSection,
+    MadeSection,
+    ToSection,
+    check_job_id,
+)
+from everturn_gateway.scheduler.definitions.words import from_now, is_from_now
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
     GRACE_S,
@@ -31,16 +40,7 @@ from everturn_gateway.scheduler.jobs import (
     When,
     Where,
 )
-from everturn_gateway.scheduler.reading import read_written
 from everturn_gateway.scheduler.rules.rules import check_cron
-from everturn_gateway.scheduler.settings import (
-    JobFields,
-    JobSection,
-    MadeSection,
-    ToSection,
-    check_job_id,
-)
-from everturn_gateway.scheduler.words import from_now, is_from_now
 from everturn_gateway.time_zones import check_zone
 from everturn_gateway.yaml_files import Document, FieldPath, dotted
 

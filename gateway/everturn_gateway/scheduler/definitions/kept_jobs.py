@@ -18,9 +18,9 @@ from anyio import to_thread
 from everturn_actors.documents import Document, Form, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import KeyedStore
-from everturn_gateway.scheduler.job_store import JobStore, Page, read_text
+from everturn_gateway.scheduler.definitions.job_store import JobStore, Page, read_text
+from everturn_gateway.scheduler.definitions.settings import JobSection
 from everturn_gateway.scheduler.jobs import Made
-from everturn_gateway.scheduler.settings import JobSection
 
 logger = logging.getLogger(__name__)
 

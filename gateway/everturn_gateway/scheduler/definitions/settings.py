@@ -16,19 +16,25 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from everturn_actors.ids import is_session_id
 from everturn_actors.json_values import is_object
+from everturn_gateway.scheduler.definitions.reading import (
+    check_line,
+    check_text,
+    interval_text,
+    read_written,
+)
+from everturn_gateway.scheduler.definitions.words import (
+    EXAMPLES,
+    cron_of,
+    is_from_now,
+    recurring,
+    span_s,
+)
 from everturn_gateway.scheduler.jobs import (
     ISOLATED,
     Made,
     Misfire,
     Where,
 )
-from everturn_gateway.scheduler.reading import (
-    check_line,
-    check_text,
-    interval_text,
-    read_written,
-)
-from everturn_gateway.scheduler.words import EXAMPLES, cron_of, is_from_now, recurring, span_s
 from everturn_gateway.yaml_files import Section
 
 JOB_ID_CHARACTERS: Final = 80

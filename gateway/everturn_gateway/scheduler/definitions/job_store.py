@@ -25,15 +25,15 @@ from msgspec.structs import replace
 
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.folders import make_folder, sync_folder
-from everturn_gateway.scheduler.jobs import Job, Made
-from everturn_gateway.scheduler.making import Source, dated, job_of
-from everturn_gateway.scheduler.reading import file_instant
-from everturn_gateway.scheduler.settings import (
+from everturn_gateway.scheduler.definitions.making import Source, dated, job_of
+from everturn_gateway.scheduler.definitions.reading import file_instant
+from everturn_gateway.scheduler.definitions.settings import (
     JobSection,
     check_job_id,
     made_section,
     section_text,
 )
+from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.yaml_files import check, read_document
 from everturn_gateway.yaml_files.watching import POLL_MS, Wanted, watch_folder
 

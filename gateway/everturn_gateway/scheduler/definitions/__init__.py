@@ -1,0 +1,1 @@
+"""Jobs as people and programs write them down: the fields of a file, and the folder of files."""
