@@ -243,52 +243,21 @@ class Models(Protocol):
         ...
 
 
-class Gateway(Protocol):
-    """An open gateway."""
+class HasConfig(Protocol):
+    """Its configuration."""
 
     @property
     def config(self) -> Config:
         """Its configuration."""
         ...
 
+
+class HasSessions(Protocol):
+    """Its sessions, and what lists and searches say of them."""
+
     @property
     def service(self) -> TurnService:
         """The one entry point to all sessions."""
-        ...
-
-    @property
-    def library(self) -> Library:
-        """Its agents."""
-        ...
-
-    @property
-    def usage(self) -> UsageLedger:
-        """What its agents used."""
-        ...
-
-    @property
-    def channels(self) -> Channels:
-        """Its chat channels."""
-        ...
-
-    @property
-    def pairing(self) -> Pairing:
-        """Who is let in on its channels, and who asks to be."""
-        ...
-
-    @property
-    def recent_log(self) -> RecentLog:
-        """What it logged last."""
-        ...
-
-    @property
-    def schedules(self) -> SchedulerClient:
-        """Its scheduled jobs."""
-        ...
-
-    @property
-    def telemetry(self) -> Telemetry:
-        """What measures it."""
         ...
 
     @property
@@ -301,15 +270,26 @@ class Gateway(Protocol):
         """Finds what was said in its sessions."""
         ...
 
-    @property
-    def starts(self) -> Starts:
-        """When it was started, and how the runs before had ended."""
-        ...
+
+class HasAgents(Protocol):
+    """Its agents, and what their turns changed."""
 
     @property
-    def supervisor(self) -> Tasks:
-        """Its long tasks."""
+    def library(self) -> Library:
+        """Its agents."""
         ...
+
+    def checkpoints(self, agent: str) -> Checkpoints:
+        """Return what turns changed in an agent's workspace.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+        """
+        ...
+
+
+class HasCallers(Protocol):
+    """Who may ask it."""
 
     @property
     def tokens(self) -> TokenRegistry:
@@ -321,19 +301,50 @@ class Gateway(Protocol):
         """The browsers that are logged in."""
         ...
 
+
+class HasUsage(Protocol):
+    """What its agents and principals used."""
+
+    @property
+    def usage(self) -> UsageLedger:
+        """What its agents used."""
+        ...
+
     @property
     def spending(self) -> Spending:
         """What its principals have spent."""
         ...
 
+
+class HasChannels(Protocol):
+    """Its chat channels, and who is let in on them."""
+
     @property
-    def models(self) -> Models:
-        """What was learnt about its models."""
+    def channels(self) -> Channels:
+        """Its chat channels."""
         ...
 
     @property
-    def passing_on(self) -> PassingOn:
-        """What sends requests that no agent answers to a provider."""
+    def pairing(self) -> Pairing:
+        """Who is let in on its channels, and who asks to be."""
+        ...
+
+
+class HasSchedules(Protocol):
+    """Its scheduled jobs."""
+
+    @property
+    def schedules(self) -> SchedulerClient:
+        """Its scheduled jobs."""
+        ...
+
+
+class HasRuns(Protocol):
+    """Which program it is, and since when it runs."""
+
+    @property
+    def version(self) -> str:
+        """The version of this program."""
         ...
 
     @property
@@ -342,30 +353,66 @@ class Gateway(Protocol):
         ...
 
     @property
-    def version(self) -> str:
-        """The version of this program."""
+    def starts(self) -> Starts:
+        """When it was started, and how the runs before had ended."""
         ...
 
-    def checkpoints(self, agent: str) -> Checkpoints:
-        """Return what turns changed in an agent's workspace.
 
-        Raises:
-            UnknownAgentError: There is none of this name.
-        """
+class HasDiagnostics(Protocol):
+    """What it knows of itself."""
+
+    @property
+    def telemetry(self) -> Telemetry:
+        """What measures it."""
+        ...
+
+    @property
+    def supervisor(self) -> Tasks:
+        """Its long tasks."""
+        ...
+
+    @property
+    def recent_log(self) -> RecentLog:
+        """What it logged last."""
+        ...
+
+    @property
+    def models(self) -> Models:
+        """What was learnt about its models."""
         ...
 
     def ready(self) -> bool:
         """Whether it can take messages now."""
         ...
 
-    def start(self, name: str, body: Callable[[], Awaitable[object]]) -> None:
-        """Start a long task, which is supervised, and cancelled when the gateway closes."""
+    async def journal_fault(self) -> str:
+        """Return why no message can be kept now; empty where they can."""
         ...
 
     def examine(self) -> AsyncGenerator[FindingView]:
         """Look at itself and its workspace; yield what is found. Nothing is repaired."""
         ...
 
-    async def journal_fault(self) -> str:
-        """Return why no message can be kept now; empty where they can."""
+
+class Gateway(
+    HasConfig,
+    HasSessions,
+    HasAgents,
+    HasCallers,
+    HasUsage,
+    HasChannels,
+    HasSchedules,
+    HasRuns,
+    HasDiagnostics,
+    Protocol,
+):
+    """An open gateway: all of these. A route asks for those parts that it uses."""
+
+    @property
+    def passing_on(self) -> PassingOn:
+        """What sends requests that no agent answers to a provider."""
+        ...
+
+    def start(self, name: str, body: Callable[[], Awaitable[object]]) -> None:
+        """Start a long task, which is supervised, and cancelled when the gateway closes."""
         ...

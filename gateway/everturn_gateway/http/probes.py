@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -16,13 +17,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.http.access.auth import caller_of
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasChannels, HasDiagnostics, HasSessions
 from everturn_gateway.http.problems import Problem, ProblemError, problem, problem_response
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.health import ReadyBody, StatusBody, TaskBody
 from everturn_gateway.principals import Principal
 
 _NOT_READY = problem("not-ready", "the gateway is starting or stopping; try again later")
+
+
+class ProbedHost(HasChannels, HasDiagnostics, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
 
 
 def _deaf(channels: Sequence[ChannelStatus]) -> Problem:
@@ -60,7 +65,7 @@ def liveness() -> Response:
     return answer(StatusBody(status="ok"))
 
 
-async def readiness(gateway: Gateway, caller: Principal) -> Response:
+async def readiness(gateway: ProbedHost, caller: Principal) -> Response:
     """Answer while messages are taken and kept, with details for whoever operates the gateway.
 
     Raises:
@@ -79,14 +84,14 @@ async def readiness(gateway: Gateway, caller: Principal) -> Response:
     )
 
 
-async def exposition(gateway: Gateway, request: Request) -> Response:
+async def exposition(gateway: ProbedHost, request: Request) -> Response:
     """Answer with the metrics, in the format that the scraper asks for."""
     told = await gateway.telemetry.exposition(request.headers.get("accept", ""))
     # As it is: the media type says its charset already.
     return Response(told.body, headers={"Content-Type": told.content_type})
 
 
-async def _details(gateway: Gateway) -> Response:
+async def _details(gateway: ProbedHost) -> Response:
     tasks = tuple(map(TaskBody.of, gateway.supervisor.down()))
     if any(each.needed for each in tasks):
         raise ProblemError(_stuck(tasks))
@@ -107,12 +112,12 @@ async def _details(gateway: Gateway) -> Response:
     )
 
 
-async def _livez(gateway: Gateway, request: Request) -> Response:
+async def _livez(gateway: ProbedHost, request: Request) -> Response:
     del gateway, request
     return liveness()
 
 
-async def _readyz(gateway: Gateway, request: Request) -> Response:
+async def _readyz(gateway: ProbedHost, request: Request) -> Response:
     return await readiness(gateway, caller_of(request.scope).principal)
 
 
@@ -127,7 +132,7 @@ class Probes:
     """Answers probes, and hands everything else on. Plain ASGI."""
 
     def __init__(
-        self, app: ASGIApp, gateway: Gateway, protect: Callable[[ASGIApp, str, str], ASGIApp]
+        self, app: ASGIApp, gateway: ProbedHost, protect: Callable[[ASGIApp, str, str], ASGIApp]
     ) -> None:
         """Stand in front of the API.
 
@@ -156,7 +161,7 @@ class Probes:
 
     async def _answer(
         self,
-        ask: Callable[[Gateway, Request], Awaitable[Response]],
+        ask: Callable[[ProbedHost, Request], Awaitable[Response]],
         scope: Scope,
         receive: Receive,
         send: Send,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn_gateway.http.access.auth import Access, Caller, bearer_of, caller_of
 from everturn_gateway.http.access.cookies import LOGIN_PATH, cookie_of, set_cookie
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasCallers, HasConfig
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.console import LoginBody
 from everturn_gateway.principals import Principal
 
 
-def console_router(gateway: Gateway, access: Access) -> APIRouter:
+class Host(HasCallers, HasConfig, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def console_router(gateway: Host, access: Access) -> APIRouter:
     """Return the routes of the console's login. They are the page's, and in no document."""
     router = APIRouter(include_in_schema=False)
     public_url, logins = gateway.config.server.public_url, gateway.logins

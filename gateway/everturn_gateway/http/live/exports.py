@@ -17,7 +17,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import encode_event
 from everturn_gateway.http.live.markdown import ExportFormat, MarkdownExport
 from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.schemas.messages import GapBody
 from everturn_gateway.http.uploads import download_headers
 
@@ -28,7 +28,7 @@ _TYPES: Final = {
 }
 
 
-def exports_router(gateway: Gateway) -> APIRouter:
+def exports_router(gateway: HasSessions) -> APIRouter:
     """Return the route `/api/v1/sessions/{id}/export`."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["sessions"])
     service = gateway.service

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from everturn_actors.errors import InvalidInputError, JournalError, UnknownSessionError
 from everturn_actors.model import SessionStatus
 from everturn_actors.ports import Place, SessionFilter, SessionSummary
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.schemas.sessions import OverviewList, OverviewRow
 from everturn_gateway.session_changes import SessionOverview
 
@@ -86,7 +86,7 @@ class ListQuery(BaseModel):
 
 
 async def read_overviews(
-    gateway: Gateway, query: ListQuery, allowed: SessionFilter
+    gateway: HasSessions, query: ListQuery, allowed: SessionFilter
 ) -> OverviewList:
     """Return a page of the list by activity, what is pinned before all else.
 
@@ -118,7 +118,7 @@ async def read_overviews(
 
 
 async def _open(
-    gateway: Gateway, query: ListQuery, wanted: SessionFilter
+    gateway: HasSessions, query: ListQuery, wanted: SessionFilter
 ) -> tuple[OverviewRow, ...]:
     """Return the sessions with an open turn that are wanted: there are never many."""
     found: list[SessionOverview] = []
@@ -131,7 +131,7 @@ async def _open(
     return tuple(map(OverviewRow.overview, found[: query.limit]))
 
 
-async def read_overview(gateway: Gateway, session_id: str) -> SessionOverview | None:
+async def read_overview(gateway: HasSessions, session_id: str) -> SessionOverview | None:
     """Return the row of a session; None where it is gone, or cannot be read."""
     try:
         return await gateway.changes.overview(gateway.service, session_id)

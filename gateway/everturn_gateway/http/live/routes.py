@@ -25,9 +25,8 @@ from everturn_gateway.http.live.search import (
     search,
 )
 from everturn_gateway.http.live.states import waiting_approvals
-from everturn_gateway.http.live.stream import LiveStream, read_cursor, read_watches
+from everturn_gateway.http.live.stream import LiveHost, LiveStream, read_cursor, read_watches
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
-from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.context import RequestList
 from everturn_gateway.http.schemas.sessions import ApprovalList, LogPage
@@ -36,7 +35,7 @@ from everturn_gateway.http.waiting import OpenWaits
 _CURSOR_CHARACTERS = 1024
 
 
-def live_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+def live_router(gateway: LiveHost, waits: OpenWaits) -> APIRouter:
     """Return the routes of whoever looks at all sessions."""
     router = APIRouter(prefix="/api/v1", tags=["live"])
     _add_stream(router, gateway, waits)
@@ -47,7 +46,7 @@ def live_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     return router
 
 
-def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+def _add_stream(router: APIRouter, gateway: LiveHost, waits: OpenWaits) -> None:
     rows = EncodedRows()
 
     @router.get(
@@ -99,14 +98,14 @@ def _add_stream(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         return LiveStream(gateway, waits, caller, watches, place, rows=rows)
 
 
-def _add_approvals(router: APIRouter, gateway: Gateway) -> None:
+def _add_approvals(router: APIRouter, gateway: LiveHost) -> None:
     @router.get("/approvals", response_model=ApprovalList)
     async def list_approvals(caller: CallerOf) -> Response:
         """List every call that waits for a person, in all sessions that the caller may see."""
         return answer(ApprovalList(approvals=await waiting_approvals(gateway, caller)))
 
 
-def _add_search(router: APIRouter, gateway: Gateway) -> None:
+def _add_search(router: APIRouter, gateway: LiveHost) -> None:
     @router.get("/search", response_model=SearchPage)
     async def search_sessions(
         caller: CallerOf,
@@ -153,7 +152,7 @@ def _add_search(router: APIRouter, gateway: Gateway) -> None:
         return answer(await search(gateway, query, sessions, caller))
 
 
-def _add_log(router: APIRouter, gateway: Gateway) -> None:
+def _add_log(router: APIRouter, gateway: LiveHost) -> None:
     @router.get("/sessions/{session_id}/log", response_model=LogPage, responses=problems(404))
     async def read_log(
         session_id: SessionId,
@@ -181,7 +180,7 @@ def _add_log(router: APIRouter, gateway: Gateway) -> None:
         return answer(page)
 
 
-def _add_requests(router: APIRouter, gateway: Gateway) -> None:
+def _add_requests(router: APIRouter, gateway: LiveHost) -> None:
     @router.get(
         "/sessions/{session_id}/requests", response_model=RequestList, responses=problems(404)
     )

@@ -12,7 +12,7 @@ from everturn_actors.ports import SessionFilter
 from everturn_actors.ports.search import MessageQuery, SearchPlace, SearchRole
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.http.access.visibility import sees_state
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.schemas.base import Body, Instant
 from everturn_gateway.principals import Principal
 from everturn_gateway.search.finding import Found, find, snippet
@@ -52,7 +52,7 @@ class SearchPage(Body):
 
 
 async def search(
-    gateway: Gateway, query: MessageQuery, wanted: SessionFilter, viewer: Principal
+    gateway: HasSessions, query: MessageQuery, wanted: SessionFilter, viewer: Principal
 ) -> SearchPage:
     """Return a page of what was found in the wanted sessions, as far as a viewer may see them."""
     service = gateway.service
@@ -86,7 +86,7 @@ def places_of(wanted: SessionFilter, session_id: str = "") -> tuple[SearchPlace,
     return () if place == SearchPlace() else (place,)
 
 
-async def _hit(gateway: Gateway, found: Found) -> SearchHit | None:
+async def _hit(gateway: HasSessions, found: Found) -> SearchHit | None:
     try:
         overview = await gateway.changes.overview(gateway.service, found.session_id)
     except (UnknownSessionError, JournalError):  # it is gone since it was read

@@ -6,13 +6,13 @@ Each is sent when it differs from what this reader was sent; nothing is kept for
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import anyio
 
 from everturn_actors.errors import CoreError
 from everturn_gateway.http.access.visibility import sees_state
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasChannels, HasConfig, HasSchedules, HasSessions
 from everturn_gateway.http.schemas.channels import ChannelBody
 from everturn_gateway.http.schemas.sessions import WaitingApproval, approval_bodies
 from everturn_gateway.principals import Principal
@@ -30,7 +30,11 @@ Frame: TypeAlias = tuple[str, dict[str, object]]
 Put: TypeAlias = Callable[[Frame], Awaitable[None]]
 
 
-async def waiting_approvals(gateway: Gateway, viewer: Principal) -> tuple[WaitingApproval, ...]:
+class StatesHost(HasChannels, HasConfig, HasSchedules, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+async def waiting_approvals(gateway: StatesHost, viewer: Principal) -> tuple[WaitingApproval, ...]:
     """Return every call that waits for a person, in all sessions that a principal may see.
 
     Raises:
@@ -58,7 +62,7 @@ async def waiting_approvals(gateway: Gateway, viewer: Principal) -> tuple[Waitin
 class OtherStates:
     """Sends one reader what it may see of these."""
 
-    def __init__(self, gateway: Gateway, viewer: Principal, put: Put) -> None:
+    def __init__(self, gateway: StatesHost, viewer: Principal, put: Put) -> None:
         """Send nothing yet."""
         self._gateway, self._viewer, self._put = gateway, viewer, put
 

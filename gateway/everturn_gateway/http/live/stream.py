@@ -10,7 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -27,7 +27,7 @@ from everturn_gateway.http import sse
 from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.live.rows import EncodedRows
 from everturn_gateway.http.live.states import Frame, OtherStates
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasChannels, HasConfig, HasRuns, HasSchedules, HasSessions
 from everturn_gateway.http.problems import core_problem
 from everturn_gateway.http.sse import EventStream, WriteNow
 from everturn_gateway.http.waiting import OpenWaits
@@ -40,6 +40,10 @@ STARTS_TOLD: Final = 20  # in the first frame
 JOIN_S: Final = 0.05  # pieces of a reply that come within are one
 _WATCH: Final = re.compile(r"([A-Za-z0-9-]{1,64}):([0-9]{1,15})")
 _CURSOR: Final = re.compile(r"([0-9a-f]{16})\.([0-9]{1,15})\.(.*)")
+
+
+class LiveHost(HasChannels, HasConfig, HasRuns, HasSchedules, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
 
 
 class Watch(Struct, frozen=True):
@@ -79,7 +83,7 @@ class LiveStream(Response):
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: LiveHost,
         waits: OpenWaits,
         viewer: Principal,
         watches: Sequence[Watch],
@@ -190,7 +194,7 @@ def _number(value: object) -> int:
 class _Watcher(Struct):
     """Sends what comes in one session."""
 
-    gateway: Gateway
+    gateway: LiveHost
     viewer: Principal
     session_id: str
     put: MemoryObjectSendStream[Frame]

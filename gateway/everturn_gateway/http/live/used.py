@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, time
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import structs
 
 from everturn_actors.model import Usage
 from everturn_actors.ports import SessionFilter
 from everturn_gateway.http.live.overviews import read_overview
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions, HasUsage
 from everturn_gateway.http.schemas.usage import UsageGroupBody, UsageGroups
 from everturn_gateway.scheduler.jobs import ISOLATED
 from everturn_gateway.session_changes import SessionOverview
@@ -18,8 +18,12 @@ from everturn_gateway.session_changes import SessionOverview
 SESSIONS_MOST: Final = 200  # that one report looks at, those that were used last
 
 
+class Host(HasSessions, HasUsage, Protocol):
+    """The parts of the gateway that are used here."""
+
+
 async def by_session(
-    gateway: Gateway, wanted: SessionFilter, *, principal: str, days: int
+    gateway: Host, wanted: SessionFilter, *, principal: str, days: int
 ) -> UsageGroups:
     """Return what sessions used since they began, of those that were used in the last days."""
     rows, is_partial = await _used(gateway, wanted, principal=principal, days=days)
@@ -33,7 +37,7 @@ async def by_session(
 
 
 async def by_schedule(
-    gateway: Gateway, wanted: SessionFilter, *, principal: str, days: int
+    gateway: Host, wanted: SessionFilter, *, principal: str, days: int
 ) -> UsageGroups:
     """Return what the runs of each job used that had a session of their own, and still have it."""
     wanted = structs.replace(wanted, channel=ISOLATED)
@@ -49,7 +53,7 @@ async def by_schedule(
     return UsageGroups(by="schedule", groups=_sorted(groups), is_partial=is_partial)
 
 
-async def by_principal(gateway: Gateway, *, agent: str, principal: str, days: int) -> UsageGroups:
+async def by_principal(gateway: Host, *, agent: str, principal: str, days: int) -> UsageGroups:
     """Return what each principal used in the last days, or one of them."""
     used = await gateway.spending.by_principal(days=days, agent=agent)
     groups = [
@@ -61,7 +65,7 @@ async def by_principal(gateway: Gateway, *, agent: str, principal: str, days: in
 
 
 async def _used(
-    gateway: Gateway, wanted: SessionFilter, *, principal: str, days: int
+    gateway: Host, wanted: SessionFilter, *, principal: str, days: int
 ) -> tuple[list[SessionOverview], bool]:
     """Return the sessions that were used in the last days, and whether there are more of them."""
     since = datetime.combine(gateway.usage.first_day(days), time(), UTC)

@@ -14,7 +14,7 @@ from everturn_actors.events import ApprovalAsked, ApprovalDecided, Event, ModelR
 from everturn_actors.model import Approval, ToolCall, Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.approvals import question
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasConfig
 from everturn_gateway.principals import Principal
 
 APPROVAL_REQUIRED: Final = "approval_required"
@@ -49,7 +49,7 @@ SILENT: Final = Questions()
 
 
 def patience_s(
-    gateway: Gateway, *, is_page: bool, streams: bool | None, refuses: bool = False
+    gateway: HasConfig, *, is_page: bool, streams: bool | None, refuses: bool = False
 ) -> float | None:
     """Return after how long a question ends an answer; None = it does not.
 

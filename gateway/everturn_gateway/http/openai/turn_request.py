@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from hashlib import sha256
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from anyio.to_thread import run_sync
 from msgspec import Struct
@@ -36,13 +36,17 @@ from everturn_gateway.http.openai.request import (
     unread,
 )
 from everturn_gateway.http.openai.side_requests import is_side_request
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasAgents, HasConfig, HasRuns, HasSessions
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.principals import Principal
 
 T = TypeVar("T")
 
 CHANNEL: Final = "openai"
+
+
+class OpenAiHost(HasAgents, HasConfig, HasRuns, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
 
 
 class Handed(Struct, frozen=True):
@@ -60,7 +64,7 @@ class Handed(Struct, frozen=True):
 class TurnRequest(Struct, frozen=True, kw_only=True):
     """One request, and who sends it."""
 
-    gateway: Gateway
+    gateway: OpenAiHost
     caller: Principal
     body: ChatRequest
     options: CallOptions | None
@@ -275,7 +279,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
 
 
 def read_request(
-    gateway: Gateway, caller: Principal, body: ChatRequest, *, key: str | None, task: str
+    gateway: OpenAiHost, caller: Principal, body: ChatRequest, *, key: str | None, task: str
 ) -> TurnRequest:
     """Return what a request asks for.
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from everturn_gateway.http import sse
 from everturn_gateway.http.openapi import event_stream, problems
-from everturn_gateway.http.ports import AgentView, Gateway
+from everturn_gateway.http.ports import AgentView, HasAgents, HasDiagnostics, HasRuns, HasSessions
 from everturn_gateway.http.schemas.agents import (
     AdminAgentBody,
     AdminAgentList,
@@ -35,7 +35,11 @@ from everturn_gateway.logs import RECENT_RECORDS
 from everturn_gateway.model_statistics import KnownModel
 
 
-def admin_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+class Host(HasAgents, HasDiagnostics, HasRuns, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def admin_router(gateway: Host, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/api/v1/admin`."""
     router = APIRouter(prefix="/api/v1/admin", tags=["administration"])
     library = gateway.library
@@ -95,7 +99,7 @@ def admin_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     return router
 
 
-def _add_log(router: APIRouter, gateway: Gateway) -> None:
+def _add_log(router: APIRouter, gateway: Host) -> None:
     @router.get("/log", response_model=RecentRecords)
     async def read_recent_log(
         level: Annotated[LevelName, Query(description="Only records from this level on.")] = "info",
@@ -118,7 +122,7 @@ def _add_log(router: APIRouter, gateway: Gateway) -> None:
         )
 
 
-async def _findings(gateway: Gateway, write_now: WriteNow) -> AsyncGenerator[bytes]:
+async def _findings(gateway: Host, write_now: WriteNow) -> AsyncGenerator[bytes]:
     del write_now  # what takes a while need not be faster
     yield sse.greeting()
     problems_found = 0

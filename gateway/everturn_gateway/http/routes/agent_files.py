@@ -6,7 +6,7 @@ Whoever writes them runs programs on this machine, so it is switched on by hand.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Final, TypeAlias, TypeVar
+from typing import Annotated, Final, Protocol, TypeAlias, TypeVar
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Header, Path
@@ -16,7 +16,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_gateway.errors import Fault, GatewayError
 from everturn_gateway.http.masking import masked
 from everturn_gateway.http.openapi import problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasAgents, HasConfig
 from everturn_gateway.http.problems import ProblemError, invalid, problem
 from everturn_gateway.http.schemas.agents import (
     DraftFiles,
@@ -59,7 +59,11 @@ _CLOSED: Final = problem(
 )
 
 
-def agent_files_router(gateway: Gateway) -> APIRouter:
+class Host(HasAgents, HasConfig, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def agent_files_router(gateway: Host) -> APIRouter:
     """Return the routes of an agent's files."""
     router = APIRouter(prefix=_PATH, tags=["administration"])
     library = gateway.library
@@ -95,7 +99,7 @@ def agent_files_router(gateway: Gateway) -> APIRouter:
     return router
 
 
-def _add_write(router: APIRouter, gateway: Gateway) -> None:
+def _add_write(router: APIRouter, gateway: Host) -> None:
     @router.put(
         "/files/{path:path}",
         response_model=WrittenFile,
@@ -131,7 +135,7 @@ def _add_write(router: APIRouter, gateway: Gateway) -> None:
         return answer(body_now, headers={"ETag": f'"{written}"'})
 
 
-def _check_open(gateway: Gateway) -> None:
+def _check_open(gateway: Host) -> None:
     """Refuse, where nobody has switched it on.
 
     Raises:
@@ -161,7 +165,7 @@ async def _in_thread(work: Callable[[], T]) -> T:
         raise ProblemError(problem("not-written", str(error))) from error
 
 
-def _refuse_secrets(gateway: Gateway, file: EditableFile) -> None:
+def _refuse_secrets(gateway: Host, file: EditableFile) -> None:
     """Show no file with a secret in it: what is masked could not be written back.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Protocol, TypeAlias
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path
@@ -14,7 +14,7 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import visible_agents
 from everturn_gateway.http.masking import masked
 from everturn_gateway.http.openapi import problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasAgents, HasConfig, HasSessions
 from everturn_gateway.http.problems import ProblemError, invalid, problem
 from everturn_gateway.http.schemas.agents import (
     AgentBody,
@@ -45,7 +45,11 @@ from everturn_gateway.tools.skills import Skill, instructions_of
 Number: TypeAlias = Annotated[int, Path(ge=1, le=10**9, description="Of the checkpoint.")]
 
 
-def agents_router(gateway: Gateway) -> APIRouter:
+class Host(HasAgents, HasConfig, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def agents_router(gateway: Host) -> APIRouter:
     """Return the routes under `/api/v1/agents`."""
     router = APIRouter(prefix="/api/v1/agents", tags=["agents"])
     library = gateway.library
@@ -119,7 +123,7 @@ def _skill(skill: Skill) -> SkillTextBody:
         return SkillTextBody.whole(skill, "", error=str(error))
 
 
-def checkpoints_router(gateway: Gateway) -> APIRouter:
+def checkpoints_router(gateway: Host) -> APIRouter:
     """Return the routes under `/api/v1/agents/{name}/checkpoints`, and `undo` of a session."""
     router = APIRouter(tags=["checkpoints"])
     path = "/api/v1/agents/{name}/checkpoints"
@@ -156,7 +160,7 @@ def checkpoints_router(gateway: Gateway) -> APIRouter:
 
 
 async def _undone(
-    gateway: Gateway, agent: str, *, number: int | None = None, session_id: str = ""
+    gateway: Host, agent: str, *, number: int | None = None, session_id: str = ""
 ) -> Response:
     try:
         undone = await gateway.checkpoints(agent).undo(number=number, session_id=session_id)

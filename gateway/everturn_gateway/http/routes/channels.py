@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import anyio
 from fastapi import APIRouter, Path, Request
@@ -14,7 +14,7 @@ from everturn_channels.access.pairing import PairingError, UnknownCodeError
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasChannels, HasConfig
 from everturn_gateway.http.problems import ProblemError, problem, status_problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.channels import (
@@ -40,7 +40,11 @@ _REFUSALS: Final = {
 }
 
 
-def channels_router(gateway: Gateway) -> APIRouter:
+class Host(HasChannels, HasConfig, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def channels_router(gateway: Host) -> APIRouter:
     """Return the routes of channels."""
     router = APIRouter(tags=["channels"])
     checking = anyio.Lock()
@@ -109,7 +113,7 @@ def channels_router(gateway: Gateway) -> APIRouter:
     return router
 
 
-def pairing_router(gateway: Gateway) -> APIRouter:
+def pairing_router(gateway: Host) -> APIRouter:
     """Return the routes of pairing."""
     router = APIRouter(prefix="/api/v1", tags=["channels"])
     pairing = gateway.pairing

@@ -18,7 +18,7 @@ from everturn_actors.errors import CoreError, InvalidInputError, SessionEndedErr
 from everturn_actors.service import TurnService
 from everturn_actors.state.reports import dispositions_record, explanation_record, request_record
 from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import Problem, ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 _NO_FOCUS = CompactRequest()
 
 
-def context_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+def context_router(gateway: HasSessions, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/api/v1/sessions/{id}` that treat what the model sees."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["context"])
     service = gateway.service

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import problems
-from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.probes import liveness, readiness
+from everturn_gateway.http.ports import HasRuns
+from everturn_gateway.http.probes import ProbedHost, liveness, readiness
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.health import ReadyBody, StatusBody, VersionBody
 
 
-def health_router(gateway: Gateway) -> APIRouter:
+class Host(ProbedHost, HasRuns, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def health_router(gateway: Host) -> APIRouter:
     """Return the routes for whoever watches the process."""
     router = APIRouter(tags=["health"])
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path
 from starlette.responses import Response
 
 from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.uploads import (
     SAFE_TYPES,
@@ -23,7 +23,7 @@ _BYTES = {"schema": {"type": "string", "format": "binary"}}
 _TEXT = {"schema": {"type": "string"}}
 
 
-def media_router(gateway: Gateway) -> APIRouter:
+def media_router(gateway: HasSessions) -> APIRouter:
     """Return the routes that give files and results of a session back."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["messages"])
     service = gateway.service

@@ -7,8 +7,7 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from everturn_gateway.http.ports import Gateway
-from everturn_gateway.http.probes import exposition
+from everturn_gateway.http.probes import ProbedHost, exposition
 
 _TEXT: Final = {"schema": {"type": "string"}}
 _ANSWERS: Final[dict[int | str, dict[str, object]]] = {
@@ -19,7 +18,7 @@ _ANSWERS: Final[dict[int | str, dict[str, object]]] = {
 }
 
 
-def metrics_router(gateway: Gateway) -> APIRouter:
+def metrics_router(gateway: ProbedHost) -> APIRouter:
     """Return the route that Prometheus scrapes."""
     router = APIRouter(tags=["health"])
 

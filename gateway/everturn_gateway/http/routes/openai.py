@@ -26,9 +26,8 @@ from everturn_gateway.http.openai.client_headers import (
 )
 from everturn_gateway.http.openai.questions import Questions, answer_or_question, patience_s
 from everturn_gateway.http.openai.request import ChatRequest
-from everturn_gateway.http.openai.turn_request import Handed, TurnRequest, read_request
+from everturn_gateway.http.openai.turn_request import Handed, OpenAiHost, TurnRequest, read_request
 from everturn_gateway.http.openapi import event_stream, openai_errors
-from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, with_headers
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
 from everturn_gateway.http.schemas.base import RETRY_FOR_MAX_S
@@ -70,7 +69,7 @@ class ModelRows(BaseModel):
     data: list[ModelRow]
 
 
-def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+def openai_router(gateway: OpenAiHost, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/v1`."""
     router = APIRouter(prefix="/v1", tags=["openai"])
     library = gateway.library
@@ -93,7 +92,7 @@ def openai_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     return router
 
 
-def _add_completions(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+def _add_completions(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> None:
     @router.post(
         "/chat/completions",
         response_class=Response,

@@ -41,9 +41,14 @@ from everturn_gateway.http.openai.responses.stream import (
     followed,
     write_so_far,
 )
-from everturn_gateway.http.openai.turn_request import CHANNEL, Handed, TurnRequest, read_request
+from everturn_gateway.http.openai.turn_request import (
+    CHANNEL,
+    Handed,
+    OpenAiHost,
+    TurnRequest,
+    read_request,
+)
 from everturn_gateway.http.openapi import event_stream, openai_errors
-from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.routes.openai import IGNORED_HEADER, header_of
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
@@ -57,7 +62,7 @@ _JSON = "application/json"
 _PREVIOUS = "previous_response_id"
 
 
-def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+def responses_router(gateway: OpenAiHost, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/v1/responses`."""
     router = APIRouter(prefix="/v1/responses", tags=["openai"])
     _add_create(router, gateway, waits)
@@ -65,7 +70,7 @@ def responses_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     return router
 
 
-def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+def _add_create(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> None:
     @router.post(
         "",
         response_class=Response,
@@ -123,7 +128,7 @@ def _add_create(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
         return Response(orjson.dumps(writer.ended(result)), headers=headers, media_type=_JSON)
 
 
-def _add_stored(router: APIRouter, gateway: Gateway, waits: OpenWaits) -> None:
+def _add_stored(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> None:
     service = gateway.service
 
     @router.get(
@@ -364,7 +369,7 @@ async def _left(submission: Submission, body: ResponsesRequest) -> None:
 
 
 async def _found(
-    gateway: Gateway, caller: Principal, given: str, *, param: str = ""
+    gateway: OpenAiHost, caller: Principal, given: str, *, param: str = ""
 ) -> tuple[SessionState, int]:
     """Return the session of a response, and the event that it answers; `param` names the response.
 
@@ -409,7 +414,7 @@ class _Kept(Struct, frozen=True, kw_only=True):
     "Whether its turn has not begun."
 
 
-async def _kept(gateway: Gateway, caller: Principal, given: str, *, after: int = -1) -> _Kept:
+async def _kept(gateway: OpenAiHost, caller: Principal, given: str, *, after: int = -1) -> _Kept:
     """Return a response that is kept, for a client that has its events up to `after`.
 
     Raises:
@@ -437,7 +442,7 @@ async def _kept(gateway: Gateway, caller: Principal, given: str, *, after: int =
     )
 
 
-async def _stored(gateway: Gateway, caller: Principal, given: str) -> Response:
+async def _stored(gateway: OpenAiHost, caller: Principal, given: str) -> Response:
     """Return a response as it is now."""
     kept = await _kept(gateway, caller, given)
     if kept.is_running:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final, Protocol, TypeAlias
 
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Path, Query
@@ -14,7 +14,7 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, visible_jobs, visible_session
 from everturn_gateway.http.job_problems import answering_problems, cannot_run
 from everturn_gateway.http.openapi import problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasAgents, HasConfig, HasSchedules, HasSessions
 from everturn_gateway.http.problems import ProblemError
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.schedules import JobTimes, NewJob
@@ -44,7 +44,11 @@ ScheduleId: TypeAlias = Annotated[
 ]
 
 
-def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
+class Host(HasAgents, HasConfig, HasSchedules, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def schedules_router(gateway: Host, access: Access) -> APIRouter:
     """Return the routes under `/api/v1/schedules`."""
     config = gateway.config
     places = Places(workspace=config.workspace, agents_dir=config.agents_dir)
@@ -62,7 +66,7 @@ def schedules_router(gateway: Gateway, access: Access) -> APIRouter:
     return router
 
 
-def _add_list(router: APIRouter, gateway: Gateway, places: Places) -> None:
+def _add_list(router: APIRouter, gateway: Host, places: Places) -> None:
     @router.get("", response_model=JobList)
     async def list_schedules(
         caller: CallerOf,
@@ -95,7 +99,7 @@ def _row(view: JobView, places: Places, runs: int) -> JobBody:
     return JobDetail.whole(view, places, runs=runs) if runs else JobBody.of(view, places)
 
 
-def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: Places) -> None:
+def _add_creation(router: APIRouter, gateway: Host, access: Access, places: Places) -> None:
     @router.post(
         "", status_code=201, response_model=JobBody, responses=problems(401, 403, 409, 507)
     )
@@ -118,7 +122,7 @@ def _add_creation(router: APIRouter, gateway: Gateway, access: Access, places: P
         return answer(JobBody.of(view, places), 201, headers)
 
 
-def _add_preview(router: APIRouter, gateway: Gateway, places: Places) -> None:
+def _add_preview(router: APIRouter, gateway: Host, places: Places) -> None:
     @router.post("/preview", response_model=ComingList)
     async def preview_schedule(
         body: JobTimes, count: Annotated[int, Query(ge=1, le=COMING_LIMIT)] = 5
@@ -132,7 +136,7 @@ def _add_preview(router: APIRouter, gateway: Gateway, places: Places) -> None:
         return answer(ComingList.of(job, times))
 
 
-def _add_job(router: APIRouter, gateway: Gateway, places: Places) -> None:
+def _add_job(router: APIRouter, gateway: Host, places: Places) -> None:
     @router.get("/{schedule_id}", response_model=JobDetail, responses=problems(404))
     async def get_schedule(schedule_id: ScheduleId) -> Response:
         """Show a scheduled job and its newest runs."""
@@ -161,7 +165,7 @@ def _add_job(router: APIRouter, gateway: Gateway, places: Places) -> None:
             return answer(JobBody.of(gateway.schedules.job(schedule_id), places))
 
 
-def _add_runs(router: APIRouter, gateway: Gateway, places: Places) -> None:
+def _add_runs(router: APIRouter, gateway: Host, places: Places) -> None:
     @router.post(
         "/{schedule_id}/run",
         status_code=202,

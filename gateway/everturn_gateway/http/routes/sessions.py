@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -15,7 +15,7 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import check_agent, own_key, sees_state, session_filter
 from everturn_gateway.http.live.overviews import ListQuery, read_overviews
 from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasAgents, HasSessions
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.sessions import (
@@ -30,7 +30,11 @@ from everturn_gateway.http.schemas.sessions import (
 from everturn_gateway.principals import Principal
 
 
-def sessions_router(gateway: Gateway) -> APIRouter:
+class Host(HasAgents, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def sessions_router(gateway: Host) -> APIRouter:
     """Return the routes under `/api/v1/sessions` that treat a session as a whole."""
     router = APIRouter(prefix="/api/v1/sessions", tags=["sessions"])
     service = gateway.service
@@ -121,7 +125,7 @@ def _add_fork(router: APIRouter, service: TurnService) -> None:
         return answer(SessionBody.of(await service.view(made)), 201, headers)
 
 
-def _add_list(router: APIRouter, gateway: Gateway) -> None:
+def _add_list(router: APIRouter, gateway: Host) -> None:
     @router.get("", response_model=SessionList | OverviewList)
     async def list_sessions(
         caller: CallerOf,

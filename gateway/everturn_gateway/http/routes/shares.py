@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.sessions import ShareList
@@ -29,7 +29,7 @@ _NOT_YOURS: Final = problem(
 )
 
 
-def shares_router(gateway: Gateway) -> APIRouter:
+def shares_router(gateway: HasSessions) -> APIRouter:
     """Return the routes under `/api/v1/sessions/{id}/shares`."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}/shares", tags=["sessions"])
     service = gateway.service

@@ -15,7 +15,7 @@ from everturn_actors.model import Inbound
 from everturn_actors.service import Submission, TurnService
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.preferences import Prefer, wants_async
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.schemas.base import answer, answer_json
@@ -64,7 +64,7 @@ _BEGINNING = "0"
 After = Annotated[int, Query(ge=0, le=2**53, description="Events above this number.")]
 
 
-def turns_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+def turns_router(gateway: HasSessions, waits: OpenWaits) -> APIRouter:
     """Return the routes under `/api/v1/sessions/{id}` that treat messages and turns."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["messages"])
     _add_messages(router, gateway.service, waits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -11,7 +11,7 @@ from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import session_filter, visible_agents
 from everturn_gateway.http.live.overviews import ListQuery
 from everturn_gateway.http.live.used import by_principal, by_schedule, by_session
-from everturn_gateway.http.ports import Gateway
+from everturn_gateway.http.ports import HasAgents, HasSessions, HasUsage
 from everturn_gateway.http.schemas.base import answer
 from everturn_gateway.http.schemas.usage import GroupedBy, LimitBody, UsageGroups, UsageReport
 from everturn_gateway.principals import Principal
@@ -20,7 +20,11 @@ from everturn_gateway.usage import DailyLimit
 DAYS_MAX = 366
 
 
-def usage_router(gateway: Gateway) -> APIRouter:
+class Host(HasAgents, HasUsage, HasSessions, Protocol):
+    """The parts of the gateway that are used here."""
+
+
+def usage_router(gateway: Host) -> APIRouter:
     """Return the route `/api/v1/usage`."""
     router = APIRouter(prefix="/api/v1/usage", tags=["usage"])
 
@@ -72,7 +76,7 @@ def usage_router(gateway: Gateway) -> APIRouter:
 
 
 async def _by_day(
-    gateway: Gateway, caller: Principal, *, days: int, agent: str, whose: str
+    gateway: Host, caller: Principal, *, days: int, agent: str, whose: str
 ) -> UsageReport:
     if not whose:
         rows = await gateway.usage.rows(days=days, agent=agent)
@@ -84,7 +88,7 @@ async def _by_day(
     return UsageReport.of(known, _limits(gateway, caller, agent) if not whose else ())
 
 
-def _limits(gateway: Gateway, caller: Principal, agent: str) -> tuple[LimitBody, ...]:
+def _limits(gateway: Host, caller: Principal, agent: str) -> tuple[LimitBody, ...]:
     """Return the limits of the agents that a caller knows, with what is used of them today."""
     names = visible_agents(caller, gateway.library)
     limits = {name: gateway.library.file(name).limit for name in names if agent in {"", name}}
