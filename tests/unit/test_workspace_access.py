@@ -52,7 +52,6 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/doctor/workspace.py": "whether a secret stands in everturn.yaml",
     "gateway/everturn_gateway/private_environ.py": "/proc",
     "channels/everturn_channels/terminal/": "files that people attach; what they typed before",
-    "gateway/everturn_gateway/search/table.py": "an index that is made anew from the logs",
     # Elsewhere.
     "gateway/everturn_gateway/http/console/": "pages of the console, which come with the package",
     "channels/everturn_channels/languages/": "texts, which come with the package",

@@ -23,13 +23,13 @@ from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.ports import Clock, Place, SessionStore, SessionSummary
 from everturn_actors.ports.search import MessageMatch, MessagePage, MessageQuery, SearchRole
+from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.search.table import (
     Batch,
     IndexedMessage,
     IndexedSession,
     MessageTable,
-    MessageTableError,
 )
 from everturn_gateway.search.texts import file_of, sender_of, texts_of
 
@@ -115,7 +115,7 @@ class StoreMessageIndex:
                         await self._walk()
                 await self._write_news()
                 found, has_more = await to_thread.run_sync(self._table.search, query)
-            except MessageTableError as error:
+            except CacheError as error:
                 self._lost(error)
                 return MessagePage(matches=(), searched_to=self._clock.now())
         searched_to = None if self._is_complete else self._searched_to or self._clock.now()
@@ -129,7 +129,7 @@ class StoreMessageIndex:
             self._noted -= len(news.events) if news else 0
             try:
                 await to_thread.run_sync(self._table.forget, session_id)
-            except MessageTableError as error:
+            except CacheError as error:
                 self._lost(error)
 
     # --- upkeep ---
@@ -159,7 +159,7 @@ class StoreMessageIndex:
         """Bring the index up to the log of one session.
 
         Raises:
-            MessageTableError: The index cannot be used.
+            CacheError: The index cannot be used.
             JournalError: The log cannot be read.
         """
         after = await to_thread.run_sync(self._table.last_seq, session.session_id)
@@ -176,7 +176,7 @@ class StoreMessageIndex:
         """Be an index of this session and no other, up to the end of its log.
 
         Raises:
-            MessageTableError: The index cannot be used.
+            CacheError: The index cannot be used.
             JournalError: The log cannot be read.
         """
         await self.read_session(session)
@@ -190,7 +190,7 @@ class StoreMessageIndex:
     async def _guarded(self, work: Awaitable[None]) -> None:
         try:
             await work
-        except MessageTableError as error:
+        except CacheError as error:
             self._lost(error)
         except JournalError as error:
             logger.warning("what was said cannot be indexed", extra={"error": str(error)})
@@ -269,7 +269,7 @@ class StoreMessageIndex:
         except JournalError:
             return ""
 
-    def _lost(self, error: MessageTableError) -> None:
+    def _lost(self, error: CacheError) -> None:
         """Begin anew: the next look makes the index from the logs."""
         self._is_complete, self._searched_to = False, None
         self._has_news.set()

@@ -13,11 +13,8 @@ tell more.
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
-import threading
-from collections.abc import Generator, Iterable, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final, get_args
@@ -31,10 +28,9 @@ from everturn_actors.ports.search import (
     SearchPlace,
     SearchRole,
 )
+from everturn_actors.sqlite_cache import Layout, SqliteCache
 from everturn_gateway.search.words import Term, indexed, words_of
 
-_VERSION: Final = 1
-_FILE_MODE: Final = 0o600  # what was said is nobody else's
 _SEQ_BITS: Final = 32
 _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
 _RANKED_ROWS: Final = 12_000  # that one search ranks; some 25 ms
@@ -68,14 +64,16 @@ CREATE TABLE viewers (                  -- a principal that was given a session 
 CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
+_LAYOUT: Final = Layout(
+    version=1,
+    tables=("messages", "sessions", "viewers", "marks"),
+    schema=_SCHEMA,
+    pragmas=("journal_mode = WAL", "secure_delete = ON"),  # what was deleted is gone
+)
 _BEST: Final = "SELECT rowid FROM messages WHERE messages MATCH ? ORDER BY rank LIMIT ? OFFSET ?"
 _NEWEST: Final = (
     "SELECT rowid FROM messages WHERE messages MATCH ? ORDER BY rowid DESC LIMIT ? OFFSET ?"
 )
-
-
-class MessageTableError(Exception):
-    """The index cannot be used; it was put away, and the next use makes it anew."""
 
 
 class IndexedSession(Struct, frozen=True, kw_only=True):
@@ -108,7 +106,7 @@ class Batch(Struct, frozen=True, kw_only=True):
     "Ascending."
 
 
-class MessageTable:
+class MessageTable(SqliteCache):
     """The index; it is opened with its first use."""
 
     def __init__(self, path: Path | None) -> None:
@@ -117,48 +115,29 @@ class MessageTable:
         Args:
             path: The file; None = in memory, for as long as this lives.
         """
-        self._path = path
-        self._mutex = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it was used already."""
-        return self._connection is not None
-
-    def close(self) -> None:
-        """Close the file; another use opens it again."""
-        with self._mutex:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
-    def remove(self) -> None:
-        """Remove the file: the next use makes it anew."""
-        with self._mutex:
-            self._put_away()
+        super().__init__(path, _LAYOUT)
 
     def mark(self, name: str) -> int:
         """Return a number that was kept; 0 where none was."""
-        with self._transaction() as database:
+        with self.transaction() as database:
             found = database.execute("SELECT value FROM marks WHERE name = ?", (name,)).fetchone()
         return int(found[0]) if found else 0
 
     def set_mark(self, name: str, value: int) -> None:
         """Keep a number."""
-        with self._transaction() as database:
+        with self.transaction() as database:
             database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 
     def last_seq(self, session_id: str) -> int:
         """Return the last event of a session that was looked at; 0 where none was."""
         query = "SELECT seq FROM sessions WHERE id = ?"
-        with self._transaction() as database:
+        with self.transaction() as database:
             found = database.execute(query, (session_id,)).fetchone()
         return int(found[0]) if found else 0
 
     def put(self, batches: Iterable[Batch]) -> None:
         """Add what came of sessions, all of it or nothing; what is there already is passed over."""
-        with self._transaction() as database:
+        with self.transaction() as database:
             rows: list[tuple[int, str, str, str]] = []
             for batch in batches:
                 number, place, seq = _session(database, batch.session)
@@ -183,7 +162,7 @@ class MessageTable:
     def forget(self, session_id: str) -> None:
         """Remove a session and all its rows."""
         query = "SELECT number FROM sessions WHERE id = ?"
-        with self._transaction() as database:
+        with self.transaction() as database:
             found = database.execute(query, (session_id,)).fetchone()
             if found is None:
                 return
@@ -198,7 +177,7 @@ class MessageTable:
         words = words_of(query.text)
         if words.is_empty:
             return [], False
-        with self._transaction() as database:
+        with self.transaction() as database:
             within = _within(database, query)
             if within is None:
                 return [], False
@@ -217,58 +196,6 @@ class MessageTable:
             if rowid >> _SEQ_BITS in names
         ]
         return matches, len(rows) > query.limit
-
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        """Hold the index for a block, which takes effect as a whole.
-
-        Raises:
-            MessageTableError: It cannot be read or written.
-        """
-        with self._mutex:
-            try:
-                database = self._connection or self._open()
-                with database:
-                    yield database
-            except (sqlite3.Error, OSError) as error:
-                self._put_away()
-                message = f"{self._path}: {error}"
-                raise MessageTableError(message) from error
-
-    def _open(self) -> sqlite3.Connection:
-        if self._path is not None:
-            # Made here, so that it is private whatever the umask says.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, _FILE_MODE))
-        place = ":memory:" if self._path is None else self._path
-        database = sqlite3.connect(place, check_same_thread=False, timeout=1.0)
-        try:
-            database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("PRAGMA synchronous = OFF")
-            database.execute("PRAGMA secure_delete = ON")  # what was deleted is gone
-            with closing(database.execute("PRAGMA user_version")) as found:
-                (version,) = found.fetchone()
-            if version != _VERSION:
-                for name in ("messages", "sessions", "viewers", "marks"):
-                    database.execute(f"DROP TABLE IF EXISTS {name}")
-                database.executescript(_SCHEMA)
-                database.execute(f"PRAGMA user_version = {_VERSION:d}")
-        except BaseException:
-            database.close()
-            raise
-        self._connection = database
-        return database
-
-    def _put_away(self) -> None:
-        """Close and remove the file; all that it knew stands in the logs."""
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-        self._connection = None
-        if self._path is not None:
-            for suffix in ("", "-journal", "-wal", "-shm"):
-                with suppress(OSError):
-                    self._path.with_name(self._path.name + suffix).unlink()
 
 
 def _session(database: sqlite3.Connection, session: IndexedSession) -> tuple[int, str, int]:

@@ -3,31 +3,23 @@
 It is a cache in a file of its own. Nothing in it is synced, whoever reads a row from it looks at
 the session's files before believing it, and where it is missing, damaged or of another version it
 is made anew from the folder. Blocking; may be used from several threads.
-
-Source: https://www.sqlite.org/pragma.html: without syncs a database is damaged by a loss of power,
-not by the end of a process (read 2026-11-22).
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import sqlite3
-import threading
-from collections.abc import Generator, Iterable
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
-from everturn_actors.journal.disk import FILE_MODE
 from everturn_actors.ports import SessionFilter
+from everturn_actors.sqlite_cache import Layout, SqliteCache
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 5
-_SCHEMA = f"""
+_SCHEMA = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY,
     agent TEXT,                        -- NULL: the session's files were not looked at yet
@@ -47,8 +39,13 @@ CREATE TABLE viewers (              -- a principal that began a session, or was 
     id TEXT NOT NULL,
     PRIMARY KEY (principal, id)
 ) WITHOUT ROWID;
-PRAGMA user_version = {_VERSION};
 """
+_LAYOUT = Layout(
+    version=5,
+    tables=("sessions", "names", "viewers"),
+    schema=_SCHEMA,
+    pragmas=("journal_mode = DELETE",),
+)
 _PUT = """
 INSERT INTO sessions (id, agent, updated, ended, channel, pinned, archived)
 VALUES (?1, ?2, coalesce(?3, 0), coalesce(?4, 0), ?5, coalesce(?6, 0), coalesce(?7, 0))
@@ -111,39 +108,16 @@ class Row(NamedTuple):
     "Principals that may see it, beside those that the table has already."
 
 
-class TableError(Exception):
-    """The table cannot be used; it was put away, and the next use makes it anew."""
-
-
-class ActivityTable:
+class ActivityTable(SqliteCache):
     """The table; it is opened with its first use."""
 
     def __init__(self, path: Path) -> None:
         """Begin with nothing open."""
-        self._path = path
-        self._mutex = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it was used already."""
-        return self._connection is not None
-
-    def close(self) -> None:
-        """Close the file; another use opens it again."""
-        with self._mutex:
-            if self._connection is not None:
-                self._connection.close()
-            self._connection = None
-
-    def remove(self) -> None:
-        """Remove the file: the next use makes it anew."""
-        with self._mutex:
-            self._put_away()
+        super().__init__(path, _LAYOUT)
 
     def put(self, rows: Iterable[Row], gone: Iterable[str] = ()) -> None:
         """Add or replace rows, and remove those of sessions that are gone."""
-        with self._transaction() as database:
+        with self.transaction() as database:
             for row in rows:
                 database.execute(_PUT, row[:7])
                 database.executemany(
@@ -157,7 +131,7 @@ class ActivityTable:
 
         Whatever is put meanwhile waits, so that a session which begins now is not dropped.
         """
-        with self._transaction() as database:
+        with self.transaction() as database:
             database.execute("CREATE TEMP TABLE names (id TEXT PRIMARY KEY) WITHOUT ROWID")
             database.executemany("INSERT OR IGNORE INTO names VALUES (?)", ((n,) for n in names))
             database.execute("INSERT OR IGNORE INTO sessions (id) SELECT id FROM names")
@@ -182,7 +156,7 @@ class ActivityTable:
             agents: Only what may belong to one of these; among what `seen_by` sees, all is told.
         """
         place = (after or "~", limit)
-        with self._transaction() as database:
+        with self.transaction() as database:
             if seen_by:
                 found = database.execute(_NEWEST_SEEN, (seen_by, *place)).fetchall()
             elif agents is None:
@@ -195,13 +169,13 @@ class ActivityTable:
     def unread(self, limit: int) -> list[str]:
         """Return sessions of which nothing but the id is known."""
         query = "SELECT id FROM sessions WHERE agent IS NULL ORDER BY id DESC LIMIT ?"
-        with self._transaction() as database:
+        with self.transaction() as database:
             found = database.execute(query, (limit,)).fetchall()
         return [session_id for (session_id,) in found]
 
     def agents(self) -> list[str]:
         """Return the names of the agents with sessions that have not ended."""
-        with self._transaction() as database:
+        with self.transaction() as database:
             return [name for (name,) in database.execute(_AGENTS).fetchall()]
 
     def idle(
@@ -215,7 +189,7 @@ class ActivityTable:
             after: The last one that is known already.
             limit: How many at most.
         """
-        with self._transaction() as database:
+        with self.transaction() as database:
             found = database.execute(_IDLE, (agent, before_us, *after, limit)).fetchall()
         return [(updated, session_id) for updated, session_id in found]
 
@@ -243,60 +217,6 @@ class ActivityTable:
             "channel": wanted.channel,
             "ended": None if wanted.status is None else wanted.status == "ended",
         }
-        with self._transaction() as database:
+        with self.transaction() as database:
             found = database.execute(_RECENT.format(sorted=" ".join(terms)), values).fetchall()
         return [(updated, session_id) for updated, session_id in found]
-
-    @contextmanager
-    def _transaction(self) -> Generator[sqlite3.Connection]:
-        """Hold the table for a block, which takes effect as a whole.
-
-        Raises:
-            TableError: It cannot be read or written.
-        """
-        with self._mutex:
-            try:
-                database = self._connection or self._open()
-                with database:
-                    yield database
-            except sqlite3.Error as error:
-                self._put_away()
-                message = f"{self._path}: {error}"
-                raise TableError(message) from error
-            except OSError as error:  # the folder could not be read, or no file be made
-                message = f"{self._path}: {error}"
-                raise TableError(message) from error
-
-    def _open(self) -> sqlite3.Connection:
-        # Made here, so that it is private whatever the umask says; SQLite's journal is as it is.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, FILE_MODE))
-        database = sqlite3.connect(self._path, check_same_thread=False, timeout=1.0)
-        try:
-            database.execute("PRAGMA locking_mode = EXCLUSIVE")
-            database.execute("PRAGMA journal_mode = DELETE")
-            database.execute("PRAGMA synchronous = OFF")
-            with closing(database.execute("PRAGMA user_version")) as found:
-                (version,) = found.fetchone()
-            if version != _VERSION:
-                self._make(database)
-        except BaseException:
-            database.close()
-            raise
-        self._connection = database
-        return database
-
-    def _make(self, database: sqlite3.Connection) -> None:
-        """Begin with an empty table, whatever stands there."""
-        for name in ("sessions", "names", "viewers"):
-            database.execute(f"DROP TABLE IF EXISTS {name}")
-        database.executescript(_SCHEMA)
-
-    def _put_away(self) -> None:
-        """Close and remove the file; all that it knew stands in the sessions."""
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-        self._connection = None
-        for suffix in ("", "-journal"):
-            with suppress(OSError):
-                self._path.with_name(self._path.name + suffix).unlink()

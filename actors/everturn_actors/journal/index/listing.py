@@ -23,7 +23,7 @@ from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, Labelled, SessionEnded, SessionShared, SessionStarted
 from everturn_actors.ids import is_session_id
 from everturn_actors.journal.index import entries as index
-from everturn_actors.journal.index.activity import ActivityTable, TableError
+from everturn_actors.journal.index.activity import ActivityTable
 from everturn_actors.journal.index.rows import (
     EPOCH,
     News,
@@ -39,6 +39,7 @@ from everturn_actors.journal.snapshot.reader import BadSnapshotError
 from everturn_actors.model import Labels
 from everturn_actors.ports import ALL_SESSIONS, SessionFilter, SessionSummary
 from everturn_actors.ports import Place as Recent
+from everturn_actors.sqlite_cache import CacheError
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +139,7 @@ class Listing:
         try:
             self._catch_up()
             has_more = self._read_some()
-        except TableError as error:
+        except CacheError as error:
             self._give_up(error)
             return 0.0
         return time.monotonic() - began_s if has_more else 0.0  # half of one thread at most
@@ -153,7 +154,7 @@ class Listing:
         if self._table.is_open:
             try:
                 self._write_behind()
-            except TableError as error:
+            except CacheError as error:
                 self._give_up(error)
 
     def close(self) -> None:
@@ -170,7 +171,7 @@ class Listing:
             else:
                 self._catch_up()
             return tuple(self._page(after, limit, wanted))
-        except TableError as error:
+        except CacheError as error:
             self._give_up(error)
             return index.list_sessions(self._layout, after=after, limit=limit, wanted=wanted)
 
@@ -182,7 +183,7 @@ class Listing:
             self._complete()
             place = None if before is None else (microseconds(before[0]), before[1])
             return tuple(_recent(self._table, self.summary, place, limit, wanted))
-        except TableError as error:
+        except CacheError as error:
             self._give_up(error)
         return _by_activity(filter(wanted.admits, self._all()), before, limit)
 
@@ -191,7 +192,7 @@ class Listing:
         try:
             self._complete()
             return tuple(self._table.agents())
-        except TableError as error:
+        except CacheError as error:
             self._give_up(error)
             return tuple(sorted({row.key.agent for row in self._all() if row.status != "ended"}))
 
@@ -216,7 +217,7 @@ class Listing:
                 (rows if _is_idle(row, agent, before) else moved).append(row)
             self._table.put(map(row_of, moved))
             return tuple(rows), found[-1] if found else None
-        except TableError as error:
+        except CacheError as error:
             self._give_up(error)
         return tuple(row for row in self._all() if _is_idle(row, agent, before)), None
 
@@ -255,7 +256,7 @@ class Listing:
         """Bring the index up to what the folder and the appends say.
 
         Raises:
-            TableError: It cannot be used.
+            CacheError: It cannot be used.
         """
         now_ns, changed_ns = time.time_ns(), _changed_ns(self._layout)
         is_new = changed_ns != self._seen_ns
@@ -282,7 +283,7 @@ class Listing:
                 (row_of_news(session_id, each) for session_id, each in news.items() if each),
                 gone=[session_id for session_id, each in news.items() if each is None],
             )
-        except TableError:
+        except CacheError:
             with self._mutex:
                 self._news = {**news, **self._news}
             raise
@@ -291,14 +292,14 @@ class Listing:
         """Read some of the sessions of which only the id is known; return whether there were any.
 
         Raises:
-            TableError: The index cannot be used.
+            CacheError: The index cannot be used.
         """
         ids = self._table.unread(READ_AT_ONCE)
         found = {session_id: self.summary(session_id) for session_id in ids}
         self._table.put(rows_read(found))
         return bool(ids)
 
-    def _give_up(self, error: TableError) -> None:
+    def _give_up(self, error: CacheError) -> None:
         """Go on without the index for this once."""
         self._is_known = False
         logger.warning(
