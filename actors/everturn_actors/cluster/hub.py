@@ -1,0 +1,352 @@
+"""The side that other nodes call: lets in who knows the secret, and answers what they ask.
+
+What is hostile costs its own stream: a frame that is too large, unknown or half, a secret that
+differs, somebody who connects and says nothing. Of each kind there are at most so many at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+import anyio
+from anyio.abc import ByteStream, Listener, TaskGroup
+from msgspec import Struct, field
+
+from everturn_actors.cluster.addresses import Address, Tls, listen
+from everturn_actors.cluster.frames import (
+    EVENTS_MAX_BYTES,
+    Answered,
+    AnyFrame,
+    Ask,
+    Bye,
+    Delete,
+    Failed,
+    Follow,
+    Followed,
+    Followers,
+    Frame,
+    Moved,
+    Ping,
+    Pushed,
+    Text,
+    Unfollow,
+    UnreadableFrameError,
+    failure_of,
+    pack_answer,
+    unpack,
+)
+from everturn_actors.cluster.greeting import Identity, Met, receive
+from everturn_actors.cluster.link import Asked, Given
+from everturn_actors.cluster.wire import Beat, FrameTooLargeError, Wire
+from everturn_actors.errors import (
+    CoreError,
+    LinkBrokenError,
+    LinkRefusedError,
+    MailboxFullError,
+    MovedError,
+)
+from everturn_actors.events import Event
+from everturn_actors.protocol.feed import TextDelta
+
+logger = logging.getLogger(__name__)
+
+STRANGERS_MAX: Final = 64
+"Streams at once whose other side has not shown yet that it knows the secret."
+ASKS_MAX: Final = 1000
+"Asks at once on one stream; more are refused, and may come again."
+FOLLOWED_MAX: Final = 20_000
+"Sessions that one stream follows."
+
+
+class Subscriber(Protocol):
+    """Somebody elsewhere who follows a session here."""
+
+    session_id: str
+    after: int
+    waits: bool
+    is_final: bool
+
+    def offer(self, delta: TextDelta) -> bool:
+        """Push a piece of a reply, if that can be done at once; return whether it was."""
+        ...
+
+    async def push(self, update: Event | TextDelta) -> None:
+        """Push what comes next."""
+        ...
+
+
+class Host(Protocol):
+    """Who has the sessions that other nodes ask for."""
+
+    async def answer(self, asked: Asked) -> Given:
+        """Do what another node asks; return what it gave when that is durable.
+
+        Raises:
+            MovedError: The session is not here.
+            CoreError: What the session answered.
+        """
+        ...
+
+    async def serve(self, subscriber: Subscriber) -> None:
+        """Push what happens in a session, until it ends.
+
+        Raises:
+            MovedError: The session is not here, or no longer.
+            CoreError: What the session failed with.
+        """
+        ...
+
+    def followers_changed(self, subscriber: Subscriber) -> None:
+        """`waits` or `is_final` of somebody who is served have changed."""
+        ...
+
+
+class _Subscriber(Struct, kw_only=True, eq=False):
+    """Implements `Subscriber` over one stream."""
+
+    number: int
+    session_id: str
+    after: int
+    waits: bool
+    is_final: bool
+    wire: Wire
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+
+    def offer(self, delta: TextDelta) -> bool:
+        return self.wire.send_soon(self._text(delta))
+
+    async def push(self, update: Event | TextDelta) -> None:
+        if isinstance(update, TextDelta):
+            await self.wire.send(self._text(update))
+            return
+        pushed = Pushed(number=self.number, last_seq=update.seq, events=(update,))
+        try:
+            await self.wire.send(pushed, EVENTS_MAX_BYTES)
+        except FrameTooLargeError:  # it is read from the log over there
+            await self.wire.send(Pushed(number=self.number, last_seq=update.seq))
+
+    def _text(self, delta: TextDelta) -> Text:
+        return Text(
+            number=self.number,
+            turn=delta.turn,
+            step=delta.step,
+            offset=delta.offset,
+            text=delta.text,
+        )
+
+
+class Hub:
+    """Listens for other nodes."""
+
+    def __init__(
+        self, me: Identity, host: Host, *, tls: Tls | None = None, beat: Beat | None = None
+    ) -> None:
+        """Prepare to listen; `serve` does.
+
+        Args:
+            me: Who this node is to others.
+            host: Who answers.
+            tls: The certificate of this node; None = without TLS.
+            beat: Times.
+        """
+        self._me, self._host, self._tls, self._beat = me, host, tls, beat or Beat()
+        self._strangers = 0
+        self._known = set[Wire]()
+
+    async def listen(self, address: Address) -> Listening:
+        """Begin to listen, so that others can connect from now on.
+
+        Raises:
+            OSError: The address is taken, or not one of this machine.
+        """
+        listener, port = await listen(address, self._tls)
+        return Listening(listener, port, self)
+
+    async def take(self, stream: ByteStream) -> None:
+        """Serve one stream until it ends. A boundary: nothing leaves it."""
+        wire = Wire(stream, self._beat)
+        why = ""
+        try:
+            met = await self._let_in(wire)
+            if met is not None:
+                self._known.add(wire)
+                await self._serve(wire, met)
+        except* (LinkBrokenError, LinkRefusedError) as group:
+            logger.info("a link ended", extra={"why": str(group.exceptions[0])})
+        except* UnreadableFrameError as group:
+            why = str(group.exceptions[0])
+            logger.warning("a link is ended here", extra={"why": why})
+        except* Exception as group:  # the boundary around one stream; logged here
+            why = "a fault in the program"
+            logger.exception("a link failed", exc_info=group)
+        finally:
+            self._known.discard(wire)
+            await wire.close(why)
+
+    async def _let_in(self, wire: Wire) -> Met | None:
+        if self._strangers >= STRANGERS_MAX:
+            return None
+        self._strangers += 1
+        try:
+            with anyio.move_on_after(self._beat.silence_s):
+                return await receive(wire, self._me)
+        except LinkRefusedError as error:
+            logger.warning("a node was not let in", extra={"why": str(error)})
+        finally:
+            self._strangers -= 1
+        return None
+
+    async def _serve(self, wire: Wire, met: Met) -> None:
+        del met
+        stream = _Stream(wire, self._host)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wire.write)
+            tasks.start_soon(wire.beat)
+            try:
+                async for body in wire.bodies():
+                    await stream.take(body, tasks)
+            finally:
+                tasks.cancel_scope.cancel()
+
+    async def close(self) -> None:
+        """Say goodbye to all: what they ask from now on is asked elsewhere."""
+        for wire in tuple(self._known):
+            await wire.close("the node stops")
+
+
+class Listening:
+    """An address that others can connect to."""
+
+    def __init__(self, listener: Listener[ByteStream], port: int, hub: Hub) -> None:
+        """Only `Hub.listen` makes one."""
+        self._listener, self.port, self._hub = listener, port, hub
+
+    async def serve(self) -> None:
+        """Serve whoever connects, until cancelled."""
+        async with self._listener:
+            await self._listener.serve(self._hub.take)
+
+
+class _Stream:
+    """What one node that was let in asks."""
+
+    def __init__(self, wire: Wire, host: Host) -> None:
+        self._wire, self._host = wire, host
+        self._asks = 0
+        self._followed: dict[int, _Subscriber] = {}
+
+    async def take(self, body: bytes, tasks: TaskGroup) -> None:
+        """Take the next frame.
+
+        Raises:
+            UnreadableFrameError: It is none, and nobody can be told what for.
+            LinkBrokenError: The other side is gone.
+        """
+        try:
+            frame = unpack(body)
+        except UnreadableFrameError as error:
+            if error.number is None:
+                raise
+            await self._wire.send(Failed(number=error.number, failure=failure_of(error)))
+            return
+        match frame:
+            case Ask() | Delete():
+                await self._begin(frame, tasks)
+            case Follow():
+                await self._follow(frame, tasks)
+            case Followers():
+                followed = self._followed.get(frame.number)
+                if followed is not None:
+                    followed.waits, followed.is_final = frame.waits, frame.is_final
+                    self._host.followers_changed(followed)
+            case Unfollow():
+                followed = self._followed.pop(frame.number, None)
+                if followed is not None:
+                    followed.scope.cancel()
+            case Bye(why=text):
+                raise LinkBrokenError(text)
+            case Ping():
+                pass
+            case _:
+                raise _out_of_place(frame)
+
+    async def _begin(self, frame: Ask | Delete, tasks: TaskGroup) -> None:
+        if self._asks >= ASKS_MAX:
+            await self._wire.send(
+                Failed(number=frame.number, failure=failure_of(MailboxFullError()))
+            )
+            return
+        self._asks += 1
+        tasks.start_soon(self._answer, frame)
+
+    async def _answer(self, frame: Ask | Delete) -> None:
+        try:
+            said = await self._said(frame)
+        finally:
+            self._asks -= 1
+        try:
+            await self._wire.send(said)
+        except FrameTooLargeError as error:
+            await self._wire.send(Failed(number=frame.number, failure=failure_of(error)))
+
+    async def _said(self, frame: Ask | Delete) -> Frame:
+        """Return what is said to an ask. A boundary: a fault is its own."""
+        is_ask = isinstance(frame, Ask)
+        asked = Asked(
+            session_id=frame.session_id,
+            command=frame.command if isinstance(frame, Ask) else None,
+            begin_with=frame.begin_with if isinstance(frame, Ask) else None,
+        )
+        try:
+            given = await self._host.answer(asked)
+        except MovedError:
+            return Moved(number=frame.number)
+        except CoreError as error:
+            return Failed(number=frame.number, failure=failure_of(error))
+        except Exception as error:
+            logger.exception("what another node asked failed", extra={"ask": type(frame).__name__})
+            return Failed(number=frame.number, failure=failure_of(error))
+        if not is_ask:
+            return Answered(number=frame.number)
+        answer = pack_answer(given.answer)
+        return Answered(number=frame.number, answer=answer, events=given.events)
+
+    async def _follow(self, frame: Follow, tasks: TaskGroup) -> None:
+        if frame.number in self._followed or len(self._followed) >= FOLLOWED_MAX:
+            await self._wire.send(
+                Followed(number=frame.number, failure=failure_of(MailboxFullError()))
+            )
+            return
+        subscriber = self._followed[frame.number] = _Subscriber(
+            number=frame.number,
+            session_id=frame.session_id,
+            after=frame.after,
+            waits=frame.waits,
+            is_final=frame.is_final,
+            wire=self._wire,
+        )
+        tasks.start_soon(self._push, subscriber)
+
+    async def _push(self, subscriber: _Subscriber) -> None:
+        """Push to a follower until its session ends. A boundary: a fault is its own."""
+        end: Frame = Followed(number=subscriber.number)
+        with subscriber.scope:
+            try:
+                await self._host.serve(subscriber)
+            except MovedError:
+                end = Moved(number=subscriber.number)
+            except LinkBrokenError:
+                return
+            except CoreError as error:
+                end = Followed(number=subscriber.number, failure=failure_of(error))
+            except Exception as error:
+                logger.exception("a session cannot be followed from another node")
+                end = Followed(number=subscriber.number, failure=failure_of(error))
+            finally:
+                self._followed.pop(subscriber.number, None)
+            await self._wire.send(end)
+
+
+def _out_of_place(frame: AnyFrame) -> UnreadableFrameError:
+    return UnreadableFrameError(f"a {type(frame).__name__} comes from who calls", None)

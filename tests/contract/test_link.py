@@ -1,0 +1,383 @@
+"""What a link between nodes promises, over a socket, TCP and TLS; and what strangers meet there."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from msgspec import Struct, field
+from support.conversations import STARTED
+
+from everturn_actors.cluster.addresses import Address, Tls, connect, read_address
+from everturn_actors.cluster.frames import (
+    FRAME_MAX_BYTES,
+    GREETING_MAX_BYTES,
+    Ask,
+    Challenge,
+    Delete,
+    Failed,
+    Pushed,
+    Text,
+    Unfollow,
+    Welcome,
+    error_of,
+    pack,
+)
+from everturn_actors.cluster.greeting import Identity, greet
+from everturn_actors.cluster.hub import STRANGERS_MAX, Hub, Subscriber
+from everturn_actors.cluster.link import Asked, Following, Given, NoLink, StreamLink
+from everturn_actors.cluster.wire import Beat, Wire
+from everturn_actors.errors import (
+    CoreError,
+    InvalidInputError,
+    LinkBrokenError,
+    LinkRefusedError,
+    MovedError,
+    OwnerAwayError,
+    SessionEndedError,
+)
+from everturn_actors.events import Event, Received
+from everturn_actors.model import Labels
+from everturn_actors.ports import Node
+from everturn_actors.protocol.commands import Cancel, Edit, GetStanding, Label, Standing
+from everturn_actors.protocol.feed import TextDelta
+
+SECRET: Final = "a secret that only nodes know"
+OPENSSL: Final = shutil.which("openssl") or "openssl"
+QUICK: Final = Beat(every_s=0.05, silence_s=0.6)
+
+
+class Sessions(Struct, kw_only=True):
+    """Sessions of a node, as far as links see them."""
+
+    asked: list[Asked] = field(default_factory=list[Asked])
+    followers: list[tuple[bool, bool]] = field(default_factory=list[tuple[bool, bool]])
+    changed: anyio.Event = field(default_factory=anyio.Event)
+    go: anyio.Event = field(default_factory=anyio.Event)
+    left: anyio.Event = field(default_factory=anyio.Event)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Wait until something is so, looked at whenever something came."""
+        while not is_so():
+            self.changed = anyio.Event()
+            await self.changed.wait()
+
+    async def answer(self, asked: Asked) -> Given:
+        """Answer by the id of the session."""
+        self.asked.append(asked)
+        self.changed.set()
+        match asked.session_id:
+            case "moved":
+                raise MovedError(asked.session_id)
+            case "ended":
+                raise SessionEndedError(asked.session_id, "reset")
+            case "fault":
+                msg = "the key is sk-1"
+                raise RuntimeError(msg)
+            case "slow":
+                await self.go.wait()
+            case "large":
+                return Given(answer=Labels(title="x" * FRAME_MAX_BYTES))
+            case _:
+                pass
+        if isinstance(asked.command, GetStanding):
+            return Given(answer=Standing(status="active"), events=(changed(7),))
+        return Given(answer=None if asked.command is None else True)
+
+    async def serve(self, subscriber: Subscriber) -> None:
+        """Push two events and a piece of text, then wait; by the id, end or fail."""
+        self.followers.append((subscriber.waits, subscriber.is_final))
+        if subscriber.session_id == "moved":
+            raise MovedError(subscriber.session_id)
+        try:
+            await subscriber.push(changed(subscriber.after + 1))
+            assert subscriber.offer(TextDelta(turn=1, step=1, offset=0, text="hel"))
+            await subscriber.push(changed(subscriber.after + 2, "x" * 2_000_000))
+            if subscriber.session_id == "ended":
+                raise SessionEndedError(subscriber.session_id, "reset")
+            if subscriber.session_id == "over":
+                return
+            await anyio.sleep_forever()
+        finally:
+            self.left.set()
+
+    def followers_changed(self, subscriber: Subscriber) -> None:
+        """Note it."""
+        self.followers.append((subscriber.waits, subscriber.is_final))
+        self.changed.set()
+
+
+def changed(seq: int, text: str = "x") -> Event:
+    """Return an event."""
+    return Event(seq=seq, at=STARTED, body=Received(text=text))
+
+
+class World(Struct, kw_only=True):
+    """Two nodes, of which one has sessions."""
+
+    sessions: Sessions
+    node: Node
+    link: StreamLink
+    address: Address
+
+
+class Way(Struct, frozen=True):
+    """Over what nodes talk."""
+
+    is_socket: bool = False
+    tls: Tls | None = None
+
+
+SOCKET: Final = Way(is_socket=True)
+TCP: Final = Way()
+
+
+@pytest.fixture(params=["socket", "tcp", "tls"])
+def way(request: pytest.FixtureRequest, tls: Tls) -> Way:
+    """Return each of the ways."""
+    return {"socket": SOCKET, "tcp": TCP, "tls": Way(tls=tls)}[request.param]
+
+
+@asynccontextmanager
+async def world(
+    way: Way, folder: Path, *, secret: str = SECRET, speaks: tuple[int, int] = (1, 1)
+) -> AsyncGenerator[World]:
+    """Open two nodes; the one that asks may have another secret, or speak another version."""
+    sessions, tls = Sessions(), way.tls
+    async with anyio.create_task_group() as tasks:
+        hub = Hub(Identity(name="b", secret=SECRET), sessions, tls=tls, beat=QUICK)
+        text = str(folder / "b.sock") if way.is_socket else "127.0.0.1:0"
+        listening = await hub.listen(read_address(text))
+        if not way.is_socket:
+            text = f"127.0.0.1:{listening.port}"
+        tasks.start_soon(listening.serve)
+        me = Identity(name="a", secret=secret, speaks=speaks)
+        with anyio.fail_after(20):
+            yield World(
+                sessions=sessions,
+                node=Node(name="b", address=text),
+                link=StreamLink(me, tasks, tls=tls, beat=QUICK),
+                address=read_address(text),
+            )
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    """Return a certificate that nodes show, and trust in it."""
+    folder = tmp_path_factory.mktemp("tls")
+    certificate, key = folder / "node.pem", folder / "node.key"
+    subprocess.run(
+        [OPENSSL, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-days", "2", "-subj", "/CN=node", "-addext", "subjectAltName=IP:127.0.0.1",
+         "-keyout", key, "-out", certificate],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    own.load_cert_chain(certificate, key)
+    return Tls(own=own, others=ssl.create_default_context(cafile=str(certificate)))
+
+
+async def test_a_session_is_asked_and_answers_with_its_own_words(way: Way, tmp_path: Path) -> None:
+    """What it gives, or why not, is the same as in one process."""
+    async with world(way, tmp_path) as it:
+
+        async def ask(session_id: str, command: object = Cancel("ray")) -> Given:
+            asked = Asked(session_id=session_id, command=command)  # type: ignore[arg-type]
+            return await it.link.ask(it.node, asked, deadline_s=5)
+
+        standing = await ask("s", GetStanding())
+        assert standing == Given(answer=Standing(status="active"), events=(changed(7),))
+        assert (await ask("s")).answer is True
+        deleted = await it.link.ask(it.node, Asked(session_id="s", command=None), deadline_s=5)
+        assert deleted.answer is None
+        with pytest.raises(MovedError):
+            await ask("moved")
+        with pytest.raises(SessionEndedError, match="reset"):
+            await ask("ended")
+        with pytest.raises(CoreError, match=r"^RuntimeError$"):
+            await ask("fault")
+        with pytest.raises(CoreError, match="bytes"):
+            await ask("large", Label(title="", pinned=None, archived=None, by=""))
+        assert (await ask("s")).answer is True  # the stream is whole after all of it
+        assert it.sessions.asked[1] == Asked(session_id="s", command=Cancel("ray"))
+
+
+async def test_a_slow_answer_keeps_no_other_waiting_and_has_a_deadline(
+    way: Way, tmp_path: Path
+) -> None:
+    """One stream carries all asks of a node."""
+    async with world(way, tmp_path) as it:
+        slow, other = (Asked(session_id=each, command=Edit("k", "t")) for each in ("slow", "s"))
+        with pytest.raises(OwnerAwayError, match=r"no answer within 0\.1 s"):
+            await it.link.ask(it.node, slow, deadline_s=0.1)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lambda: it.link.ask(it.node, slow, deadline_s=9))
+            await it.sessions.until(lambda: len(it.sessions.asked) == 2)
+            assert (await it.link.ask(it.node, other, deadline_s=9)).answer is True
+            it.sessions.go.set()
+
+
+async def test_a_follower_is_given_all_in_order_and_its_end(way: Way, tmp_path: Path) -> None:
+    """Events that are too large for a frame are said to be in the log."""
+    async with world(way, tmp_path) as it:
+        got: list[Pushed | Text] = []
+        over = Following(session_id="over", after=4, take=got.append, waits=True)
+        await it.link.follow(it.node, over)
+        assert [type(each) for each in got] == [Pushed, Text, Pushed]
+        assert isinstance(got[0], Pushed)
+        assert isinstance(got[2], Pushed)
+        assert (got[0].events, got[0].last_seq) == ((changed(5),), 5)
+        assert (got[2].events, got[2].last_seq) == ((), 6)
+        with pytest.raises(SessionEndedError):
+            ended = Following(session_id="ended", after=0, take=got.append)
+            await it.link.follow(it.node, ended)
+        with pytest.raises(MovedError):
+            moved = Following(session_id="moved", after=0, take=got.append)
+            await it.link.follow(it.node, moved)
+
+
+async def test_who_follows_no_more_is_let_go_over_there(way: Way, tmp_path: Path) -> None:
+    """And who begins to wait for the turn, or cannot take text back, counts there."""
+    async with world(way, tmp_path) as it:
+        came = anyio.Event()
+        following = Following(session_id="s", after=0, take=lambda _frame: came.set())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(it.link.follow, it.node, following)
+            await came.wait()
+            following.waits, following.is_final = True, True
+            assert following.tell is not None
+            following.tell()
+            await it.sessions.until(lambda: len(it.sessions.followers) == 2)
+            tasks.cancel_scope.cancel()
+        await it.sessions.left.wait()
+        assert it.sessions.followers == [(False, False), (True, True)]
+
+
+async def test_a_secret_that_differs_is_said_on_both_sides(
+    way: Way, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is asked, and no secret stands in the log."""
+    async with world(way, tmp_path, secret=SECRET[::-1]) as it:
+        with pytest.raises(LinkRefusedError, match="secret of the cluster differs"):
+            await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=5)
+        assert not it.sessions.asked
+    assert SECRET not in caplog.text
+
+
+async def test_a_version_that_is_not_understood_is_said_in_words(way: Way, tmp_path: Path) -> None:
+    """Two neighbours work together; others are told what to do."""
+    async with world(way, tmp_path, speaks=(1, 2)) as it:
+        asked = Asked(session_id="s", command=Cancel())
+        assert (await it.link.ask(it.node, asked, deadline_s=5)).answer is True
+    (tmp_path / "b.sock").unlink(missing_ok=True)
+    async with world(way, tmp_path, speaks=(2, 3)) as it:
+        with pytest.raises(LinkRefusedError, match="one release at a time"):
+            await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=5)
+
+
+async def test_a_node_that_is_gone_or_is_another_fails_what_waits(tmp_path: Path) -> None:
+    """Whoever waits is told soon, and a new stream is opened for the next ask."""
+    async with world(TCP, tmp_path) as it:
+        asked = Asked(session_id="slow", command=Cancel())
+        nowhere = Node(name="c", address=f"127.0.0.1:{it.address.port}")
+        with pytest.raises(LinkBrokenError, match="is node 'b', not 'c'"):
+            await it.link.ask(nowhere, asked, deadline_s=5)
+        for address in ("127.0.0.1:1", "", "nowhere", "/no/such.sock"):
+            with pytest.raises(LinkBrokenError, match="cannot be reached"):
+                await it.link.ask(Node(name="d", address=address), asked, deadline_s=5)
+        with pytest.raises(LinkBrokenError, match=r"no `cluster\.listen`"):
+            await NoLink().ask(it.node, asked, deadline_s=5)
+
+
+async def test_a_node_that_says_nothing_any_more_is_gone(tmp_path: Path) -> None:
+    """It may be frozen: its machine still takes what is sent."""
+    async with world(SOCKET, tmp_path) as it:
+        silent = await anyio.create_unix_listener(tmp_path / "silent.sock")
+        with pytest.raises(LinkBrokenError, match="does not answer as a node does"):
+            await it.link.ask(
+                Node(name="b", address=str(tmp_path / "silent.sock")),
+                Asked(session_id="s", command=Cancel()),
+                deadline_s=5,
+            )
+        await silent.aclose()
+
+        wire = Wire(await connect(it.address, None), QUICK)
+        await greet(wire, Identity(name="a", secret=SECRET))
+        with pytest.raises(LinkBrokenError):  # it never pings, and is let go there
+            async for _ in wire.bodies():
+                pass
+        await wire.close()
+
+
+async def test_strangers_are_refused_without_harm(tmp_path: Path) -> None:
+    """Whatever they send, others go on."""
+    async with world(SOCKET, tmp_path) as it:
+        length = (GREETING_MAX_BYTES + 1).to_bytes(4, "big")
+        for said in (
+            b"GET / HTTP/1.1\r\nHost: b\r\n\r\n",
+            b"\xff\xff\xff\xff",
+            length + b"x" * 100,
+            pack(Welcome(node="a", proof="")),
+            pack(Ask(number=1, session_id="s", command=Cancel())),
+            (5).to_bytes(4, "big") + b"\x80\x04K\x01.",
+            b"",
+        ):
+            stream = await connect(it.address, None)
+            await stream.send(said or b"\0")
+            with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+                while True:
+                    assert b'"frame":"answered"' not in await stream.receive()
+            await stream.aclose()
+        assert not it.sessions.asked
+        many = [await connect(it.address, None) for _ in range(STRANGERS_MAX + 5)]
+        assert (await Wire(many[0], QUICK).next()).__class__ is Challenge
+        for each in many:
+            await each.aclose()
+
+        asked = Asked(session_id="s", command=Cancel())
+        while True:
+            with suppress(LinkBrokenError):  # until those are gone there
+                assert (await it.link.ask(it.node, asked, deadline_s=5)).answer is True
+                break
+
+
+async def test_what_a_node_says_out_of_place_costs_its_own_stream(tmp_path: Path) -> None:
+    """An ask that is not understood is answered; all else ends the stream, with a word."""
+    async with world(SOCKET, tmp_path) as it:
+        wire = Wire(await connect(it.address, None), QUICK)
+        await greet(wire, Identity(name="a", secret=SECRET))
+        body = b'{"frame":"ask","number":7,"session_id":"s","command":{"command":"fly"}}'
+        await wire.say(Unfollow(number=99))  # nobody follows: no matter
+        await wire._stream.send(len(body).to_bytes(4, "big") + body)
+        said = await wire.next()
+        assert isinstance(said, Failed)
+        assert "does not understand" in str(error_of(said.failure))
+        await wire.say(Delete(number=8, session_id="s"))
+        await wire.next()
+        await wire.say(Welcome(node="a", proof=""))
+        ended = await wire.next()
+        assert "comes from who calls" in getattr(ended, "why", "")
+        await wire.close()
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", ":1", "::1:80", "h:70000", "h:-1", "h:x"])
+def test_an_address_that_is_none_is_named(text: str) -> None:
+    """With what it has to look like."""
+    with pytest.raises(InvalidInputError, match="is no address of a node: it must be"):
+        read_address(text)
+
+
+def test_addresses_are_read_as_people_write_them() -> None:
+    """A path, a name, both kinds of numbers."""
+    assert read_address("/run/e.sock") == Address(path="/run/e.sock")
+    assert read_address("db-1:7000") == Address(host="db-1", port=7000)
+    assert read_address("[::1]:7000") == Address(host="::1", port=7000)
