@@ -22,7 +22,7 @@ class MemoryReferee:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._rows: dict[str, _Row] = {}
+        self.rows: dict[str, _Row] = {}
         self._members: dict[str, tuple[Member, float]] = {}
         self.fault = ""
         "Why it cannot be asked; empty = it can."
@@ -45,18 +45,18 @@ class MemoryReferee:
             self._members[me.node.name] = (me, now_s + TTL_S)
         for name, epoch in beat.give.items():
             if self._is_own(name, epoch, me):
-                self._rows[name].until_s = now_s
+                self.rows[name].until_s = now_s
         for name, epoch in beat.keep.items():
             if self._is_own(name, epoch, me):
-                self._rows[name].until_s = now_s + TTL_S
+                self.rows[name].until_s = now_s + TTL_S
                 granted[name] = epoch
         for name in beat.claim:
-            row = self._rows.get(name)
+            row = self.rows.get(name)
             if row is None or row.until_s <= now_s:
                 epoch = row.epoch + 1 if row else 1
-                self._rows[name] = _Row(me.node.name, me.instance, epoch, now_s + TTL_S)
+                self.rows[name] = _Row(me.node.name, me.instance, epoch, now_s + TTL_S)
                 granted[name] = epoch
-        live = {name: row for name, row in self._rows.items() if row.until_s > now_s}
+        live = {name: row for name, row in self.rows.items() if row.until_s > now_s}
         return Answer(
             granted=granted,
             found={
@@ -72,11 +72,11 @@ class MemoryReferee:
 
     def owner(self, lease: str) -> tuple[str, int] | None:
         """Return the run that has a lease now, and its epoch."""
-        row = self._rows.get(lease)
+        row = self.rows.get(lease)
         return (row.instance, row.epoch) if row and row.until_s > self._now_s() else None
 
     def _is_own(self, lease: str, epoch: int, me: Member) -> bool:
-        row = self._rows.get(lease)
+        row = self.rows.get(lease)
         return (
             row is not None
             and (row.instance, row.epoch) == (me.instance, epoch)

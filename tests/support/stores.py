@@ -40,8 +40,9 @@ def postgres_setup(
     folder: Path,
     *,
     results_max_bytes: int = RESULTS_MAX_BYTES,
+    node: str = "",
 ) -> StoreSetup:
-    """Return what a store in a database is opened with."""
+    """Return what a store in a database is opened with, by one of several gateways or the only."""
     return StoreSetup(
         settings=section,
         workspace=folder,
@@ -49,6 +50,7 @@ def postgres_setup(
         on_batch=lambda _stats: None,
         is_serving=True,
         supervisor=Supervisor(SystemClock()),
+        node=node,
     )
 
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, create_model
 
 from everturn_actors.model import Compaction
 from everturn_gateway.config.channels import ChannelsSection, RouteSection, channels_model
+from everturn_gateway.config.cluster import ClusterSection
 from everturn_gateway.config.owners import OwnerSection
 from everturn_gateway.config.providers import PriceSection, ProvidersSection, providers_model
 from everturn_gateway.config.stores import store_model
@@ -204,6 +205,7 @@ class FileSection(Section):
     prices: dict[str, PriceSection] = Field(default_factory=dict)
     channels: ChannelsSection = ChannelsSection()
     store: StoreSection = StoreSection()
+    cluster: ClusterSection | None = None
     routes: tuple[RouteSection, ...] = ()
     owners: tuple[OwnerSection, ...] = ()
     # What a file of Duragent's may hold besides.

@@ -19,6 +19,7 @@ from everturn_gateway.config.channels import (
     channel_notes,
     without_idle_faults,
 )
+from everturn_gateway.config.cluster import ClusterConfig, cluster_config, cluster_faults
 from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.owners import owner_faults, owner_notes
 from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
@@ -179,6 +180,8 @@ class Config:
     "The owner's own, by `provider/name`; a trailing `*` matches the rest."
     store: StoreConfig = field(default_factory=StoreConfig)
     "Where sessions are kept."
+    cluster: ClusterConfig | None = None
+    "This gateway among those that share its store; None = it is alone."
     channels: tuple[ChannelConfig, ...] = ()
     "Those that are enabled; no two have one name."
     routes: tuple[Route, ...] = ()
@@ -202,7 +205,8 @@ class Config:
     @property
     def secrets(self) -> tuple[str, ...]:
         """What stands in it that nothing may show."""
-        own = (self.server.api_token, self.server.admin_token)
+        shared = self.cluster.secret if self.cluster else ""
+        own = (self.server.api_token, self.server.admin_token, shared)
         of_channels = (each for channel in self.channels for each in channel.secrets)
         of_providers = (each for one in self.providers.values() for each in one.secrets)
         return tuple(
@@ -289,6 +293,7 @@ def load_config(
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(installed(), base),
         store=store_config(values.store, read.document),
+        cluster=cluster_config(values.cluster),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
         notes=read.notes,
@@ -335,6 +340,7 @@ def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Re
         *_conflicts(document),
         *price_faults(document, registry),
         *store_faults(document, registry),
+        *cluster_faults(document, registry),
         *(channel_faults(document, registry) if with_channels else ()),
     )
     if found is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -14,6 +15,9 @@ from everturn_actors.ports.transfer import Transfer
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.yaml_files import Section
+
+if TYPE_CHECKING:
+    from everturn_actors.cluster.leases import Referee  # who is alone does not load it
 
 
 class StoreSection(Section):
@@ -46,6 +50,8 @@ class OpenedStore(Struct, frozen=True, kw_only=True):
     "Finds what was said, where the store has an index of its own; None = the workspace keeps one."
     is_shared: bool = False
     "Whether other processes append to it while it is open."
+    referee: Referee | None = None
+    "Says which gateway works on what, where several share it; None = this one is alone."
     is_passing: bool = False
     "Whether all that it holds is gone when it is closed."
 
@@ -63,6 +69,8 @@ class StoreSetup(Struct, frozen=True, kw_only=True):
     is_serving: bool
     "Whether the gateway serves, or only looks for a moment."
     supervisor: Supervisor
+    node: str = ""
+    "The name of the gateway among those that share the store; empty = it is alone."
     is_change: bool = True
     "Whether something may be written; who only looks makes nothing."
 
@@ -112,5 +120,7 @@ class StorePlugin(Plugin, frozen=True, kw_only=True):
     """
     locks_workspace: bool = False
     "Whether opening it keeps other processes out of the gateway's workspace."
+    is_shareable: bool = False
+    "Whether several gateways may have it open at once; then it is their referee."
     is_in_files: bool = False
     "Whether it is the log files of the workspace, which `doctor` looks at and repairs."

@@ -1,5 +1,7 @@
 """Keeps a second gateway out of a schema, by a lock that ends with the connection that holds it.
 
+Gateways that share a schema hold that lock together, and each a second one on its own name.
+
 A gateway that is killed leaves nothing behind: its next start has the lock at once. Where the
 server was away, the lock is taken again as soon as it is back; whoever came meanwhile keeps it, and
 this gateway stops. What is written is compared in the store all the same (`SessionStore.append`):
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0  # how often an idle gateway looks whether the lock is still its own
 _TAKE: Final = "SELECT pg_try_advisory_lock(hashtextextended($1, 0))"
+_SHARE: Final = "SELECT pg_try_advisory_lock_shared(hashtextextended($1, 0))"
 _HOLDER: Final = """
 SELECT application_name, coalesce(host(client_addr), 'this machine'), backend_start
 FROM pg_locks JOIN pg_stat_activity USING (pid)
@@ -38,9 +41,9 @@ WHERE locktype = 'advisory' AND granted AND objsubid = 1
 class Guard:
     """The lock of this gateway."""
 
-    def __init__(self, database: Database, connection: Connection) -> None:
-        """Take the connection that holds it."""
-        self._database, self._connection = database, connection
+    def __init__(self, database: Database, connection: Connection, node: str) -> None:
+        """Take the connection that holds it; `node` is the gateway's name among others."""
+        self._database, self._connection, self._node = database, connection, node
         self._taking = anyio.Lock()
 
     async def hold(self) -> None:
@@ -80,11 +83,11 @@ class Guard:
         await self.hold()
 
     async def _take_again(self) -> None:
-        async def take(_attempt: Attempt) -> Connection | None:
-            return await _taken(self._database)
+        async def take(_attempt: Attempt) -> Connection | str:
+            return await _taken(self._database, self._node)
 
         connection = await self._database.trying(take, is_write=True)
-        if connection is None:
+        if isinstance(connection, str):
             raise WorkspaceLostError(Path(_name(self._database)), why=_LOST)
         self._connection = connection
         logger.info("the database is back; no other gateway came meanwhile")
@@ -103,42 +106,58 @@ _LOST: Final = (
 
 
 @asynccontextmanager
-async def open_guard(database: Database) -> AsyncGenerator[Guard]:
+async def open_guard(database: Database, node: str = "") -> AsyncGenerator[Guard]:
     """Hold the lock for a block.
+
+    Args:
+        database: The schema is there.
+        node: The name of this gateway among those that share it; empty = it is alone.
 
     Raises:
         WorkspaceLockedError: Another gateway has it.
     """
-    connection = await database.trying(lambda _attempt: _taken(database))
-    if connection is None:
-        holder = await database.row(_HOLDER, _name(database))
-        raise WorkspaceLockedError(Path(database.place), 0, message=_in_use(database.place, holder))
-    guard = Guard(database, connection)
+    connection = await database.trying(lambda _attempt: _taken(database, node))
+    if isinstance(connection, str):
+        holder = await database.row(_HOLDER, connection)
+        message = _in_use(database, holder, node, is_twin=connection != _name(database))
+        raise WorkspaceLockedError(Path(database.place), 0, message=message)
+    guard = Guard(database, connection, node)
     try:
         yield guard
     finally:
         await guard.close()
 
 
-def _in_use(place: str, holder: asyncpg.Record | None) -> str:
-    text = f"the database {place} is in use by another gateway"
+def _in_use(database: Database, holder: asyncpg.Record | None, node: str, *, is_twin: bool) -> str:
+    who = ""
     if holder is not None:
         name, address, since = holder
-        text += f" ({name}, from {address}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
+        who = f" ({name}, from {address}, since {since:%Y-%m-%d %H:%M:%S} UTC)"
+    if is_twin:
+        return (
+            f"another gateway of the database {database.place} is called {node!r}{who}; give each"
+            " its own cluster.node, or stop that one"
+        )
+    text = f"the database {database.place} is in use by another gateway{who}"
+    if node:
+        return f"{text} that does not share it; stop it, and give it a `cluster` section, too"
     return f"{text}; stop it, or give this one a schema of its own (store.schema)"
 
 
-async def _taken(database: Database) -> Connection | None:
-    """Return a new connection that holds the lock; None where another one has it."""
+async def _taken(database: Database, node: str) -> Connection | str:
+    """Return a new connection that holds the locks, or the name of the one that another has."""
     connection = await database.connect(f"everturn process {os.getpid()}")
+    schema = _name(database)
+    locks = ((_SHARE, schema), (_TAKE, f"{schema} node {node}")) if node else ((_TAKE, schema),)
     try:
-        if await connection.fetchval(_TAKE, _name(database)):
-            return connection
+        for take, name in locks:
+            if not await connection.fetchval(take, name):
+                await connection.close()
+                return name
     except BaseException:
         connection.terminate()
         raise
-    await connection.close()
-    return None
+    return connection
 
 
 def _name(database: Database) -> str:

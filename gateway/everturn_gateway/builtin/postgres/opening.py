@@ -26,6 +26,7 @@ from everturn_gateway.builtin.postgres.guard import Guard, is_held, open_guard
 from everturn_gateway.builtin.postgres.keyed import PostgresKeyedStore
 from everturn_gateway.builtin.postgres.lists import PostgresIndex
 from everturn_gateway.builtin.postgres.logs import PostgresLogs
+from everturn_gateway.builtin.postgres.referee import PostgresReferee
 from everturn_gateway.builtin.postgres.schema import (
     VERSION,
     look_at_server,
@@ -68,7 +69,7 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
     settings = _settings(setup)
     async with open_database(settings) as database:
         await _check_server(database)
-        async with open_guard(database) as guard:
+        async with open_guard(database, setup.node) as guard:
             await database.run(partial(_migrate, database), is_write=True)
             database.outage_s = settings.outage_s
             async with _writing(setup, database, guard) as writer:
@@ -78,6 +79,7 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     results_max_bytes=setup.results_max_bytes,
                     media_max_bytes=MEDIA_MAX_BYTES,
                 )
+                referee = PostgresReferee(database) if setup.node else None
                 yield OpenedStore(
                     store=store,
                     keyed=PostgresKeyedStore(database),
@@ -85,7 +87,11 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     keeps_jobs=True,
                     transfer=partial(PostgresTransfer, database),
                     fault=database.check,
+                    is_shared=referee is not None,
+                    referee=referee,
                 )
+                if referee is not None:
+                    referee.close()
 
 
 @asynccontextmanager

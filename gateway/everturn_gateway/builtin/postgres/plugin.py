@@ -45,4 +45,5 @@ POSTGRES: Final = StorePlugin(
     open=_open,
     open_keyed=_open_keyed,
     examine=_examine,
+    is_shareable=True,
 )

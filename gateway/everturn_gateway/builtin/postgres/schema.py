@@ -87,6 +87,22 @@ STEPS: Final = (
     CREATE INDEX session_pinned ON session (updated, id) WHERE pinned;
     CREATE INDEX session_archived ON session (updated, id) WHERE archived;
     """,
+    # Renewed once a second, where several gateways share the tables: rows have room to change.
+    """
+    CREATE TABLE node (                 -- a gateway that lives
+        name text COLLATE "C" PRIMARY KEY,
+        instance text NOT NULL,         -- its run
+        about bytea NOT NULL,           -- its address, version and seats, as JSON
+        until timestamptz NOT NULL
+    ) WITH (fillfactor = 20);
+    CREATE TABLE lease (                -- what one of them works on: partition:7, scheduler
+        name text COLLATE "C" PRIMARY KEY,
+        node text COLLATE "C" NOT NULL,
+        instance text NOT NULL,
+        epoch bigint NOT NULL,          -- grows whenever another one takes it
+        until timestamptz NOT NULL
+    ) WITH (fillfactor = 20);
+    """,
 )
 VERSION: Final = len(STEPS)
 _MIGRATING: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"

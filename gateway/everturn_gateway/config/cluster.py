@@ -1,0 +1,122 @@
+"""What `everturn.yaml` says of several gateways that share one store."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from pydantic import Field, field_validator
+
+from everturn_gateway.errors import Fault
+from everturn_gateway.plugins import Registry
+from everturn_gateway.yaml_files import Document, Section
+
+SECRET_MIN: Final = 16  # characters; whoever guesses it may do what any of the gateways may
+_UNIX: Final = "unix:"
+_UNIX_MAX: Final = 100  # bytes of a path; the kernel takes 108
+_TCP: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+_EVERYWHERE: Final = frozenset(("0.0.0.0", "[::]"))  # noqa: S104 - what is told apart here
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+class ClusterSection(Section):
+    """`cluster`: this gateway among those that share its store."""
+
+    node: str = ""
+    "Its name, which no other one has; by default that of the machine."
+    listen: str = "127.0.0.1:7070"
+    "Where the others reach it: `host:port`, or `unix:` and a path on one machine."
+    advertise: str = ""
+    "The same as the others see it; needed where it listens on every address."
+    secret: Annotated[str, Field(repr=False)] = ""
+    "The same for all of them, at least 16 characters, best as `${EVERTURN_CLUSTER_SECRET}`."
+
+    @field_validator("listen", "advertise")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        if value.startswith(_UNIX):
+            path = value.removeprefix(_UNIX)
+            if not path.startswith("/") or len(path.encode()) > _UNIX_MAX:
+                message = f"must name an absolute path of at most {_UNIX_MAX} bytes after unix:"
+                raise ValueError(message)
+        elif value and not _is_tcp(value):
+            message = "must be an address like 10.0.0.7:7070, or unix:/run/everturn/a.sock"
+            raise ValueError(message)
+        return value
+
+    @field_validator("node")
+    @classmethod
+    def _check_name(cls, value: str) -> str:
+        if value and not _NAME.fullmatch(value):
+            message = "must be letters, digits, `.`, `_` and `-`, at most 63, beginning with one"
+            raise ValueError(message)
+        return value
+
+    @field_validator("secret")
+    @classmethod
+    def _check_secret(cls, value: str) -> str:
+        if len(value) < SECRET_MIN:
+            message = f"must have at least {SECRET_MIN} characters: openssl rand -hex 32"
+            raise ValueError(message)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """This gateway among those that share its store."""
+
+    node: str
+    "Its name."
+    listen: str
+    "`host:port`, or `unix:` and a path."
+    advertise: str
+    "The same as the others see it."
+    secret: str = field(repr=False)
+    "Known to all of them, and nobody else."
+
+
+def cluster_config(section: ClusterSection | None) -> ClusterConfig | None:
+    """Return the value of a section; None = this gateway is alone."""
+    if section is None:
+        return None
+    return ClusterConfig(
+        node=section.node or _host_name(),
+        listen=section.listen,
+        advertise=section.advertise or section.listen,
+        secret=section.secret,
+    )
+
+
+def cluster_faults(document: Document, registry: Registry) -> Iterator[Fault]:
+    """Yield why the store cannot be shared, or the others could not reach this gateway."""
+    data: object = document.data.get("cluster")
+    if not isinstance(data, dict):
+        return
+    store: object = document.data.get("store")
+    name = str(store.get("type", "file")) if isinstance(store, dict) else "file"
+    plugin = registry.stores.get(name)
+    if plugin is not None and not plugin.is_shareable:
+        message = (
+            f"several gateways cannot share the store {name!r}; take `store: {{type: postgres}}`"
+        )
+        yield document.fault(("cluster",), message)
+    if "secret" not in data:
+        message = "is missing: what all gateways of the cluster know, and nobody else"
+        yield document.fault(("cluster", "secret"), message)
+    host = str(data.get("listen", "")).rpartition(":")[0]
+    if host in _EVERYWHERE and not data.get("advertise"):
+        message = f"is needed where it listens on {host}: the address that the others use"
+        yield document.fault(("cluster", "advertise"), message)
+
+
+def _is_tcp(value: str) -> bool:
+    found = _TCP.fullmatch(value)
+    return found is not None and 0 < int(found["port"]) < 65_536
+
+
+def _host_name() -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:63]
+    return name if _NAME.fullmatch(name) else "node"
