@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -23,6 +23,7 @@ from everturn_actors.model import (
 from everturn_actors.outside import NOTHING, Outside, is_from_outside, outside_of
 
 _WITH_FILES = (UserMessage, ToolResult)
+COUNTED_AT_ONCE = 200  # messages; of a thousand bytes each they take 2 ms
 
 
 class History(Struct, kw_only=True):
@@ -49,10 +50,17 @@ class History(Struct, kw_only=True):
 
     def counts(self) -> Counts:
         """Return the counts of its messages by class; each is counted once, when that is asked."""
-        if self._counted < len(self.messages):
-            self._counts = added(self._counts, message_counts(self.messages[self._counted :]))
-            self._counted = len(self.messages)
+        for _ in self.counting():
+            pass
         return self._counts
+
+    def counting(self) -> Iterator[None]:
+        """Count what is not counted yet; yield after each part, as a long history takes a while."""
+        while self._counted < len(self.messages):
+            end = min(self._counted + COUNTED_AT_ONCE, len(self.messages))
+            part = message_counts(self.messages[self._counted : end])
+            self._counts, self._counted = added(self._counts, part), end
+            yield
 
     def add(self, turn: Turn) -> None:
         """Show one more turn, the newest."""
@@ -116,13 +124,19 @@ def with_files(messages: Iterable[AnyMessage]) -> list[UserMessage | ToolResult]
 
 def shown_history(conversation: Conversation, policy: AnyPolicy, known: History | None) -> History:
     """Return the finished turns that are shown: `known` and what came since, or all built anew."""
-    new = known.missing(conversation, policy) if known is not None else None
-    if known is None or new is None:
-        held = conversation.turns
-        known = History(
-            reductions=conversation.reductions, policy=policy, oldest=held[0].number if held else 0
-        )
-        new = [turn for turn in held if turn.number >= conversation.reductions.cut_turn]
+    history, new = begun_history(conversation, policy, known)
     for turn in new:
-        known.add(turn)
-    return known
+        history.add(turn)
+    return history
+
+
+def begun_history(
+    conversation: Conversation, policy: AnyPolicy, known: History | None
+) -> tuple[History, Sequence[Turn]]:
+    """Return `known`, or an empty one, and the turns to add to it, oldest first."""
+    new = known.missing(conversation, policy) if known is not None else None
+    if known is not None and new is not None:
+        return known, new
+    held, reductions = conversation.turns, conversation.reductions
+    history = History(reductions=reductions, policy=policy, oldest=held[0].number if held else 0)
+    return history, [turn for turn in held if turn.number >= reductions.cut_turn]

@@ -15,11 +15,14 @@ from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
     prior_statistics,
 )
-from everturn_actors.context.estimation.forecast import Forecast
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
+from everturn_actors.context.estimation.forecast import Forecast, surely_far
+from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.headroom import Asked, is_far
 from everturn_actors.context.history import (
     History,
+    begun_history,
     outside_in,
     shown_history,
 )
@@ -53,6 +56,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec
 
 OVERFLOW_TRIES_MAX = 40  # each of them halves at least: far beyond the largest window
 LONG_MESSAGES = 500  # of a history that is built for some milliseconds
+TURNS_AT_ONCE = 200  # are built in 2 ms
 
 
 def render(
@@ -97,15 +101,34 @@ class Renderer:
         return chosen[2]
 
     def begin(
-        self, conversation: Conversation, spec: AgentSpec, tools: tuple[ToolDefinition, ...] = ()
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        statistics: ModelStatistics | None = None,
     ) -> Iterator[None]:
         """Build what later requests go on from, where that takes long; yield after each part."""
         # A short history takes no time that would be worth dividing.
-        if self._history is not None or conversation.held_messages < LONG_MESSAGES:
+        if conversation.held_messages < LONG_MESSAGES:
             return
-        self._history = shown_history(conversation, self.policy(spec, tools), None)
+        known = self._history
+        history, turns = begun_history(conversation, self.policy(spec, tools), known)
+        if history is known:
+            return
+        for number, turn in enumerate(turns, 1):
+            history.add(turn)
+            if number % TURNS_AT_ONCE == 0:
+                yield
+        self._history, self._fingerprints = history, Fingerprints()
         yield
-        self._prepared(conversation, spec, tools, None)
+        # What does not go on from the last request is counted as a whole: a history that changed,
+        # and one of which no provider has counted anything.
+        is_told = conversation.fingerprint.prefix and conversation.reported.input_tokens
+        if known is not None or not is_told:
+            window = input_window(spec.model, statistics or prior_statistics(spec.model.name))
+            if not surely_far(history.units, window * UNITS_PER_TOKEN):
+                yield from history.counting()
+        self._prepared(conversation, spec, tools, statistics)
         yield
 
     def reduce(

@@ -43,10 +43,11 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
-from everturn_actors.model import OpenTurn, Reply, Resolution
+from everturn_actors.model import Conversation, OpenTurn, Reply, Resolution, ToolDefinition
 from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.scopes import loop_time, new_scope
+from everturn_actors.spec import AgentSpec
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.call_status import listening
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
@@ -220,15 +221,12 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     """
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
-    conversation = host.state.conversation
-    for _ in host.renderer.begin(conversation, agent.spec, tools):
-        await anyio.lowlevel.checkpoint()  # what comes next may take as long: others go in between
-        conversation = host.state.conversation
+    conversation = await _begun(host, agent.spec, tools, statistics)
     hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
     if hidden:
         await _keep(host, host.renderer.stored)
         await host.record(*hidden)
-        conversation = host.state.conversation
+        conversation = await _begun(host, agent.spec, tools, statistics)
     rendered = host.renderer.render(conversation, agent.spec, tools, statistics)
     if hidden:  # all of it was made anew, and to write it down takes as long
         await anyio.lowlevel.checkpoint()
@@ -238,6 +236,18 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     # The newest first: they are the last to be left out.
     media = await host.read_media(reversed([*rendered.pictures.shown]))
     return replace(rendered, request=dataclasses.replace(rendered.request, media=media))
+
+
+async def _begun(
+    host: TurnHost,
+    spec: AgentSpec,
+    tools: tuple[ToolDefinition, ...],
+    statistics: ModelStatistics,
+) -> Conversation:
+    """Return the conversation, of which what takes long to build was built in parts."""
+    for _ in host.renderer.begin(host.state.conversation, spec, tools, statistics):
+        await anyio.lowlevel.checkpoint()  # what comes next may take as long: others go in between
+    return host.state.conversation
 
 
 async def _shorter(
