@@ -78,7 +78,7 @@ async def write_long(folder: Path) -> int:
     session = long_session(TURNS)
     async with open_file_store(folder / ".everturn", keeps_index=False) as store:
         await store.append(SESSION, session.events, expected_seq=0)
-        # A gateway writes one every 200 events, so nobody reads such a session without.
+        # A gateway writes one every 400 events, so nobody reads such a session without.
         await store.save_snapshot(session.state, compaction="archive")
     return len(session.events)
 

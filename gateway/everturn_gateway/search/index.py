@@ -1,6 +1,6 @@
 """Keeps the index of what was said up to the logs: behind the turns, and from the logs themselves.
 
-What sessions append is noted as it happens and written a second later, in a thread. What nobody
+What sessions append is noted as it happens and written some seconds later, in a thread. What nobody
 noted - before a start, while the index was damaged, in another process - is read from the logs,
 the session that was used last first; until that is done answers say how far it is.
 """
@@ -31,13 +31,13 @@ from everturn_gateway.search.table import (
     IndexedSession,
     MessageTable,
 )
-from everturn_gateway.search.texts import file_of, sender_of, texts_of
+from everturn_gateway.search.texts import file_of, says, sender_of, texts_of
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-WRITE_BEHIND_S: Final = 1.0
+WRITE_BEHIND_S: Final = 5.0  # a search writes what waits by itself
 START_DELAY_S: Final = 2.0  # the first moments of a process are for its turns
 CATCH_UP_S: Final = 10.0  # of a search where nothing keeps the index: a command beside the gateway
 NOTED_MOST: Final = 20_000  # events that wait to be written; what is beyond is read from the log
@@ -257,7 +257,7 @@ class StoreMessageIndex:
     async def _put(self, news: Sequence[tuple[IndexedSession, Sequence[Event]]]) -> None:
         files: dict[tuple[str, str], str] = {}
         for session, events in news:
-            for event in events:
+            for event in filter(says, events):
                 if name := file_of(event):
                     place = session.session_id, name
                     files[place] = await self._file(*place)
@@ -312,7 +312,7 @@ def _put(
             last_seq=events[-1].seq,
             messages=tuple(
                 message
-                for event in events
+                for event in filter(says, events)
                 if (message := _message(event, files.get((session.session_id, file_of(event)))))
             ),
         )

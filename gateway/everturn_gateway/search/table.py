@@ -16,6 +16,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, get_args
 
@@ -148,7 +149,7 @@ class MessageTable(SqliteCache):
                 rows += (
                     (
                         number << _SEQ_BITS | each.seq,
-                        f"{place} {_ROLES[each.role]} {_day_words(each.at)}",
+                        f"{place} {_ROLES[each.role]} {_day_words(each.at.astimezone(UTC).date())}",
                         indexed(each.who),
                         indexed(each.text),
                     )
@@ -341,8 +342,8 @@ def _text(wanted: str) -> str:
     return f"{{who text}} : ({wanted})"
 
 
-def _day_words(at: datetime) -> str:
-    day = at.astimezone(UTC)
+@lru_cache(maxsize=16)  # what is written together is mostly of one day
+def _day_words(day: date) -> str:
     return f"y{day:%Y} m{day:%Y%m} d{day:%Y%m%d}"
 
 
