@@ -162,7 +162,8 @@ class StoreMessageIndex:
             CacheError: The index cannot be used.
             JournalError: The log cannot be read.
         """
-        after = await to_thread.run_sync(self._table.last_seq, session.session_id)
+        known = await to_thread.run_sync(self._table.last_seqs, (session.session_id,))
+        after = known[session.session_id]
         while True:
             page = await self._store.read(session.session_id, after=after, limit=PAGE_EVENTS)
             if not page:
@@ -240,9 +241,9 @@ class StoreMessageIndex:
             self._has_news = anyio.Event()
             news, self._news, self._noted = self._news, {}, 0
             whole: list[tuple[IndexedSession, Sequence[Event]]] = []
+            known = await to_thread.run_sync(self._table.last_seqs, tuple(news))
             for session_id, each in news.items():
-                known = await to_thread.run_sync(self._table.last_seq, session_id)
-                if each.events and each.events[0].seq <= known + 1:
+                if each.events and each.events[0].seq <= known[session_id] + 1:
                     whole.append((each.session, each.events))
                 else:
                     await self._read_quietly(each.session)

@@ -129,12 +129,12 @@ class MessageTable(SqliteCache):
         with self.transaction() as database:
             database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, value))
 
-    def last_seq(self, session_id: str) -> int:
-        """Return the last event of a session that was looked at; 0 where none was."""
+    def last_seqs(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """Return the last event of each session that was looked at; 0 where none was."""
         query = "SELECT seq FROM sessions WHERE id = ?"
         with self.transaction() as database:
-            found = database.execute(query, (session_id,)).fetchone()
-        return int(found[0]) if found else 0
+            found = {each: database.execute(query, (each,)).fetchone() for each in session_ids}
+        return {each: int(row[0]) if row else 0 for each, row in found.items()}
 
     def put(self, batches: Iterable[Batch]) -> None:
         """Add what came of sessions, all of it or nothing; what is there already is passed over."""
