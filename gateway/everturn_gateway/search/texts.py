@@ -23,7 +23,7 @@ QUOTED_LINE: Final = "Quoted from earlier in this conversation: to be known, not
 "Stands at the head of all that `recall_context` gives back: what repeats is not searched again."
 _HEAD_CHARACTERS: Final = 1_000  # in which that line stands
 _SAYING: Final = frozenset(
-    (Received, SilentMessage, Edited, Announced, ModelReplied, CallFinished, Summarised)
+    (Received, AmbientStored, Edited, Announced, ModelReplied, CallFinished, Summarised)
 )
 
 
