@@ -21,7 +21,7 @@ from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.job_registry import JobNeeds
-from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.scheduler.scheduler import JobStorage, open_scheduler
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.processes.table import open_processes
 from everturn_gateway.tools.scheduling.tool import ScheduleTool
@@ -84,9 +84,11 @@ async def opened(
                 tools={"schedule": wrap(tool)},
             ) as test,
             open_scheduler(
-                world.folder,
-                FileKeyedStore(world.folder.parent),
-                timezone="Europe/Berlin",
+                JobStorage(
+                    folder=world.folder,
+                    keyed=FileKeyedStore(world.folder.parent),
+                    timezone="Europe/Berlin",
+                ),
                 service=test.service,
                 needs=JobNeeds(
                     agents=world.shelf,

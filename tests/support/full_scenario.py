@@ -60,7 +60,7 @@ from everturn_channels.settings import ChannelSettings
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.job_registry import JobNeeds
-from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.scheduler.scheduler import JobStorage, open_scheduler
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.processes.process import Process
@@ -444,7 +444,8 @@ async def open_gateway(
         )  # fmt: skip
         scheduler = await stack.enter_async_context(
             open_scheduler(
-                folder / "schedules", FileKeyedStore(folder), timezone="", service=service,
+                JobStorage(folder=folder / "schedules", keyed=FileKeyedStore(folder)),
+                service=service,
                 needs=JobNeeds(
                     agents=Shelf(agents=tuple(SPECS)), channels=frozenset(("tg", "dc")),
                     is_running=table.is_running,

@@ -64,7 +64,7 @@ from everturn_gateway.providers.passing_on import PassingOn
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
-from everturn_gateway.scheduler.scheduler import open_scheduler
+from everturn_gateway.scheduler.scheduler import JobStorage, open_scheduler
 from everturn_gateway.search.index import open_message_index
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentLibrary, open_library
@@ -271,9 +271,7 @@ async def open_http_gateway(
                 ports=ServicePorts(observer=changes, on_delete=messages.forget),
             ) as service,
             open_scheduler(
-                config.workspace / SCHEDULES_FOLDER,
-                keyed,
-                timezone="",
+                JobStorage(folder=config.workspace / SCHEDULES_FOLDER, keyed=keyed),
                 service=service,
                 needs=JobNeeds(
                     agents=library,

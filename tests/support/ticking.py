@@ -22,7 +22,7 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_ser
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.jobs import Job, JobView, Run
-from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
+from everturn_gateway.scheduler.scheduler import JobStorage, Scheduler, open_scheduler
 
 CHAT = ConversationKey(channel="test", chat="42", agent="test")
 
@@ -133,9 +133,7 @@ class World:
                 delivery_ports=self.delivery_ports,
             ) as opened,
             open_scheduler(
-                self.folder,
-                FileKeyedStore(self.folder.parent),
-                timezone="",
+                JobStorage(folder=self.folder, keyed=FileKeyedStore(self.folder.parent)),
                 service=opened.service,
                 needs=JobNeeds(
                     agents=self.shelf,

@@ -47,7 +47,7 @@ from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
-from everturn_gateway.scheduler.scheduler import Scheduler, open_scheduler
+from everturn_gateway.scheduler.scheduler import JobStorage, Scheduler, open_scheduler
 from everturn_gateway.search.index import StoreMessageIndex
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
@@ -293,9 +293,12 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
             ),
         ) as service,
         open_scheduler(
-            config.workspace / SCHEDULES_FOLDER,
-            base.storage.keyed,
-            timezone=config.schedules.timezone,
+            JobStorage(
+                folder=config.workspace / SCHEDULES_FOLDER,
+                keyed=base.storage.keyed,
+                timezone=config.schedules.timezone,
+                is_shared=base.storage.keeps_jobs,
+            ),
             service=service,
             needs=JobNeeds(
                 agents=agents.library,
@@ -305,7 +308,6 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
             poster=make_poster(config.schedules.allow_private),
             clock=start.clock,
             supervisor=start.supervisor,
-            keeps_jobs=base.storage.keeps_jobs,
         ) as schedules,
     ):
         yield _Work(service=service, schedules=schedules)

@@ -36,14 +36,16 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     )
     from everturn_gateway.commands.context import context as transcripts
     from everturn_gateway.commands.context import live as live_context
-    from everturn_gateway.commands.first_steps import setup
+    from everturn_gateway.commands.first_steps import bots, checking, services, setup
     from everturn_gateway.commands.jobs import schedule
     from everturn_gateway.commands.servers import logins
     from everturn_gateway.commands.serving import serve
 
 __all__ = [
     "agents",
+    "bots",
     "channel",
+    "checking",
     "checkpoints",
     "doctor",
     "live_context",
@@ -59,6 +61,7 @@ __all__ = [
     "scaffold",
     "schedule",
     "serve",
+    "services",
     "sessions",
     "setup",
     "talk",
@@ -74,6 +77,9 @@ _ELSEWHERE: Final = {
     "logins": "servers.logins",
     "serve": "serving.serve",
     "setup": "first_steps.setup",
+    "checking": "first_steps.checking",
+    "bots": "first_steps.bots",
+    "services": "first_steps.services",
 }
 
 

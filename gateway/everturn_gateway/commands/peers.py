@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
 
@@ -14,7 +15,17 @@ from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.extras import extra
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.settings import load, run_async
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.mcp.session import MODULES
+
+if TYPE_CHECKING:  # extras
+    from everturn_gateway.acp import agent as acp_agent
+    from everturn_gateway.acp import stdio as acp_stdio
+    from everturn_gateway.mcp_server import stdio as mcp_stdio
+else:
+    acp_agent = late("everturn_gateway.acp.agent")
+    acp_stdio = late("everturn_gateway.acp.stdio")
+    mcp_stdio = late("everturn_gateway.mcp_server.stdio")
 
 
 def mcp(options: Options) -> int:
@@ -27,7 +38,7 @@ def mcp(options: Options) -> int:
         GatewayError: The package `mcp` is not installed.
     """
     with extra("everturn mcp", "mcp", "mcp", *MODULES):
-        from everturn_gateway.mcp_server.stdio import serve_stdio  # an extra
+        serve_stdio = mcp_stdio.serve_stdio
     config = load(options)
     _leave_at_once()
 
@@ -50,15 +61,14 @@ def acp(options: Options, *, agent: str) -> int:
         GatewayError: The package `agent-client-protocol` is not installed.
     """
     with extra("everturn acp", "agent-client-protocol", "acp", "acp"):
-        from everturn_gateway.acp.agent import EditorAgent  # an extra
-        from everturn_gateway.acp.stdio import serve_stdio
+        make_agent, serve_stdio = acp_agent.EditorAgent, acp_stdio.serve_stdio
     config = load(options)
 
     async def main() -> int:
         async with open_workspace_api(config, resume=True) as api:
             name = await pick_agent(agent, SessionClient(api), config)
             root = await run_sync(commands.agents.workspace_of, config, name)
-            await serve_stdio(EditorAgent(api, name, root=str(root), version=version()))
+            await serve_stdio(make_agent(api, name, root=str(root), version=version()))
         return EXIT_OK
 
     return run_async(main)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from everturn_actors.ports import ModelProvider, ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
@@ -38,34 +39,33 @@ class _Closes(Protocol):
         ...
 
 
+class ProviderParts(Struct, frozen=True, kw_only=True):
+    """What providers are made of; see `open_providers`."""
+
+    environ: Mapping[str, str]
+    models_dir: Path
+    registry: SecretRegistry
+    model_statistics: ModelStatisticsStore
+    settings: Mapping[str, ProviderConfig]
+    on_wait: Callable[[str, float], None]
+    own: Mapping[str, ModelProvider]
+
+
 class Providers:
     """Makes model providers; owns the connections and processes behind them."""
 
-    def __init__(
-        self,
-        *,
-        environ: Mapping[str, str],
-        models_dir: Path,
-        registry: SecretRegistry,
-        tasks: TaskGroup,
-        model_statistics: ModelStatisticsStore,
-        settings: Mapping[str, ProviderConfig],
-        on_wait: Callable[[str, float], None],
-        own: Mapping[str, ModelProvider],
-    ) -> None:
-        self._environ, self._given = environ, own
-        self._models_dir = models_dir
-        self._registry = registry
-        self._tasks = tasks
-        self._model_statistics = model_statistics
+    def __init__(self, given: ProviderParts, tasks: TaskGroup) -> None:
+        """Only `open_providers` makes one."""
+        self._parts, self._tasks = given, tasks
+        settings = given.settings
         self._keys = Keys(
-            environ, {name: s.api_key_file for name, s in settings.items() if s.api_key_file}
+            given.environ, {name: s.api_key_file for name, s in settings.items() if s.api_key_file}
         )
         self._limits = ConcurrencyLimits(
-            {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent}, on_wait
+            {name: s.max_concurrent for name, s in settings.items() if s.max_concurrent},
+            given.on_wait,
         )
         self._cooling = CoolDowns(anyio.current_time)
-        self._settings = settings
         self._shared: dict[str, object] = {}
         "What plug-ins share between their models, by their names for it."
 
@@ -86,7 +86,7 @@ class Providers:
         return Fallbacks(own, others, cooling=self._cooling) if others else own.provider
 
     def _one(self, model: ModelSpec, folder: Path) -> ModelProvider:
-        if given := self._given.get(model.provider):
+        if given := self._parts.own.get(model.provider):
             return self._limits.limited(model.provider, given)
         plugin = installed().providers.get(model.provider)
         if plugin is None:
@@ -98,17 +98,17 @@ class Providers:
         self, plugin: ProviderPlugin, model: ModelSpec, folder: Path
     ) -> tuple[ModelProvider, str]:
         """Return the provider of a model, and the address that it is called at."""
-        settings = self._settings.get(plugin.name)
+        settings = self._parts.settings.get(plugin.name)
         setup = ProviderSetup(
             model=model,
             folder=folder,
             settings=settings.section if settings else plugin.settings(),
             environ=self._keys,
-            models_folder=self._models_dir,
-            statistics=self._model_statistics,
+            models_folder=self._parts.models_dir,
+            statistics=self._parts.model_statistics,
             tasks=self._tasks,
-            add_secret=self._registry.add,
-            mask=self._registry.mask,
+            add_secret=self._parts.registry.add,
+            mask=self._parts.registry.mask,
             shared=self._share,
         )
         try:
@@ -131,7 +131,7 @@ class Providers:
         providers = installed().providers
         if fault := providers.fault(name):
             return f"spec.model.provider {name!r} is not available: {fault}"
-        kinds = ", ".join((*self._given, *providers.names))
+        kinds = ", ".join((*self._parts.own, *providers.names))
         return f"spec.model.provider {name!r} is not available; there are: {kinds}"
 
     def _share(self, name: str, make: Callable[[], Any]) -> Any:  # the plug-in's own
@@ -143,7 +143,7 @@ class Providers:
     def passing_on(self) -> PassingOn:
         """What sends requests that no agent answers to a provider."""
         found: PassingOn = self._share(
-            "passing on", lambda: PassingOn(self._keys, self._registry.mask)
+            "passing on", lambda: PassingOn(self._keys, self._parts.registry.mask)
         )
         return found
 
@@ -189,16 +189,16 @@ async def open_providers(
     """
     # Connections are closed last: tasks that are being cancelled may still use them.
     async with AsyncExitStack() as last, anyio.create_task_group() as tasks:
-        providers = Providers(
+        given = ProviderParts(
             environ=environ,
             models_dir=models_dir,
             registry=registry or SecretRegistry(),
-            tasks=tasks,
             model_statistics=model_statistics or InMemoryModelStatistics(),
             settings=settings or {},
             on_wait=on_wait,
             own=own or {},
         )
+        providers = Providers(given, tasks)
         last.push_async_callback(providers.aclose)
         try:
             yield providers

@@ -101,7 +101,7 @@ class JobRunner:
     """Does what jobs say."""
 
     def __init__(self, service: TurnService, poster: Poster) -> None:
-        self._service, self.poster = service, poster
+        self.service, self.poster = service, poster
 
     async def perform(
         self, job: Job, run: Run, accepted: Callable[[str, int], Awaitable[None]]
@@ -176,7 +176,7 @@ class JobRunner:
         run: Run,
         accepted: Callable[[str, int], Awaitable[None]],
     ) -> Ended:
-        submission = await self._service.submit(_inbound(job, task, run))
+        submission = await self.service.submit(_inbound(job, task, run))
         if not run.seq:
             await accepted(submission.session_id, submission.seq)
             # As it is read back after a kill: the same thing is said in the same words.
@@ -212,7 +212,7 @@ class JobRunner:
                 return await self._announce(job, answer, key)
 
     async def _announce(self, job: Job, answer: _Answer, key: str) -> AnnouncementReceipt:
-        return await self._service.announce(
+        return await self.service.announce(
             Announcement(
                 text=answer.text,
                 key=_conversation(job),

@@ -19,6 +19,7 @@ from typing import Final, NoReturn
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.ports import Clock, KeyedStore
@@ -61,23 +62,44 @@ _FIXED: Final = frozenset(("agent", "heartbeat"))
 _ID_BYTES: Final = 4
 
 
+class JobStorage(Struct, frozen=True, kw_only=True):
+    """Where jobs and what became of them are kept."""
+
+    folder: Path
+    "Of the job files: `schedules` in the gateway's workspace."
+    keyed: KeyedStore
+    "Where their run logs are."
+    timezone: str = ""
+    "Of jobs that name none; empty = they have to."
+    is_shared: bool = False
+    "Whether other machines open `keyed`: then jobs that programs make are kept there, too."
+
+    def jobs(self) -> JobStore:
+        """Return the definitions."""
+        if self.is_shared:
+            return KeptJobs(self.folder, self.keyed, timezone=self.timezone)
+        return JobStore(self.folder, timezone=self.timezone)
+
+    def logs(self) -> RunLogs:
+        """Return what became of their runs."""
+        return RunLogs(self.keyed)
+
+
 class Scheduler:
     """Implements `SchedulerClient`. Made by `open_scheduler`."""
 
     def __init__(
         self,
+        storage: JobStorage,
         *,
-        store: JobStore,
-        logs: RunLogs,
         runner: JobRunner,
-        service: TurnService,
         needs: JobNeeds,
         clock: Clock,
         tasks: TaskGroup,
         supervisor: Supervisor,
     ) -> None:
         """Only `open_scheduler` makes one."""
-        self._logs, self._runner, self._service = logs, runner, service
+        self._logs, self._runner, self._service = storage.logs(), runner, runner.service
         self._clock = clock
         self._supervisor = supervisor
         self._adding = anyio.Lock()
@@ -85,12 +107,12 @@ class Scheduler:
         self._is_running = needs.is_running
         self._is_loaded = False
         self._registry = JobRegistry(
-            store=store,
-            logs=logs,
+            store=storage.jobs(),
+            logs=self._logs,
             needs=needs,
             clock=clock,
             changed=self._plan,
-            let_go=partial(delete_sessions, service),
+            let_go=partial(delete_sessions, runner.service),
         )
         self.changes = self._registry.changes
         self._dispatcher = Dispatcher(
@@ -324,41 +346,30 @@ async def _load_at_last(scheduler: Scheduler, clock: Clock) -> None:
 
 @asynccontextmanager
 async def open_scheduler(
-    folder: Path,
-    keyed: KeyedStore,
+    storage: JobStorage,
     *,
-    timezone: str,
     service: TurnService,
     needs: JobNeeds,
     poster: Poster,
     clock: Clock,
     supervisor: Supervisor | None = None,
-    keeps_jobs: bool = False,
 ) -> AsyncGenerator[Scheduler]:
     """Open the scheduler of a workspace; nothing runs before `Scheduler.serve`.
 
     What runs when the block ends goes on at the next start.
 
     Args:
-        folder: Of the job files: `schedules` in the gateway's workspace.
-        keyed: Where their run logs are.
-        timezone: Of jobs that name none; empty = they have to.
+        storage: Where jobs and their run logs are kept.
         service: The entry point to the conversations.
         needs: What jobs need to run; its agents have jobs of their own.
         poster: Sends results to addresses.
         clock: The time.
         supervisor: Runs what watches the definitions; by default one of its own.
-        keeps_jobs: Keep jobs that programs make in `keyed`, too: other machines open it.
     """
-    store = JobStore(folder, timezone=timezone)
-    if keeps_jobs:
-        store = KeptJobs(folder, keyed, timezone=timezone)
     async with anyio.create_task_group() as tasks:
         yield Scheduler(
-            store=store,
-            logs=RunLogs(keyed),
+            storage,
             runner=JobRunner(service, poster),
-            service=service,
             needs=needs,
             clock=clock,
             tasks=tasks,

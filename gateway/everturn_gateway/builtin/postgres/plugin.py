@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from everturn_actors.ports import KeyedStore
 from everturn_gateway.builtin.postgres.settings import PostgresSection, secrets
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import OpenedStore, StoreNote, StorePlugin, StoreSetup
+
+if TYPE_CHECKING:
+    from everturn_gateway.builtin.postgres import examination, opening
+else:
+    examination = late("everturn_gateway.builtin.postgres.examination")
+    opening = late("everturn_gateway.builtin.postgres.opening")
 
 
 @asynccontextmanager
 async def _open(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
-    from everturn_gateway.builtin.postgres.opening import open_postgres
-
-    async with open_postgres(setup) as opened:
+    async with opening.open_postgres(setup) as opened:
         yield opened
 
 
 @asynccontextmanager
 async def _open_keyed(setup: StoreSetup) -> AsyncGenerator[KeyedStore]:
-    from everturn_gateway.builtin.postgres.opening import open_values
-
-    async with open_values(setup) as keyed:
+    async with opening.open_values(setup) as keyed:
         yield keyed
 
 
 async def _examine(setup: StoreSetup) -> tuple[StoreNote, ...]:
-    from everturn_gateway.builtin.postgres.examination import examine
-
-    return await examine(setup)
+    return await examination.examine(setup)
 
 
 POSTGRES: Final = StorePlugin(

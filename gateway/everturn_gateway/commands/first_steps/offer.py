@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from everturn_gateway import commands
 from everturn_gateway.commands.first_steps.prompts import agrees
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.config.settings import Config, is_set_up
@@ -19,10 +20,5 @@ def offer_setup(options: Options, config: Config) -> bool:
         return False
     if not agrees("Nothing is set up yet. Choose a model now?", default=True):
         return False
-    from everturn_gateway.commands.first_steps.setup import (  # for who wants it
-        Answers,
-        setup,
-    )
-
-    setup(options, Answers(), goes_on=True)
+    commands.setup.setup(options, commands.setup.Answers(), goes_on=True)
     return True

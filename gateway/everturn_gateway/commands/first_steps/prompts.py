@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
 from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:  # 100 ms, for who is asked
+    import prompt_toolkit
+    from prompt_toolkit import completion
+else:
+    prompt_toolkit = late("prompt_toolkit")
+    completion = late("prompt_toolkit.completion")
 
 _SHOWN = 12  # of a long list; all of them are completed as they are typed
 
@@ -53,15 +62,12 @@ def choose_name(title: str, names: Sequence[str], *, option: str) -> str:
         sys.stdout.write(f"  {number:>2}  {name}\n")
     if more := len(names) - _SHOWN:
         sys.stdout.write(f"      and {more} more: type a part of the name\n" if more > 0 else "")
-    from prompt_toolkit import prompt  # 100 ms, for who is asked
-    from prompt_toolkit.completion import FuzzyWordCompleter  # as above
-
     default = names[0] if names else ""
     while True:
-        given = prompt(
+        given = prompt_toolkit.prompt(
             "Number or name: ",
             default="" if names else default,
-            completer=FuzzyWordCompleter(list(names)),
+            completer=completion.FuzzyWordCompleter(list(names)),
             complete_while_typing=len(names) > _SHOWN,
             placeholder=default,
         ).strip()

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import ModelError
 from everturn_actors.spec import ModelSpec
+from everturn_gateway import commands
 from everturn_gateway.commands import scaffold
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import agrees, ask, choose, choose_name, say
@@ -73,11 +74,7 @@ class _Chosen(Struct, frozen=True, kw_only=True):
 
 def check(options: Options) -> int:
     """Tell what is set up and whether it works; see `check_setup`."""
-    from everturn_gateway.commands.first_steps.checking import (  # loads agents
-        check_setup,
-    )
-
-    return check_setup(options)
+    return commands.checking.check_setup(options)
 
 
 def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
@@ -105,11 +102,7 @@ def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
 
 def test_models(options: Options, agent: str) -> int:
     """Ask the models of one agent, or (empty) all, for a word; see `check_models`."""
-    from everturn_gateway.commands.first_steps.checking import (
-        check_models,
-    )
-
-    return check_models(load(options), agent)
+    return commands.checking.check_models(load(options), agent)
 
 
 def use_model(options: Options, answers: Answers) -> int:
@@ -155,16 +148,8 @@ def set_up(options: Options, what: str, key_file: str) -> int:
         raise GatewayError(msg)
     load(Options(config=file))
     if what == "service":
-        from everturn_gateway.commands.first_steps.services import (  # for who has one
-            set_up_service,
-        )
-
-        return set_up_service(file)
-    from everturn_gateway.commands.first_steps.bots import (  # the whole gateway
-        set_up_bot,
-    )
-
-    return set_up_bot(file, what, key_file)
+        return commands.services.set_up_service(file)
+    return commands.bots.set_up_bot(file, what, key_file)
 
 
 def place_of(options: Options) -> Path:

@@ -6,6 +6,7 @@ import sys
 import webbrowser
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
@@ -25,10 +26,16 @@ from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.logins import RemoteServer, remote_servers
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
 from everturn_gateway.specs import AgentFile
 from everturn_gateway.tools.mcp import McpLogins, McpServerSettings
 from everturn_gateway.tools.mcp.oauth import McpLogin
 from everturn_gateway.tools.mcp.session import MODULES
+
+if TYPE_CHECKING:  # an extra, heavy
+    from everturn_gateway.tools.mcp.oauth import flow
+else:
+    flow = late("everturn_gateway.tools.mcp.oauth.flow")
 
 NO_BROWSER_PORT = 8765  # nobody listens there: a person reads the address off a browser elsewhere
 
@@ -47,7 +54,7 @@ def login(options: Options, name: str, *, agent: str, browser: bool) -> int:
         McpLoginError: It offers no login, or the person said no.
     """
     with extra("everturn mcp login", "mcp", "mcp", *MODULES):
-        from everturn_gateway.tools.mcp.oauth.flow import log_in  # an extra, heavy
+        log_in = flow.log_in
     config = load(options)
     settings = _named(remote_servers(_agents(config)), name, agent).settings
     if settings.is_signed:

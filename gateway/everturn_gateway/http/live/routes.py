@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.ports.search import MessageQuery
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.access.visibility import session_filter, visible_session
 from everturn_gateway.http.live.log import newest_first, oldest_first
-from everturn_gateway.http.live.overviews import ListQuery
 from everturn_gateway.http.live.requests import REQUESTS_MOST, read_requests
 from everturn_gateway.http.live.rows import EncodedRows
-from everturn_gateway.http.live.search import (
-    CURSOR_PATTERN,
-    QUERY_CHARACTERS,
-    QUERY_PATTERN,
-    SearchPage,
-    places_of,
-    search,
-)
+from everturn_gateway.http.live.search import SearchPage, SearchParameters, search
 from everturn_gateway.http.live.states import waiting_approvals
 from everturn_gateway.http.live.stream import LiveHost, LiveStream, read_cursor, read_watches
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
@@ -108,48 +98,11 @@ def _add_approvals(router: APIRouter, gateway: LiveHost) -> None:
 def _add_search(router: APIRouter, gateway: LiveHost) -> None:
     @router.get("/search", response_model=SearchPage)
     async def search_sessions(
-        caller: CallerOf,
-        q: Annotated[
-            str,
-            Query(
-                min_length=1,
-                max_length=QUERY_CHARACTERS,
-                pattern=QUERY_PATTERN,
-                description="A question or words: any of them, in any form, the best match first;"
-                ' what stands in "quotes" has to stand there as it is.',
-            ),
-        ],
-        agent: Annotated[
-            str, Query(max_length=128, description="Only sessions with this agent.")
-        ] = "",
-        channel: Annotated[
-            str, Query(max_length=128, description="Only those of this channel.")
-        ] = "",
-        session: Annotated[
-            str, Query(max_length=64, description="Only this session, by its id.")
-        ] = "",
-        sender: Annotated[
-            str, Query(max_length=128, description="Only messages of people who are called so.")
-        ] = "",
-        since: Annotated[date | None, Query(description="Only from this day on, UTC.")] = None,
-        until: Annotated[date | None, Query(description="Only to this day, UTC.")] = None,
-        after: Annotated[
-            str, Query(pattern=CURSOR_PATTERN, description="`next` of the page before.")
-        ] = "",
-        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        wanted: Annotated[SearchParameters, Query()], caller: CallerOf
     ) -> Response:
         """Search what was said in all sessions that the caller may see."""
-        sessions = ListQuery(agent=agent, channel=channel).within(session_filter(caller))
-        query = MessageQuery(
-            text=q,
-            places=places_of(sessions, session),
-            sender=sender,
-            since=since,
-            until=until,
-            limit=limit,
-            offset=int(after or 0),
-        )
-        return answer(await search(gateway, query, sessions, caller))
+        sessions = wanted.within(session_filter(caller))
+        return answer(await search(gateway, wanted.query(sessions), sessions, caller))
 
 
 def _add_log(router: APIRouter, gateway: LiveHost) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import date
 from typing import Final
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from everturn_actors.errors import JournalError, UnknownSessionError
 from everturn_actors.ports import SessionFilter
 from everturn_actors.ports.search import MessageQuery, SearchPlace, SearchRole
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.http.access.visibility import sees_state
+from everturn_gateway.http.live.overviews import ListQuery
 from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.schemas.base import Body, Instant
 from everturn_gateway.principals import Principal
@@ -21,6 +23,46 @@ from everturn_gateway.search.logs import ServiceLogs
 QUERY_CHARACTERS: Final = 200
 QUERY_PATTERN: Final = r'[^\s"]'  # somewhere there is a word
 CURSOR_PATTERN: Final = r"^[0-9]{0,6}$"
+
+
+class SearchParameters(BaseModel):
+    """What is looked for, and where."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    q: str = Field(
+        min_length=1,
+        max_length=QUERY_CHARACTERS,
+        pattern=QUERY_PATTERN,
+        description="A question or words: any of them, in any form, the best match first;"
+        ' what stands in "quotes" has to stand there as it is.',
+    )
+    agent: str = Field(default="", max_length=128, description="Only sessions with this agent.")
+    channel: str = Field(default="", max_length=128, description="Only those of this channel.")
+    session: str = Field(default="", max_length=64, description="Only this session, by its id.")
+    sender: str = Field(
+        default="", max_length=128, description="Only messages of people who are called so."
+    )
+    since: date | None = Field(default=None, description="Only from this day on, UTC.")
+    until: date | None = Field(default=None, description="Only to this day, UTC.")
+    after: str = Field(default="", pattern=CURSOR_PATTERN, description="`next` of the page before.")
+    limit: int = Field(default=20, ge=1, le=100)
+
+    def within(self, allowed: SessionFilter) -> SessionFilter:
+        """Return which of the sessions that are allowed are searched."""
+        return ListQuery(agent=self.agent, channel=self.channel).within(allowed)
+
+    def query(self, sessions: SessionFilter) -> MessageQuery:
+        """Return what the index is asked for, of these sessions."""
+        return MessageQuery(
+            text=self.q,
+            places=places_of(sessions, self.session),
+            sender=self.sender,
+            since=self.since,
+            until=self.until,
+            limit=self.limit,
+            offset=int(self.after or 0),
+        )
 
 
 class SearchHit(Body):
