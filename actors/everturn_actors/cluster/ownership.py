@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.cluster.leases import (
@@ -23,6 +22,7 @@ from everturn_actors.cluster.leases import (
     next_beat,
     passed,
     to_leave,
+    wanted,
 )
 from everturn_actors.cluster.partitions import lease_of, partition_in, partition_of
 from everturn_actors.errors import JournalError
@@ -38,16 +38,16 @@ MOVING_S: Final = 0.25
 "The same while leases move: others wait for that."
 LEAVE_AFTER_S: Final = 1.2
 "How long a lease that should move stays: by then all have noticed, and look often."
+_SOON_S: Final = 0.05  # where a lease is free for the taking
 _PATIENCE_S: Final = 1.5  # for one answer; a late one is worth nothing
 _GONE_S: Final = 2.0  # for the last word to the referee
 
 
-async def _nothing(_partitions: frozenset[int]) -> None:
-    """Do nothing."""
-
-
-async def _nothing_within(_partitions: frozenset[int], _drain_s: float) -> None:
-    """Do nothing."""
+OnTake: TypeAlias = Callable[[frozenset[int]], Awaitable[None]]
+"Is told of partitions that are this process's from now on."
+OnLose: TypeAlias = Callable[[frozenset[int], float], Awaitable[None]]
+"""Is told of partitions that go, and how long what runs there may take to finish, in seconds: 0 =
+they are gone already. When it returns, nothing of them runs here any more."""
 
 
 def elapsed_s() -> float:
@@ -59,18 +59,8 @@ def elapsed_s() -> float:
     return time.clock_gettime(clock_id)
 
 
-class Callbacks(Struct, kw_only=True):
-    """Who is told what came and went; set before `LeaseOwnership.run`."""
-
-    on_take: Callable[[frozenset[int]], Awaitable[None]] = _nothing
-    "Is called with partitions that are this process's from now on."
-    on_lose: Callable[[frozenset[int], float], Awaitable[None]] = _nothing_within
-    """Is called with partitions that go, and how long what runs there may take to finish, in
-    seconds: 0 = they are gone already. When it returns, nothing of them runs here any more."""
-
-
 class LeaseOwnership:
-    """`Ownership` by leases of a referee. `run` works; before it, nothing is held."""
+    """`Ownership` by leases of a referee. Nothing is held before `begin`."""
 
     def __init__(
         self,
@@ -90,7 +80,9 @@ class LeaseOwnership:
             drain_s: How long what runs may take to finish where a partition moves.
             elapsed: Seconds of a clock that never jumps.
         """
-        self.callbacks = Callbacks()
+        self._on_take: OnTake
+        self._on_lose: OnLose
+        self._begun = anyio.Event()
         self.fault = ""
         "Why the referee could not be asked the last time; empty = it could."
         self._referee, self._clock, self._elapsed = referee, clock, elapsed
@@ -191,8 +183,14 @@ class LeaseOwnership:
 
     # --- life ---
 
+    def begin(self, on_take: OnTake, on_lose: OnLose) -> None:
+        """Let `run` hold leases from now on, and tell who works by them."""
+        self._on_take, self._on_lose = on_take, on_lose
+        self._begun.set()
+
     async def run(self) -> None:
         """Hold leases until cancelled; then `leave`."""
+        await self._begun.wait()
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._beat(tasks)
@@ -285,7 +283,7 @@ class LeaseOwnership:
         partitions = _partitions(leases)
         logger.info("leases taken", extra={"leases": _words(leases)})
         if partitions:
-            await contain("wake a partition", lambda: self.callbacks.on_take(partitions))
+            await contain("wake a partition", lambda: self._on_take(partitions))
 
     async def _lose(self, leases: frozenset[str], drain_s: float) -> None:
         """Let what runs by leases end; those that go in order are given back then, one by one."""
@@ -299,7 +297,7 @@ class LeaseOwnership:
         partition = partition_in(lease)
         if partition is not None:
             one = frozenset((partition,))
-            await contain(lease, lambda: self.callbacks.on_lose(one, drain_s))
+            await contain(lease, lambda: self._on_lose(one, drain_s))
         elif lease in self._seats:
             await self._seats[lease].wait()
         held = self._view.held.get(lease)
@@ -309,6 +307,8 @@ class LeaseOwnership:
 
     async def _pause(self) -> None:
         pause_s = MOVING_S if is_moving(self._view) else BEAT_S
+        if wanted(self._view):
+            pause_s = _SOON_S
         async with anyio.create_task_group() as tasks:
 
             async def sleep() -> None:

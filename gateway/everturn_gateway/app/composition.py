@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
@@ -20,7 +21,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock, KeyedStore, SessionStore
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
-from everturn_actors.supervisor import TRANSIENT, Supervisor
+from everturn_actors.supervisor import TRANSIENT, Body, Supervisor
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
 from everturn_gateway.app.gateway import (
     MODELS_FOLDER,
@@ -40,6 +41,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.gc_tuning import look_through_when_idle
 from everturn_gateway.heap import trim_heap_after_work
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.plugins import OpenedStore, installed
@@ -57,6 +59,12 @@ from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
+
+if TYPE_CHECKING:
+    from everturn_actors.cluster.ownership import LeaseOwnership
+    from everturn_gateway.app import cluster
+else:
+    cluster = late("everturn_gateway.app.cluster")
 
 logger = logging.getLogger(__name__)
 
@@ -110,18 +118,23 @@ async def open_gateway(
     async with _open_base(start) as base:
         agents = await _open_agents(start, base)
         async with (
-            # Beyond the service: what running turns say while it stops still reaches people.
+            # Beyond the service, whose sessions are this gateway's until they have stopped.
+            _owning(start, base) as ownership,
+            # As well: what running turns say while it stops still reaches people.
             _cancelled_at_end() as connections,
-            _open_work(start, base, agents) as work,
+            _open_work(start, base, agents, ownership) as work,
             anyio.create_task_group() as maintenance,
         ):
             _link(start, base, agents, work)
             await _run(start, base, agents, work, maintenance, connections)
             gateway = _gateway(start, base, agents, work, connections)
+            gateway.ownership = work.ownership
             try:
                 yield gateway
             finally:
                 gateway.closing = True
+                if ownership is not None:
+                    await cluster.give_back(ownership, _drain_s(config))
                 maintenance.cancel_scope.cancel()
 
 
@@ -170,6 +183,8 @@ class _Work(Struct, frozen=True, kw_only=True):
 
     service: TurnService
     schedules: Scheduler
+    ownership: LeaseOwnership | None
+    "What this gateway holds of what several share; None = it is alone."
 
 
 @asynccontextmanager
@@ -268,13 +283,15 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
 
 
 @asynccontextmanager
-async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGenerator[_Work]:
+async def _open_work(
+    start: _Start, base: _Base, agents: _AgentSide, ownership: LeaseOwnership | None
+) -> AsyncGenerator[_Work]:
     config = start.config
     settings = ServiceSettings(
         passivate_after_s=config.sessions.passivate_after_s,
         max_active=config.sessions.max_active,
         resume=start.resume,
-        drain_s=config.server.stop_timeout_s * DRAIN_SHARE if start.resume else 0,
+        drain_s=_drain_s(config) if start.resume else 0,
     )
     async with (
         open_service(
@@ -289,6 +306,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
                 known_as=agents.channels.known_as,
                 on_delete=partial(_forget, base),
                 observer=base.changes,
+                ownership=ownership,
                 supervisor=start.supervisor,
             ),
         ) as service,
@@ -310,7 +328,7 @@ async def _open_work(start: _Start, base: _Base, agents: _AgentSide) -> AsyncGen
             supervisor=start.supervisor,
         ) as schedules,
     ):
-        yield _Work(service=service, schedules=schedules)
+        yield _Work(service=service, schedules=schedules, ownership=ownership)
 
 
 def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
@@ -356,7 +374,15 @@ async def _run(
         supervisor.start(maintenance, "agents", library.watch)
         supervisor.start(maintenance, "plug-ins", _name_left_out, policy=TRANSIENT)
         supervisor.start(maintenance, "local models", base.providers.warm, policy=TRANSIENT)
-        supervisor.start(maintenance, "schedules", work.schedules.serve)
+        run_jobs: Body = work.schedules.serve
+        if work.ownership is not None:
+            work.ownership.begin(service.handover.take, service.handover.lose)
+            compare = partial(cluster.compare, work.ownership, library)
+            supervisor.start(maintenance, "nodes", compare)
+            run_jobs = partial(
+                work.ownership.while_held, cluster.SCHEDULER, work.schedules.serve_anew
+            )
+        supervisor.start(maintenance, "schedules", run_jobs)
         answers = AgentAnswers(
             library=library,
             tool_factory=base.tool_factory,
@@ -421,6 +447,24 @@ async def _collect(service: TurnService, clock: Clock) -> None:
         return not now.running and not now.commands
 
     await look_through_when_idle(is_idle, clock.sleep)
+
+
+def _drain_s(config: Config) -> float:
+    """Return how long running turns may take to finish when the gateway stops."""
+    return config.server.stop_timeout_s * DRAIN_SHARE
+
+
+@asynccontextmanager
+async def _owning(start: _Start, base: _Base) -> AsyncGenerator[LeaseOwnership | None]:
+    """Hold leases where the store is shared; a gateway that is alone needs none."""
+    referee = base.storage.referee
+    if referee is None:
+        yield None
+        return
+    async with cluster.open_ownership(
+        start.config, referee, start.clock, start.supervisor, version=start.version
+    ) as ownership:
+        yield ownership
 
 
 @asynccontextmanager

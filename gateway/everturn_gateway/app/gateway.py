@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
@@ -38,6 +39,9 @@ from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
+
+if TYPE_CHECKING:
+    from everturn_actors.cluster.ownership import LeaseOwnership
 
 USAGE_FOLDER = "usage/"  # of keys: what agents used, by month
 SPENDING_FOLDER = "usage/principals/"  # what those with tokens spent, in the same form
@@ -77,6 +81,8 @@ class Gateway(Struct, kw_only=True):
     version: str
     connections: TaskGroup
     "What serves those who are connected; it is cancelled after the sessions have stopped."
+    ownership: LeaseOwnership | None = None
+    "What this gateway holds of what several share; None = it is alone."
     logins: Logins = field(default_factory=Logins)
     recent_log: RecentLog = field(default_factory=RecentLog)
     "What this process logged last; empty in a program that keeps a log of its own."

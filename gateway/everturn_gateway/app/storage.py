@@ -168,6 +168,8 @@ def _setup(
         on_batch=on_batch,
         is_serving=is_serving,
         supervisor=supervisor,
+        # A command that looks for a moment is alone, or refused.
+        node=config.cluster.node if config.cluster and is_serving else "",
     )
 
 

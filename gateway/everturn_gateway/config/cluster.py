@@ -15,7 +15,6 @@ from everturn_gateway.plugins import Registry
 from everturn_gateway.yaml_files import Document, Section
 
 SECRET_MIN: Final = 16  # characters; whoever guesses it may do what any of the gateways may
-_UNIX: Final = "unix:"
 _UNIX_MAX: Final = 100  # bytes of a path; the kernel takes 108
 _TCP: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _EVERYWHERE: Final = frozenset(("0.0.0.0", "[::]"))  # noqa: S104 - what is told apart here
@@ -28,7 +27,7 @@ class ClusterSection(Section):
     node: str = ""
     "Its name, which no other one has; by default that of the machine."
     listen: str = "127.0.0.1:7070"
-    "Where the others reach it: `host:port`, or `unix:` and a path on one machine."
+    "Where the others reach it: `host:port`, or the path of a socket on one machine."
     advertise: str = ""
     "The same as the others see it; needed where it listens on every address."
     secret: Annotated[str, Field(repr=False)] = ""
@@ -37,13 +36,11 @@ class ClusterSection(Section):
     @field_validator("listen", "advertise")
     @classmethod
     def _check_address(cls, value: str) -> str:
-        if value.startswith(_UNIX):
-            path = value.removeprefix(_UNIX)
-            if not path.startswith("/") or len(path.encode()) > _UNIX_MAX:
-                message = f"must name an absolute path of at most {_UNIX_MAX} bytes after unix:"
-                raise ValueError(message)
-        elif value and not _is_tcp(value):
-            message = "must be an address like 10.0.0.7:7070, or unix:/run/everturn/a.sock"
+        if value.startswith("/") and len(value.encode()) > _UNIX_MAX:
+            message = f"must be the path of a socket of at most {_UNIX_MAX} bytes"
+            raise ValueError(message)
+        if value and not value.startswith("/") and not _is_tcp(value):
+            message = "must be an address like 10.0.0.7:7070, or the path of a socket"
             raise ValueError(message)
         return value
 
@@ -71,7 +68,7 @@ class ClusterConfig:
     node: str
     "Its name."
     listen: str
-    "`host:port`, or `unix:` and a path."
+    "`host:port`, or the path of a socket."
     advertise: str
     "The same as the others see it."
     secret: str = field(repr=False)

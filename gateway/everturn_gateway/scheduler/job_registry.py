@@ -122,6 +122,7 @@ class JobRegistry:
         clock: Clock,
         changed: Callable[[str], None],
         let_go: Callable[[tuple[Run, ...]], Awaitable[None]],
+        changes: JobChanges,
     ) -> None:
         """Begin with nothing; see `load`.
 
@@ -132,13 +133,14 @@ class JobRegistry:
             clock: The time.
             changed: Told the id of each job that is new, changed or gone.
             let_go: Given the runs that a run log no longer names.
+            changes: Is told what changes, for whoever looks on.
         """
         self.store = store
         self._logs, self._agents, self._clock = logs, needs.agents, clock
         self._channels = needs.channels | ALWAYS_THERE
         self._is_running = needs.is_running
         self._told, self._let_go = changed, let_go
-        self.changes = JobChanges()
+        self.changes = changes
         self._entries: dict[str, Entry] = {}
         self._faults: tuple[Fault, ...] = ()
         self._page: Page = Page()

@@ -39,6 +39,7 @@ from everturn_gateway.scheduler.errors import (
     UnknownJobError,
 )
 from everturn_gateway.scheduler.housekeeping import delete_sessions, tidy
+from everturn_gateway.scheduler.job_changes import JobChanges
 from everturn_gateway.scheduler.job_registry import JobNeeds, JobRegistry
 from everturn_gateway.scheduler.job_runner import JobRunner, Poster
 from everturn_gateway.scheduler.jobs import (
@@ -99,27 +100,36 @@ class Scheduler:
         supervisor: Supervisor,
     ) -> None:
         """Only `open_scheduler` makes one."""
-        self._logs, self._runner, self._service = storage.logs(), runner, runner.service
-        self._clock = clock
+        self._storage, self._runner, self._service = storage, runner, runner.service
+        self._needs, self._clock = needs, clock
         self._supervisor = supervisor
         self._adding = anyio.Lock()
         self._loading = anyio.Lock()
         self._is_running = needs.is_running
+        self.changes = JobChanges()
+        self._forget_all(tasks)
+
+    def _forget_all(self, tasks: TaskGroup) -> None:
+        """Know of no job; what is begun from now on runs in `tasks`."""
         self._is_loaded = False
+        self._logs = self._storage.logs()
         self._registry = JobRegistry(
-            store=storage.jobs(),
+            store=self._storage.jobs(),
             logs=self._logs,
-            needs=needs,
-            clock=clock,
+            needs=self._needs,
+            clock=self._clock,
             changed=self._plan,
-            let_go=partial(delete_sessions, runner.service),
+            let_go=partial(delete_sessions, self._service),
+            changes=self.changes,
         )
-        self.changes = self._registry.changes
         self._dispatcher = Dispatcher(
-            registry=self._registry, runner=runner, clock=clock, tasks=tasks
+            registry=self._registry, runner=self._runner, clock=self._clock, tasks=tasks
         )
         self._definitions = DefinitionReload(
-            registry=self._registry, agents=needs.agents, clock=clock, beside=self._dispatcher.begin
+            registry=self._registry,
+            agents=self._needs.agents,
+            clock=self._clock,
+            beside=self._dispatcher.begin,
         )
 
     @property
@@ -298,9 +308,21 @@ class Scheduler:
             poster: Sends results to addresses.
         """
         self._runner.poster = poster
+        self._storage = replace(self._storage, timezone=timezone)
         if self._registry.store.use_timezone(timezone):
             self._registry.unsettle()
             await self._definitions.reload()
+
+    async def serve_anew(self) -> NoReturn:
+        """Read all again, for others ran the jobs meanwhile, and `serve`; until cancelled.
+
+        What was begun ends with it, and goes on where the jobs are served next.
+        """
+        async with anyio.create_task_group() as tasks:
+            self._forget_all(tasks)
+            await self.serve()
+        msg = "it serves until it is cancelled"
+        raise AssertionError(msg)
 
     async def serve(self) -> NoReturn:
         """Go on with what was begun, and run what is due; until cancelled."""

@@ -1,0 +1,128 @@
+"""This gateway among those that share its store: what it holds, and what runs while it does.
+
+Loaded where `everturn.yaml` has a section `cluster`, and by nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from functools import partial
+from hashlib import sha256
+from typing import Final, NoReturn
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from everturn_actors.cluster.leases import Member, Referee
+from everturn_actors.cluster.ownership import LeaseOwnership
+from everturn_actors.ports import Clock, Node
+from everturn_actors.supervisor import Supervisor
+from everturn_gateway.config.settings import Config
+from everturn_gateway.specs import AgentLibrary
+
+logger = logging.getLogger(__name__)
+
+SCHEDULER: Final = "scheduler"
+"The seat of whoever runs scheduled jobs."
+DRAIN_SHARE: Final = 0.4
+"Of the time that there is to stop: how long turns may take to finish in a partition that moves."
+_RUN_BYTES: Final = 8
+_LOOK_S: Final = 5.0  # how often it looks whether the others are like this one
+
+
+def channel_seat(channel: str) -> str:
+    """Return the seat of whoever receives on a channel."""
+    return f"channel:{channel}"
+
+
+@asynccontextmanager
+async def open_ownership(
+    config: Config, referee: Referee, clock: Clock, supervisor: Supervisor, *, version: str
+) -> AsyncGenerator[LeaseOwnership]:
+    """Hold leases from `LeaseOwnership.begin` to the end of a block; then they are free at once.
+
+    Args:
+        config: Names this gateway, and what it can do for all.
+        referee: The store.
+        clock: Makes the pauses.
+        supervisor: Runs what holds them.
+        version: Of Everturn.
+    """
+    cluster = config.cluster
+    assert cluster is not None, "a store is shared where the configuration says so"
+    me = Member(
+        node=Node(name=cluster.node, address=cluster.advertise, version=version),
+        instance=f"{cluster.node}-{secrets.token_hex(_RUN_BYTES)}",
+        seats=(SCHEDULER, *(channel_seat(each.name) for each in config.channels)),
+    )
+    drain_s = config.server.stop_timeout_s * DRAIN_SHARE
+    ownership = LeaseOwnership(referee, me, clock, drain_s=drain_s)
+    async with anyio.create_task_group() as tasks:
+        supervisor.start(tasks, "leases", ownership.run, is_needed=True)
+        try:
+            yield ownership
+        finally:
+            tasks.cancel_scope.cancel()
+            await ownership.leave()
+
+
+async def give_back(ownership: LeaseOwnership, deadline_s: float) -> None:
+    """Let the others have all that this gateway holds, while its turns come to their end."""
+    with anyio.move_on_after(deadline_s) as scope:
+        await ownership.drain()
+    if scope.cancelled_caught:
+        logger.warning("some of what this node held is given up before its turns have ended")
+
+
+async def compare(ownership: LeaseOwnership, library: AgentLibrary) -> NoReturn:
+    """Tell the others of which agents this node knows; warn where they differ, or their version."""
+    told: frozenset[str] = frozenset()
+    while True:
+        ownership.tell_digest(await to_thread.run_sync(partial(digest_of, library)))
+        notes = frozenset(differences(ownership))
+        for note in sorted(notes - told):
+            logger.warning("the nodes of the cluster differ", extra={"difference": note})
+        told = notes
+        await anyio.sleep(_LOOK_S)
+
+
+def differences(ownership: LeaseOwnership) -> tuple[str, ...]:
+    """Return what other nodes have otherwise than this one, one line each."""
+    me = next((each for each in ownership.members if each.node == ownership.me), None)
+    if me is None:
+        return ()
+    notes: list[str] = []
+    for other in ownership.members:
+        if other.node.version != me.node.version:
+            notes.append(
+                f"node {other.node.name} runs Everturn {other.node.version}, this one"
+                f" {me.node.version}; use one version, but for the time of an upgrade"
+            )
+        if other.digest and me.digest and other.digest != me.digest:
+            notes.append(
+                f"node {other.node.name} has other agents than this one: who answers depends on"
+                " where a conversation is; give all nodes the same agents folder"
+            )
+        if missing := sorted({*me.seats} ^ {*other.seats}):
+            notes.append(
+                f"node {other.node.name} and this one do not have the same channels:"
+                f" {', '.join(missing)}"
+            )
+    return tuple(notes)
+
+
+def digest_of(library: AgentLibrary) -> str:
+    """Return a hash of all agents, the same on machines that have the same ones.
+
+    Takes a while: not for the event loop.
+    """
+    found = sha256()
+    for name in library.names():
+        file = library.file(name)
+        found.update(msgspec.json.encode((name, file.document), enc_hook=str, order="sorted"))
+        found.update(repr(file.spec.prompt).encode("utf-8", "surrogatepass"))
+    return found.hexdigest()[:16]
