@@ -10,10 +10,10 @@ import logging
 from typing import Final, Protocol
 
 import anyio
-from anyio.abc import ByteStream, Listener, TaskGroup
+from anyio.abc import ByteStream, TaskGroup
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from everturn_actors.cluster.addresses import Address, Tls, listen
 from everturn_actors.cluster.frames import (
     EVENTS_MAX_BYTES,
     Answered,
@@ -136,32 +136,35 @@ class _Subscriber(Struct, kw_only=True, eq=False):
         )
 
 
-class Hub:
-    """Listens for other nodes."""
+class _Nobody:
+    """`Host` of a node that has no session yet."""
 
-    def __init__(
-        self, me: Identity, host: Host, *, tls: Tls | None = None, beat: Beat | None = None
-    ) -> None:
-        """Prepare to listen; `serve` does.
+    async def answer(self, asked: Asked) -> Given:
+        raise MovedError(asked.session_id)
+
+    async def serve(self, subscriber: Subscriber) -> None:
+        raise MovedError(subscriber.session_id)
+
+    def followers_changed(self, subscriber: Subscriber) -> None:
+        """Nobody is followed."""
+
+
+class Hub:
+    """Serves the streams that other nodes open."""
+
+    def __init__(self, me: Identity, host: Host | None = None, *, beat: Beat | None = None) -> None:
+        """Serve nobody yet; `take` serves a stream.
 
         Args:
             me: Who this node is to others.
-            host: Who answers.
-            tls: The certificate of this node; None = without TLS.
+            host: Who answers; None = nobody yet, see `host`.
             beat: Times.
         """
-        self._me, self._host, self._tls, self._beat = me, host, tls, beat or Beat()
+        self.host: Host = host or _Nobody()
+        "Who answers; may be set later."
+        self._me, self._beat = me, beat or Beat()
         self._strangers = 0
         self._known = set[Wire]()
-
-    async def listen(self, address: Address) -> Listening:
-        """Begin to listen, so that others can connect from now on.
-
-        Raises:
-            OSError: The address is taken, or not one of this machine.
-        """
-        listener, port = await listen(address, self._tls)
-        return Listening(listener, port, self)
 
     async def take(self, stream: ByteStream) -> None:
         """Serve one stream until it ends. A boundary: nothing leaves it."""
@@ -199,7 +202,7 @@ class Hub:
 
     async def _serve(self, wire: Wire, met: Met) -> None:
         del met
-        stream = _Stream(wire, self._host)
+        stream = _Stream(wire, self)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(wire.write)
             tasks.start_soon(wire.beat)
@@ -215,24 +218,11 @@ class Hub:
             await wire.close("the node stops")
 
 
-class Listening:
-    """An address that others can connect to."""
-
-    def __init__(self, listener: Listener[ByteStream], port: int, hub: Hub) -> None:
-        """Only `Hub.listen` makes one."""
-        self._listener, self.port, self._hub = listener, port, hub
-
-    async def serve(self) -> None:
-        """Serve whoever connects, until cancelled."""
-        async with self._listener:
-            await self._listener.serve(self._hub.take)
-
-
 class _Stream:
     """What one node that was let in asks."""
 
-    def __init__(self, wire: Wire, host: Host) -> None:
-        self._wire, self._host = wire, host
+    def __init__(self, wire: Wire, hub: Hub) -> None:
+        self._wire, self._hub = wire, hub
         self._asks = 0
         self._followed: dict[int, _Subscriber] = {}
 
@@ -259,7 +249,7 @@ class _Stream:
                 followed = self._followed.get(frame.number)
                 if followed is not None:
                     followed.waits, followed.is_final = frame.waits, frame.is_final
-                    self._host.followers_changed(followed)
+                    self._hub.host.followers_changed(followed)
             case Unfollow():
                 followed = self._followed.pop(frame.number, None)
                 if followed is not None:
@@ -288,7 +278,11 @@ class _Stream:
         try:
             await self._wire.send(said)
         except FrameTooLargeError as error:
-            await self._wire.send(Failed(number=frame.number, failure=failure_of(error)))
+            if isinstance(said, Answered) and said.events:
+                said = replace(said, events=())  # followers over there read them from the log
+            else:
+                said = Failed(number=frame.number, failure=failure_of(error))
+            await self._wire.send(said)
 
     async def _said(self, frame: Ask | Delete) -> Frame:
         """Return what is said to an ask. A boundary: a fault is its own."""
@@ -299,7 +293,7 @@ class _Stream:
             begin_with=frame.begin_with if isinstance(frame, Ask) else None,
         )
         try:
-            given = await self._host.answer(asked)
+            given = await self._hub.host.answer(asked)
         except MovedError:
             return Moved(number=frame.number)
         except CoreError as error:
@@ -333,7 +327,7 @@ class _Stream:
         end: Frame = Followed(number=subscriber.number)
         with subscriber.scope:
             try:
-                await self._host.serve(subscriber)
+                await self._hub.host.serve(subscriber)
             except MovedError:
                 end = Moved(number=subscriber.number)
             except LinkBrokenError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from everturn_actors.events import SessionStarted
@@ -21,8 +21,10 @@ class Actors(Protocol):
     nodes for those that are not.
     """
 
-    max_active: int
-    "Beyond so many in this process the ones that are idle longest are passivated; 0 = any number."
+    @property
+    def max_active(self) -> int:
+        """Beyond so many here the ones that are idle longest are passivated; 0 = any number."""
+        ...
 
     @property
     def store(self) -> SessionStore:
@@ -99,4 +101,15 @@ class Actors(Protocol):
 
     def is_here(self, session_id: str) -> bool:
         """Whether the session's actor is, or would be, in this process."""
+        ...
+
+
+class Router(Actors, Protocol):
+    """Actors of several processes that share a store."""
+
+    delete_here: Callable[[str], Awaitable[None]]
+    "Deletes a session of this process for another one; set by whoever opens the service."
+
+    async def watch(self) -> None:
+        """Follow who has which session, until cancelled."""
         ...

@@ -65,6 +65,7 @@ class Feed:
     def __init__(self) -> None:
         self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
         self._waiting: dict[Follower, None] = {}  # in the order in which they came
+        self._durable = 0  # the last event, where memory holds none
         self._live: LiveReply | None = None
         self._failure: Exception | None = None
         self._closed = False
@@ -129,6 +130,17 @@ class Feed:
             self._recent.clear()
         self._failure = None
 
+    def loaded(self, last_seq: int) -> None:
+        """An actor begins to serve the session, of which event `last_seq` is the last.
+
+        Memory is of use where it ends there. It does not where another process had the session
+        meanwhile.
+        """
+        if self.newest != last_seq:
+            self._recent.clear()
+            self._durable = last_seq
+            self._notify()
+
     def catch_up(self, events: Sequence[Event], shown: int) -> None:
         """Show what another writer appended.
 
@@ -166,9 +178,9 @@ class Feed:
         return self._recent[-1].seq if self._recent else 0
 
     @property
-    def is_awaited(self) -> bool:
-        """Whether a follower waits for something new."""
-        return bool(self._waiting)
+    def awaited(self) -> int | None:
+        """The event after which a follower waits for more, the first; None = nobody waits."""
+        return min((each.after for each in self._waiting), default=None)
 
     def relay(self, events: Sequence[Event]) -> None:
         """Show events that are durable elsewhere, oldest first; those that were shown are none."""
@@ -225,11 +237,11 @@ class Feed:
         place = Follower(after=after, pieces="live", take=take_nothing)
         while True:
             events: Sequence[Event] | None = self._since(place.after)
-            if events is None or (not self._recent and place.after < last_seq):
-                durable = self._recent[-1].seq if self._recent else last_seq
-                found = await read_log(place.after, READ_EVENTS, durable) or tuple(self._recent)
+            end = self.newest or max(last_seq, self._durable)
+            if events is None or (not self._recent and place.after < end):
+                found = await read_log(place.after, READ_EVENTS, end) or tuple(self._recent)
                 if not found:  # it was discarded; what comes is all there is
-                    place.after = last_seq
+                    place.after = end
                     continue
                 events = [event for event in found if event.seq > place.after]
             if events:
@@ -278,12 +290,12 @@ class Feed:
         try:
             while True:
                 events = self._since(place.after)
-                if events is None or (not self._recent and place.after < last_seq):
-                    durable = self._recent[-1].seq if self._recent else last_seq
-                    events = await read_log(place.after, READ_EVENTS, durable)
+                end = self.newest or max(last_seq, self._durable)
+                if events is None or (not self._recent and place.after < end):
+                    events = await read_log(place.after, READ_EVENTS, end)
                     events = events or tuple(self._recent)
                     if not events:  # it was discarded; what comes is all there is
-                        place.after = last_seq
+                        place.after = end
                         continue
                 for event in events:
                     if event.seq <= place.after:

@@ -29,6 +29,7 @@ from everturn_actors.state.validation import check, check_title
 T = TypeVar("T")
 
 SHARES_MAX = 100  # principals that a session is shared with
+IDS_TRIED = 100  # until one is found that need not be asked for elsewhere
 SEEN_BEFORE = 200  # idempotency keys that a session knows from the one before it
 
 
@@ -271,5 +272,10 @@ class Conversations:
 
 
 def new_id(runtime: Runtime) -> str:
-    """Return the id of a new session."""
-    return new_session_id(runtime.now(), secrets.token_hex(4))
+    """Return the id of a new session, of those on which this process works where it can be."""
+    made = ""
+    for _ in range(IDS_TRIED):
+        made = new_session_id(runtime.now(), secrets.token_hex(4))
+        if runtime.is_here(made):
+            break
+    return made

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import anyio
+from anyio.abc import TaskGroup
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from everturn_actors.ports import (
     Ownership,
     SessionStore,
 )
+from everturn_actors.protocol.actors import Router
 from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.handover import Handover
 from everturn_actors.service.stateless import Stateless
@@ -70,6 +72,9 @@ class ServicePorts(Struct, frozen=True, kw_only=True):
     """Which sessions this process works on, where several share the store; None = on all.
 
     Then nothing goes on by itself before `TurnService.handover` is told of partitions."""
+    router: Callable[[Registry, TaskGroup], Router] | None = None
+    """Makes what asks other processes for sessions that are theirs, of the actors of this one and
+    where tasks of it run. None = such sessions are refused."""
     supervisor: Supervisor | None = None
     "Runs what the service does by itself; by default one of its own."
 
@@ -99,7 +104,7 @@ async def open_service(
     """
     settings, ports = settings or ServiceSettings(), ports or ServicePorts()
     supervisor = ports.supervisor or Supervisor(clock)
-    bindings = Bindings(ports.known_as)
+    bindings = Bindings(ports.known_as, is_alone=ports.ownership is None)
     live = Runtime(
         store=store,
         agents=agents,
@@ -115,10 +120,11 @@ async def open_service(
     async with anyio.create_task_group() as actors:
         registry = Registry(live, actors, on_gone=bindings.forget, max_active=settings.max_active)
         scratch_registry = Registry(once, actors, on_gone=scratch.delete)
+        router = ports.router(registry, actors) if ports.router is not None else None
         service = TurnService(
             store=store,
             runtime=live,
-            registry=registry,
+            registry=router or registry,
             stateless=Stateless(store=scratch, runtime=live, registry=scratch_registry),
             bindings=bindings,
             on_delete=ports.on_delete,
@@ -136,6 +142,9 @@ async def open_service(
             async with anyio.create_task_group() as maintenance:
                 if settings.resume and ports.ownership is None:
                     supervisor.start(maintenance, "resume", resume, policy=TRANSIENT)
+                if router is not None:
+                    router.delete_here = service.delete
+                    supervisor.start(maintenance, "routing", router.watch, is_needed=True)
                 expire = partial(end_expired, store, registry, agents, clock, settings.sweep_s)
                 supervisor.start(maintenance, "expiry", expire)
                 yield service

@@ -145,6 +145,7 @@ class SessionActor:
         """
         if not self._is_new:
             await self._load()
+            self._feed.loaded(self.known.last_seq if self.known else 0)
         while await self._is_fenced():
             if not self._runtime.is_here(self.session_id):
                 raise MovedError(self.session_id)

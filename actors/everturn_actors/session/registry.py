@@ -264,9 +264,9 @@ class Registry:
             active.scope.cancel()
             await active.gone.wait()
 
-    def followed(self) -> tuple[tuple[str, Feed], ...]:
-        """Return the feeds that somebody holds, by session."""
-        return tuple(self._feeds.items())
+    def followed(self) -> tuple[Feed, ...]:
+        """Return the feeds that somebody holds."""
+        return tuple(self._feeds.values())
 
     async def stop(self, deadline_s: float) -> None:
         """Let running turns finish, put everything away, and let the actors go.

@@ -1,0 +1,348 @@
+"""Sessions asked and followed from nodes that do not have them: as if there were one process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import aclosing
+
+import anyio
+import pytest
+from support.nodes import Cluster, open_cluster
+
+from everturn_actors.errors import (
+    ActorFailedError,
+    OwnerAwayError,
+    SessionEndedError,
+    UnknownApprovalError,
+    UnknownSessionError,
+)
+from everturn_actors.events import Event, ModelReplied, Received, TurnFinished
+from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.model import (
+    AmbientMessage,
+    Announcement,
+    ConversationKey,
+    Inbound,
+    Upload,
+)
+from everturn_actors.ports import SessionStore
+from everturn_actors.protocol.feed import TextDelta, Update
+from everturn_actors.service import Submission, TurnService
+
+KEY = ConversationKey(channel="test", chat="chat", agent="test")
+
+
+@pytest.fixture(autouse=True)
+def _no_faults(caplog: pytest.LogCaptureFixture) -> Generator[None]:
+    """Whatever moves or breaks, nothing is a fault of the program."""
+    yield
+    faults = [each for each in caplog.records if each.levelname in {"ERROR", "CRITICAL"}]
+    assert not faults
+
+
+async def begin(it: Cluster, at: str = "a") -> tuple[str, TurnService]:
+    """Begin a session at a node; return it, and a service that does not have it."""
+    session_id = await it.services[at].conversations.create(KEY)
+    return session_id, it.services[it.other(session_id)]
+
+
+async def log(store: SessionStore, session_id: str) -> tuple[Event, ...]:
+    """Return the log of a session, which has no hole."""
+    events = await store.read(session_id, after=0, limit=1000)
+    assert [event.seq for event in events] == [*range(1, len(events) + 1)]
+    return events
+
+
+def answered(events: Sequence[Event]) -> list[str]:
+    """Return the texts that were received, each answered once."""
+    assert sum(isinstance(each.body, TurnFinished) for each in events) == sum(
+        isinstance(each.body, Received) for each in events
+    )
+    return texts(events)
+
+
+def texts(events: Sequence[Event]) -> list[str]:
+    """Return what was received."""
+    return [each.body.text for each in events if isinstance(each.body, Received)]
+
+
+async def test_a_message_at_any_node_is_answered_there() -> None:
+    """Its sender reads the same updates, and the same result, as at the owner."""
+    async with open_cluster("a", "b", "c") as it:
+        session_id, other = await begin(it)
+        assert it.owner(session_id) == "a"  # where it can be, a session begins at home
+
+        sent = await other.submit(Inbound(text="hello", session_id=session_id))
+        updates = [each async for each in sent.updates()]
+        assert (await sent.result()).text == "reply 1"
+        text = "".join(each.text for each in updates if isinstance(each, TextDelta))
+        assert text == "reply 1"
+        own = [each for each in updates if isinstance(each, Event)]
+        assert own == list(await log(it.store, session_id))[1:]
+
+        found = await other.found(session_id, sent.seq)
+        assert (await found.result()).text == "reply 1"
+        again = await other.submit(Inbound(text="x", session_id=session_id, idempotency_key="k"))
+        same = await other.submit(Inbound(text="x", session_id=session_id, idempotency_key="k"))
+        assert (await again.result()).text == (await same.result()).text == "reply 2"
+        assert (same.seq, same.duplicate) == (again.seq, True)
+        assert answered(await log(it.store, session_id)) == ["hello", "x"]
+        assert [len(each.requests) for each in it.providers.values()] == [2, 0, 0]
+
+
+async def test_a_conversation_goes_on_in_one_session_whoever_is_asked() -> None:
+    """Also where two nodes begin it at once."""
+    async with open_cluster("a", "b", "c") as it:
+        sent: list[Submission] = []
+
+        async def say(name: str) -> None:
+            inbound = Inbound(text=f"from {name}", key=KEY, idempotency_key=name)
+            sent.append(await it.services[name].submit(inbound))
+
+        async with anyio.create_task_group() as tasks:
+            for name in "abc":
+                tasks.start_soon(say, name)
+        assert len({each.session_id for each in sent}) == 1
+        for each in sent:
+            assert (await each.result()).outcome == "answered"
+        session_id = sent[0].session_id
+        received = [
+            e.body.text for e in await log(it.store, session_id) if isinstance(e.body, Received)
+        ]
+        assert sorted(received) == ["from a", "from b", "from c"]
+
+        await it.services[it.other(session_id)].reset(session_id)
+        for name in "abc":  # the owner of the next one is another, and all know it
+            assert await it.services[name].conversations.current(KEY) == ""
+        next_id, is_new = await it.services["b"].conversations.open(KEY)
+        assert is_new
+        for name in "abc":
+            assert await it.services[name].conversations.current(KEY) == next_id
+
+
+async def test_everything_that_can_be_asked_can_be_asked_anywhere() -> None:
+    """Cancel, labels, sharing, edits, files, approvals, the end: what comes back is the same."""
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        it.providers["a"].hold()
+        held = await other.submit(Inbound(text="wait", session_id=session_id))
+        await it.providers["a"].until_called()
+        waits = Inbound(
+            text="later", key=KEY, idempotency_key="w", queueing=Inbound(text="").queueing
+        )
+        await other.submit(waits)
+        assert await other.conversations.edit(KEY, "w", "changed")
+        assert await other.cancel(session_id, by="ray")
+        assert (await held.result()).outcome == "cancelled"
+        it.providers["a"].release()
+        assert not await other.resume(session_id)
+
+        label = await other.conversations.label(session_id, title="news", pinned=True)
+        assert (label.title, label.pinned) == ("news", True)
+        assert await other.conversations.share(session_id, "eve") == ("eve",)
+        assert await other.store_ambient(AmbientMessage(text="by the way", key=KEY))
+        said = await other.announce(Announcement(text="soon", session_id=session_id))
+        assert not said.duplicate
+        upload = Upload(data=b"plain", file_name="a.txt")
+        sent = await other.submit(Inbound(text="see", session_id=session_id, attachments=(upload,)))
+        assert (await sent.result()).outcome == "answered"
+        assert await other.reader.media(session_id, sent.attachments[0].name)
+        assert (await other.compact(session_id)).done is False
+        with pytest.raises(UnknownApprovalError):
+            await other.decide(session_id, "none", "deny")
+        await sent.leave()
+
+        await other.reset(session_id, by="ray")
+        with pytest.raises(SessionEndedError, match="reset"):
+            await other.submit(Inbound(text="more", session_id=session_id))
+        texts = [
+            e.body.text for e in await log(it.store, session_id) if isinstance(e.body, Received)
+        ]
+        assert texts == ["wait", "later", "see"]
+        assert it.board.asks
+
+
+async def test_a_session_is_deleted_at_its_owner() -> None:
+    """No actor there may put away what is gone."""
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        await (await other.submit(Inbound(text="x", session_id=session_id))).result()
+        await other.delete(session_id)
+        assert await it.store.inspect(session_id) is None
+        assert it.services["a"].activity.present(session_id) is None
+        with pytest.raises(UnknownSessionError):
+            await other.submit(Inbound(text="x", session_id=session_id))
+
+
+async def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    """A message without a key of its own is one message all the same."""
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        it.board.deaf = 2
+        sent = await other.submit(Inbound(text="once", session_id=session_id))
+        assert (await sent.result()).outcome == "answered"
+        it.board.deaf = 1
+        await other.announce(Announcement(text="soon", session_id=session_id))
+        events = await log(it.store, session_id)
+        assert answered(events) == ["once"]
+        assert sum(event.body.__class__.__name__ == "Announced" for event in events) == 1
+
+
+async def test_a_follower_stays_with_a_session_that_moves() -> None:
+    """From node to node, and to its own: events never are lost, nor shown twice."""
+    async with open_cluster("a", "b", "c") as it:
+        session_id = await it.services["a"].conversations.create(KEY)
+        seen: list[Update] = []
+
+        async def watch() -> None:
+            async with aclosing(it.services["c"].watch(session_id, after=0)) as updates:
+                seen.extend([update async for update in updates])
+
+        async def say(at: str, text: str) -> None:
+            sent = await it.services[at].submit(Inbound(text=text, session_id=session_id))
+            assert (await sent.result()).outcome == "answered"
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await anyio.wait_all_tasks_blocked()
+            for number, owner in enumerate("abcab"):
+                if it.owner(session_id) != owner:
+                    await it.move(session_id, owner)
+                await say("abc"[number % 3], f"message {number}")
+            await it.lose(session_id, "c")
+            await say("c", "the last")
+            await it.services["c"].reset(session_id)
+        events = [each for each in seen if isinstance(each, Event)]
+        assert events == list(await log(it.store, session_id))
+        pieces = [each.text for each in seen if isinstance(each, TextDelta)]
+        assert "reply" in "".join(pieces)
+
+
+async def test_a_turn_whose_node_dies_is_answered_by_the_next_one() -> None:
+    """Whoever waits at a third node gets the answer, and no failure."""
+    async with open_cluster("a", "b", "c") as it:
+        session_id = await it.services["a"].conversations.create(KEY)
+        it.providers["a"].hold()
+        sent = await it.services["c"].submit(Inbound(text="x", session_id=session_id))
+        await it.providers["a"].until_called()
+
+        async def lose() -> None:
+            await it.lose(session_id, "b")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lose)
+            assert (await sent.result()).text == "reply 1"
+        assert len(it.providers["b"].requests) == 1
+        assert answered(await log(it.store, session_id)) == ["x"]
+
+
+async def test_nodes_that_cannot_reach_each_other_say_so_and_read_the_log() -> None:
+    """The owner goes on; what it writes is seen all the same, only later."""
+    async with open_cluster("a", "b", patience_s=0.1) as it:
+        session_id, other = await begin(it)
+        sent = await other.submit(Inbound(text="x", session_id=session_id))
+        it.board.cut.add("a")
+        it.board.tell()
+        assert (await sent.result()).text == "reply 1"
+        with pytest.raises(OwnerAwayError, match=r"node 'a'.*is cut off\. Send it again"):
+            await other.submit(Inbound(text="y", session_id=session_id))
+        it.board.holders.clear()
+        with pytest.raises(OwnerAwayError, match="no node works on session"):
+            await other.submit(Inbound(text="y", session_id=session_id))
+
+
+async def test_a_failure_is_told_to_followers_elsewhere() -> None:
+    """Once, with its reason; the session goes on with its next message."""
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        it.providers["a"].hold()
+        sent = await other.submit(Inbound(text="x", session_id=session_id))
+        await it.providers["a"].until_called()
+
+        async def fail() -> None:
+            await anyio.wait_all_tasks_blocked()
+            feed = it.board.hosts["a"]._local.feed(session_id)  # type: ignore[attr-defined]
+            feed.fail(ActorFailedError(session_id, RuntimeError("x")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(fail)
+            with pytest.raises(ActorFailedError):
+                await sent.result()
+        it.providers["a"].release()
+        again = await other.submit(Inbound(text="y", session_id=session_id))
+        assert (await again.result()).outcome == "answered"
+
+
+async def test_who_cannot_take_text_back_counts_at_the_owner() -> None:
+    """A model call that broke off after they were given a piece of it is not made again."""
+    async with open_cluster("a", "b") as it:
+        session_id, other = await begin(it)
+        it.providers["a"].hold()
+        sent = await other.submit(Inbound(text="x", session_id=session_id))
+        await it.providers["a"].until_called()
+        feed = it.board.hosts["a"]._local.feed(session_id)  # type: ignore[attr-defined]
+        async with aclosing(sent.updates(final=True)) as updates:
+            async for update in updates:
+                if isinstance(update, TextDelta):
+                    break
+            assert (feed.followers, feed.finals) == (1, 1)
+            assert feed._live is not None
+            assert feed._live.was_read
+        await anyio.wait_all_tasks_blocked()
+        assert (feed.followers, feed.finals) == (0, 0)
+        it.providers["a"].release()
+
+
+async def test_a_node_may_die_at_every_write_of_a_turn() -> None:
+    """Whoever asked elsewhere gets one answer; the log has one of everything."""
+    appends = 0
+    while True:
+        appends += 1
+        async with open_memory_store(MemoryDisk()) as store:
+            died = await play(Dying(store, at=appends))
+        if not died:
+            break
+    assert appends > 3
+
+
+class Dying:
+    """A store that lets something happen right after its n-th append."""
+
+    def __init__(self, store: SessionStore, *, at: int) -> None:
+        self._store, self._left = store, at
+        self.reached = anyio.Event()
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """Append; say so where it is the one."""
+        await self._store.append(session_id, events, expected_seq=expected_seq)
+        self._left -= 1
+        if self._left == 0:
+            self.reached.set()
+
+
+async def play(store: Dying) -> bool:
+    """Say two things from a node that does not have the session; return whether its owner died."""
+    shared: SessionStore = store  # type: ignore[assignment]
+    async with open_cluster("a", "b", "c", store=shared) as it:
+        session_id = await it.services["a"].conversations.create(KEY)
+        results: list[str] = []
+
+        async def die() -> None:
+            await store.reached.wait()
+            await it.lose(session_id, "b")
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(die)
+            for text in ("one", "two"):
+                sent = await it.services["c"].submit(Inbound(text=text, session_id=session_id))
+                results.append((await sent.result()).outcome)
+            died = store.reached.is_set()
+            tasks.cancel_scope.cancel()
+        assert results == ["answered", "answered"]
+        events = await log(shared, session_id)
+        assert answered(events) == ["one", "two"]
+        assert sum(isinstance(event.body, ModelReplied) for event in events) == 2
+        return died
