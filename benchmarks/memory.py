@@ -3,12 +3,13 @@
 .venv/bin/python benchmarks/memory.py [--locomo FOLDER] [--questions 400] [--index 500000]
 
 Long conversations are carried through each context policy, then questions are asked whose evidence
-is known. The first table says for how many the evidence stands in the request, and for how many it
-was found after three calls of `recall_context`: the question as it is, and the next two pages of
-the answer. `old search` is what stood there before: all words as substrings, newest first, asked
-for the words of the question, then its two longest, then the longest. `two places` are questions
-that need all of two places or more. Summaries tell nothing here: what a policy shows word for word
-is all that counts.
+is known. The first table says for how many the evidence stands in the request: as it is, and where
+the question is asked in it and older messages are quoted with it (`asked`); and for how many it was
+found after three calls of `recall_context`: the question as it is, and the next two pages of the
+answer. `old search` is what stood there before: all words as substrings, newest first, asked for
+the words of the question, then its two longest, then the longest. `two places` are questions that
+need all of two places or more. Summaries tell nothing here: what a policy shows word for word is
+all that counts.
 
 Without `--locomo` the conversations are made here: facts said once, in passing, and asked for in
 other words. With it they are those of LoCoMo (Maharana et al. 2024, data/locomo10.zip of
@@ -47,6 +48,7 @@ from everturn_actors.events import (
     Body,
     Event,
     ModelReplied,
+    OlderQuoted,
     Received,
     SessionStarted,
     StepStarted,
@@ -66,6 +68,7 @@ from everturn_gateway.search.table import Batch, IndexedMessage, IndexedSession,
 from everturn_gateway.search.words import words_of
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.recall import PAGE_CHARACTERS, RecallContext
+from everturn_gateway.tools.recall.older import OlderQuotes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 KEY = ConversationKey(channel="bench", chat="bench", agent="bench")
@@ -354,6 +357,10 @@ async def measure(talks: Sequence[Talk], policies: Sequence[str], window: int) -
             for question in talk.questions:
                 in_request.add(question, text)
         rows.append((f"{policy}: in the request", str(asked), *in_request.cells))
+    quoted = Tally()
+    for talk in talks:
+        await _quoted(Carried("everturn", window), talk, quoted)
+    rows.append(("everturn: in the request, asked", str(asked), *quoted.cells))
     old, new = Tally(), Tally()
     for talk in talks:
         carried = Carried("everturn", 10**9)
@@ -364,6 +371,33 @@ async def measure(talks: Sequence[Talk], policies: Sequence[str], window: int) -
     rows.append((f"old search: {CALLS} calls", str(asked), *old.cells))
     rows.append((f"recall_context: {CALLS} calls", str(asked), *new.cells))
     show(f"found, window {window:,}", ("", "questions", "one place", "two places"), rows)
+
+
+async def _quoted(carried: Carried, talk: Talk, tally: Tally) -> None:
+    """Ask each question at the end of a conversation, with the older messages that are quoted."""
+    carried.carry(talk.lines)
+    async with open_memory_store(MemoryDisk()) as store:
+        await store.append(SESSION_ID, carried.events, expected_seq=0)
+        async with open_message_index(None, store, SystemClock()) as index:
+            link = ServiceLink()
+            link.messages = index
+            quotes = OlderQuotes(link=link, window_tokens=carried.window)
+            state, size = carried.state, len(carried.events)
+            for question in talk.questions:
+                carried.begin([(question.text, "")])
+                context = ToolContext(
+                    session_id=SESSION_ID,
+                    key=KEY,
+                    store=store,
+                    conversation=carried.known.conversation,
+                )
+                found = await quotes(context)
+                if found is not None:
+                    turn = carried.known.turns
+                    carried.record(OlderQuoted(turn=turn, text=found.text, quoted=found.seqs))
+                tally.add(question, carried.call())
+                carried.state, carried.renderer = state, Renderer()
+                del carried.events[size:]
 
 
 async def _ask(store: SessionStore, talk: Talk, old: Tally, new: Tally) -> None:

@@ -31,6 +31,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     "The window of models of this name, as its provider lists them; None = it does not."
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     "How much it thinks before it answers; None = as its provider does."
+    cache_life_s: float = 300
+    "For how long its provider caches the beginning of a request that was sent."
     fallbacks: tuple[ModelSpec, ...] = ()
     "Asked next, in this order, where it is out of reach; theirs are not looked at."
 
@@ -64,6 +66,9 @@ class ContextSpec(Struct, frozen=True, kw_only=True):
     "Deadline of one summary, all tries together."
     recall: bool | None = None
     "Whether the model gets the tool that reads back what is hidden; None = where it can call it."
+    auto_recall: bool | None = None
+    """Whether older messages that fit a question are quoted with it; None = by policies that open
+    summaries, where the model has that tool."""
 
 
 class SessionSpec(Struct, frozen=True, kw_only=True):

@@ -31,6 +31,9 @@ CommandName: TypeAlias = Literal[
     "retry",
     "undo",
     "search",
+    "memory",
+    "pin",
+    "unpin",
     "prompt",
     "model",
 ]

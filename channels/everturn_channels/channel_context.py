@@ -48,6 +48,11 @@ async def _no_search(key: ConversationKey, text: str) -> str:
     return "Nobody keeps an index of what was said."
 
 
+async def _no_memory(key: ConversationKey, argument: str, sender: str) -> str:
+    del key, argument, sender
+    return "Nobody keeps notes."
+
+
 class ChannelContext(Struct, frozen=True, kw_only=True):
     """What all channels share. The callables are asked anew each time: agents are reloaded."""
 
@@ -77,6 +82,8 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     "Takes back the files of the last turn of a session that changed some; says so to people."
     search: Callable[[ConversationKey, str], Awaitable[str]] = _no_search
     "Returns what was said in a conversation that fits a question or words, as Markdown."
+    memory: Callable[[ConversationKey, str, str], Awaitable[str]] = _no_memory
+    """Does what stands after `/memory`, for a sender; returns what they are told, as Markdown."""
     prompts: Callable[[str], Awaitable[Sequence[OfferedPrompt]]] = _no_prompts
     "What MCP servers of an agent have for people to send. Raises UnknownAgentError."
     fill_prompt: Callable[[str, str, Mapping[str, str]], Awaitable[str]] = _fill_no_prompt

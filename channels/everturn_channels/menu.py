@@ -21,6 +21,9 @@ COMMANDS: Final[tuple[tuple[CommandName, str], ...]] = (
         "search",
         marked("find what was said here, also before a reset; words or a question follow"),
     ),
+    ("memory", marked("show what I know of you; TOPIC: TEXT notes it, forget TOPIC removes it")),
+    ("pin", marked("keep a message in the model's sight: some words of it follow; alone, list")),
+    ("unpin", marked("take a pin off; the number of the message follows")),
     ("prompt", marked("send a prompt of the agent's MCP servers; alone, list them")),
     ("model", marked("show which model answers")),
 )
@@ -48,9 +51,10 @@ No menu of a platform shows them: to all others there is nothing of the kind.
 OWNER_NAMES: Final[frozenset[str]] = frozenset(name for name, _, _ in OWNER_COMMANDS)
 
 PASSING: Final[frozenset[str]] = frozenset(
-    ("start", "help", "status", "context", "stop", "model", "search")
+    ("start", "help", "status", "context", "stop", "model", "search", "memory", "pin", "unpin")
 )
 """Names of those that may be taken before what was written before them and is still being taken.
 
-They change nothing of the conversation; `stop` ends no more than the turn that runs.
+They change nothing of the conversation but what stays with the model; `stop` ends no more than the
+turn that runs.
 """

@@ -17,7 +17,7 @@ import anyio
 from msgspec import Struct, structs
 
 from everturn_actors.events import Announced, Event, ModelReplied, Received
-from everturn_actors.model import ConversationKey, Labels, SessionStatus, Usage
+from everturn_actors.model import MEMORY, ConversationKey, Labels, SessionStatus, Usage
 from everturn_actors.ports import Agent, Observer
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
@@ -190,7 +190,9 @@ def _row(
         shared_with=state.shared_with,
         labels=state.labels,
         first_words=(known.first_words if known is not None else "") or _title(state),
-        preview=_said(events) or (known.preview if known is not None else "") or _preview(state),
+        preview=_said(state, events)
+        or (known.preview if known is not None else "")
+        or _preview(state),
         last_seq=state.last_seq,
         turns=state.turns,
         is_running=turn is not None and state.status == "active",
@@ -200,7 +202,10 @@ def _row(
     )
 
 
-def _said(events: Sequence[Event]) -> str:
+def _said(state: SessionState, events: Sequence[Event]) -> str:
+    turn = state.open_turn or state.newest_turn
+    if turn is not None and all(user.sender == MEMORY for user in turn.heard):
+        return ""  # the gateway asks the agent for itself, and nobody reads that
     for event in reversed(events):
         body = event.body
         if isinstance(body, _SAID) and body.text:

@@ -22,6 +22,7 @@ from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock, NullObserver
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
@@ -38,7 +39,7 @@ from everturn_gateway.app import (
 )
 from everturn_gateway.app.search import NotingObserver
 from everturn_gateway.channels import no_channels
-from everturn_gateway.channels.answering import agent_checkpoints
+from everturn_gateway.channels.answering import agent_checkpoints, agent_notes
 from everturn_gateway.client import SessionClient, open_api, open_api_here
 from everturn_gateway.client.api import RECONNECT_S
 from everturn_gateway.clock import SystemClock
@@ -72,6 +73,8 @@ from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.memory.editing import OwnNotes
+from everturn_gateway.tools.memory.resting import Resting
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
@@ -120,6 +123,16 @@ class HttpGateway:
         """Return what turns changed in an agent's workspace."""
         assert self.tool_factory is not None
         return agent_checkpoints(self.tool_factory, self.library, agent)
+
+    def own_notes(self, key: ConversationKey, principal: str) -> OwnNotes:
+        """Return the notes about the people of a conversation.
+
+        Raises:
+            UnknownAgentError: Its agent is gone.
+            ToolFailedError: Its agent keeps none.
+        """
+        assert self.tool_factory is not None
+        return agent_notes(self.tool_factory, self.library, key, principal)
 
     def ready(self) -> bool:
         """Whether it says that it takes messages."""
@@ -253,7 +266,8 @@ async def open_http_gateway(
     ):
         spending = make_spending(spent, tokens, clock or SystemClock())
         telemetry = Telemetry()
-        changes = Changes(NotingObserver(telemetry, messages))
+        resting = Resting(service=lambda: tool_factory.link.service, clock=clock or SystemClock())
+        changes = Changes(NotingObserver(telemetry, messages, resting))
         library = await open_library(
             config.agents_dir,
             {},

@@ -21,7 +21,7 @@ from everturn_actors import errors
 from everturn_actors.codec import Codec, CodecError, Count, Value, encode, snake
 from everturn_actors.errors import CoreError, LinkRefusedError
 from everturn_actors.events import Event, SessionStarted
-from everturn_actors.model import Labels
+from everturn_actors.model import Labels, Pin
 from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
@@ -34,6 +34,7 @@ from everturn_actors.protocol.commands import (
     End,
     GetStanding,
     Label,
+    PinMessage,
     ResolveApproval,
     Resume,
     Retry,
@@ -42,6 +43,7 @@ from everturn_actors.protocol.commands import (
     StoreAmbient,
     Submit,
     Tick,
+    UnpinMessage,
 )
 
 SPEAKS: Final = (1, 1)
@@ -67,6 +69,8 @@ OutsideCommand: TypeAlias = (
     | End
     | Share
     | Label
+    | PinMessage
+    | UnpinMessage
     | ClientDisconnected
     | ResolveApproval
     | Compact
@@ -270,6 +274,8 @@ _ANSWERS: Final[dict[type[object], Codec[object]]] = {
     GetStanding: Codec[object](Standing),
     Share: Codec[object](tuple[str, ...]),
     Label: Codec[object](Labels),
+    PinMessage: Codec[object](tuple[Pin, ...]),
+    UnpinMessage: Codec[object](tuple[Pin, ...]),
     Compact: Codec[object](Compacted),
 }
 "By command: how its answer is read."

@@ -53,6 +53,8 @@ def is_far(
         and before.current is not None
         and before.current.number == newest.number
         and before.reductions is conversation.reductions
+        and before.pins is conversation.pins
+        and before.notes is conversation.notes
         and its_spec is spec
         and known is not None
         and known.limit == statistics.limit

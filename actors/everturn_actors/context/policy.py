@@ -281,6 +281,11 @@ class Policy(Generic[N]):
         numbers: Any = self.numbers
         return replace(self, numbers=replace(numbers, **changes))
 
+    @property
+    def hides_for_one_request(self) -> bool:
+        """Whether some of what it hides is decided anew for each request, without an event."""
+        return self.ladder is not _nothing
+
     def without_recall(self) -> Policy[N]:
         """Return this policy for a model that cannot ask for what is hidden."""
         numbers = self.unrecalled(self.numbers)

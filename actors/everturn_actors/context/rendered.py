@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from everturn_actors.context.beside import outside_beside, prompt_beside
 from everturn_actors.context.catalog import pictures_room, request_limits, with_least_room
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.calibration import ModelStatistics, session_scale
@@ -43,6 +44,7 @@ from everturn_actors.model import (
     ModelRequest,
     Notice,
     PromptFingerprint,
+    Reductions,
     ToolDefinition,
     Turn,
     UserMessage,
@@ -190,9 +192,19 @@ def untold(conversation: Conversation) -> int:
 
 
 def outside_of_summary(conversation: Conversation) -> Outside:
-    """Return the text from outside behind the summary that is shown."""
+    """Return the text from outside behind the summary that is shown, and behind what is beside."""
     summary = conversation.reductions.summary
-    return Outside(direct=summary.outside) if summary is not None else NOTHING
+    found = Outside(direct=summary.outside) if summary is not None else NOTHING
+    return found + outside_beside(conversation)
+
+
+def _summary_of(reductions: Reductions, *, opens: bool) -> str:
+    """Return the summary that is shown; where the model can ask, it says what it stands for."""
+    summary = reductions.summary
+    if summary is None or not opens:
+        return summary.text if summary is not None else ""
+    last = summary.last_turn
+    return f"[Turns 1 to {last}; {RECALL_TOOL}(summary={last}) opens them]\n\n{summary.text}"
 
 
 def can_recall(tools: Sequence[ToolDefinition]) -> bool:
@@ -256,21 +268,26 @@ def prepared_of(
     now = messages[len(history.messages) :]
     shown = history.shown_messages + len([message for message in now if message.seq])
     omitted = conversation.left_messages + conversation.held_messages - shown
-    summary = reductions.summary.text if reductions.summary else ""
-    if reductions.summary and policy.opens_summaries and can_recall(tools):
-        last = reductions.summary.last_turn
-        summary = f"[Turns 1 to {last}; {RECALL_TOOL}(summary={last}) opens them]\n\n{summary}"
+    summary = _summary_of(reductions, opens=policy.opens_summaries and can_recall(tools))
+    window_tokens = input_window(spec.model, statistics)
     system, options = _system_of(conversation, spec)
+    if conversation.notes.text or conversation.pins:
+        shown_seqs = {each.seq for each in messages} - reductions.replaced.keys()
+        beside = prompt_beside(
+            conversation,
+            None if policy.hides_for_one_request else shown_seqs,
+            window_units=window_tokens * UNITS_PER_TOKEN,
+        )
+        system = "\n\n".join(part for part in (system, beside) if part)
     files = (*history.with_files, *with_files(now))
     fingerprint = conversation.fingerprint
     pictures = NO_PICTURES
     if files:
         limits, fixed = request_limits(policy, spec, statistics, system, tools)
-        summary = reductions.summary.text if reductions.summary else ""
         room = pictures_room(policy, limits, fixed, summary)
         pictures = choose(files, room_tokens=room, scale=statistics.scale)
     units = history.units + sum(map(message_units, now)) + pictures.units
-    projection = _projection_of(conversation, history, running, pictures, omitted)
+    projection = _projection_of(conversation, history, running, pictures, (summary, omitted))
     projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
     preamble = policy.preamble(system, projection.whole_summary, omitted)
     request = request_of(spec, preamble, messages, tools, options)
@@ -281,7 +298,7 @@ def prepared_of(
     sizes = Sizes(
         units=units,
         image_units=pictures.units,
-        window_tokens=input_window(spec.model, statistics),
+        window_tokens=window_tokens,
         is_next=bool(fingerprint.prefix) and fingerprint.prefix == prints[0],
     )
 
@@ -317,10 +334,13 @@ def _projection_of(
     history: History,
     running: tuple[Block, ...],
     pictures: Pictures,
-    omitted: int,
+    gone: tuple[str, int],
 ) -> Projection:
-    """Return what the conversation's policy works on, of which `omitted` messages are not shown."""
-    reductions = conversation.reductions
+    """Return what the conversation's policy works on.
+
+    `gone` is the summary, and how many messages are not shown.
+    """
+    reductions, (summary, omitted) = conversation.reductions, gone
     return Projection(
         blocks=(*history.blocks, *running),
         current=len(history.blocks),
@@ -328,7 +348,7 @@ def _projection_of(
         changes=changes(reductions),
         omitted_messages=omitted,
         unsummarised=untold(conversation),
-        summary=reductions.summary.text if reductions.summary else "",
+        summary=summary,
         note=reductions.note,
     )
 

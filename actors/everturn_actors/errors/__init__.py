@@ -31,6 +31,7 @@ from everturn_actors.errors.callers import (
     ToolFailedError,
     UnknownAgentError,
     UnknownApprovalError,
+    UnknownMessageError,
     UnknownRequestError,
     UnknownSessionError,
 )
@@ -107,6 +108,7 @@ __all__ = [
     "UnknownAgentError",
     "UnknownApprovalError",
     "UnknownFormatError",
+    "UnknownMessageError",
     "UnknownRequestError",
     "UnknownSessionError",
     "WorkspaceLockedError",

@@ -49,6 +49,19 @@ class UnknownRequestError(CoreError):
         )
 
 
+class UnknownMessageError(CoreError):
+    """An event is no message with a text that could be shown.
+
+    Attributes:
+        session_id: The session.
+        seq: The event that was asked for.
+    """
+
+    def __init__(self, session_id: str, seq: int) -> None:
+        self.session_id, self.seq = session_id, seq
+        super().__init__(f"event {seq} of session {session_id!r} is no message with a text")
+
+
 class SessionEndedError(CoreError):
     """The session has ended; a new one has to be started.
 

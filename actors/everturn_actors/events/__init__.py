@@ -23,6 +23,7 @@ from everturn_actors.events.messages import (
     SessionStarted,
     StatusChanged,
 )
+from everturn_actors.events.notes import NotesShown, OlderQuoted, Pinned, Unpinned
 from everturn_actors.events.reductions import EMERGENCY, OVERFLOW_LINE, ContextReduced, Summarised
 from everturn_actors.events.turns import (
     OUTAGE_LINE,
@@ -58,6 +59,9 @@ __all__ = [
     "Labelled",
     "ModelCallFailed",
     "ModelReplied",
+    "NotesShown",
+    "OlderQuoted",
+    "Pinned",
     "PreviewSent",
     "Received",
     "ReplyBroken",
@@ -70,4 +74,5 @@ __all__ = [
     "Summarised",
     "TurnFinished",
     "TurnStarted",
+    "Unpinned",
 ]

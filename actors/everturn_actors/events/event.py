@@ -28,6 +28,7 @@ from everturn_actors.events.messages import (
     SessionStarted,
     StatusChanged,
 )
+from everturn_actors.events.notes import NotesShown, OlderQuoted, Pinned, Unpinned
 from everturn_actors.events.reductions import ContextReduced, Summarised
 from everturn_actors.events.turns import (
     ModelCallFailed,
@@ -66,6 +67,10 @@ Body: TypeAlias = (
     | ChunkMarked
     | ContextReduced
     | Summarised
+    | NotesShown
+    | OlderQuoted
+    | Pinned
+    | Unpinned
     | TurnFinished
     | StatusChanged
     | SessionEnded

@@ -3,9 +3,11 @@
 from everturn_actors.model.conversation import (
     Conversation,
     ModelRequest,
+    Pin,
     PromptFingerprint,
     Reductions,
     Replaced,
+    ShownNotes,
     Summary,
 )
 from everturn_actors.model.incoming import AmbientMessage, Announcement, Inbound, Queueing, Upload
@@ -37,6 +39,7 @@ from everturn_actors.model.turns import (
 )
 from everturn_actors.model.words import (
     IMAGE_TYPES,
+    MEMORY,
     OWNER_PREFIX,
     PROGRAM_SENDERS,
     SCHEDULE,
@@ -61,6 +64,7 @@ from everturn_actors.model.words import (
 __all__ = [
     "DEFAULT_OPTIONS",
     "IMAGE_TYPES",
+    "MEMORY",
     "OWNER_PREFIX",
     "PROGRAM_SENDERS",
     "SCHEDULE",
@@ -95,6 +99,7 @@ __all__ = [
     "Outcome",
     "Overflow",
     "PendingAmbient",
+    "Pin",
     "PreviewMark",
     "PromptFingerprint",
     "Queueing",
@@ -104,6 +109,7 @@ __all__ = [
     "Reply",
     "Resolution",
     "SessionStatus",
+    "ShownNotes",
     "Steering",
     "Step",
     "Summary",

@@ -59,6 +59,27 @@ class Reductions(Value, frozen=True, kw_only=True):
     "No model is asked for a summary before this instant, UTC."
 
 
+class ShownNotes(Value, frozen=True, kw_only=True):
+    """What the prompt says of the person and the work, from notes."""
+
+    text: str = ""
+    "As the model reads it; empty = nothing."
+    outside: tuple[str, ...] = ()
+    "The text from outside that was shown when a part of them was written, by source."
+
+
+class Pin(Value, frozen=True, kw_only=True):
+    """A message that stays with the model, whatever is hidden."""
+
+    seq: int
+    "Of its event."
+    text: str
+    who: str = ""
+    "Who said it, for the model."
+    outside: tuple[str, ...] = ()
+    "The text from outside that stands in it, by source."
+
+
 class PromptFingerprint(Value, frozen=True, kw_only=True):
     """What is remembered of a request, to compare the next one with it."""
 
@@ -83,6 +104,10 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     "Messages of this session that the message-count window let go."
     instructions: str = ""
     "Instructions the caller gave for this session alone."
+    notes: ShownNotes = ShownNotes()
+    "What the prompt says of the person and the work."
+    pins: tuple[Pin, ...] = ()
+    "Messages that are shown whatever is hidden, oldest first."
     reductions: Reductions = msgspec.field(default_factory=Reductions)
     fingerprint: PromptFingerprint = msgspec.field(default_factory=PromptFingerprint)
     "The last request; empty since the last reduction, and before the first request."

@@ -44,6 +44,8 @@ class CallOptions(Value, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     "Of one reply; never more than the agent allows."
     reasoning_effort: Effort | None = None
+    is_quiet: bool = False
+    "Whether what is said in the turn is not delivered; what its calls ask people is."
     is_bare: bool = False
     "Whether the model is asked without the agent's prompt, tools and skills."
 

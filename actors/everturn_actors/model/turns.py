@@ -107,6 +107,8 @@ class Turn(Value, frozen=True, kw_only=True):
     "Why it was not answered; empty otherwise."
     steered: tuple[Steering, ...] = ()
     "What came while it ran, oldest first."
+    quoted: tuple[int, ...] = ()
+    "The seqs of older messages that follow its question, quoted."
 
     @property
     def blocks(self) -> tuple[UserMessage | Step, ...]:
@@ -307,6 +309,8 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     "The step whose text a message of the platform shows as it comes, or may show; 0 = none."
     preview_id: str = ""
     "What the platform calls that message; empty = nobody knows whether it is there."
+    quoted: tuple[int, ...] = ()
+    "The seqs of older messages that follow its question, quoted."
 
     @property
     def blocks(self) -> tuple[UserMessage | Step, ...]:
@@ -327,6 +331,16 @@ class OpenTurn(Value, frozen=True, kw_only=True):
             if user.options is not None:
                 return user.options
         return DEFAULT_OPTIONS
+
+    @property
+    def speaks(self) -> bool:
+        """Whether people of a channel are owed what is said in it, and not its questions alone."""
+        return self.delivers and not self.is_quiet
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether a program of the gateway began it for itself, and no person has spoken since."""
+        return all(user.options is not None and user.options.is_quiet for user in self.heard)
 
     def tools_beside(
         self, own: tuple[ToolDefinition, ...], deferred: Collection[str] = ()
@@ -386,4 +400,5 @@ class OpenTurn(Value, frozen=True, kw_only=True):
             steered=tuple(
                 replace(each, users=_without_options(each.users)) for each in self.steered
             ),
+            quoted=self.quoted,
         )

@@ -68,7 +68,11 @@ SCHEDULE: Final = "schedule"
 "The sender of what scheduled jobs say and ask for."
 
 
-PROGRAM_SENDERS: Final = frozenset(("background_process", SCHEDULE))
+MEMORY: Final = "memory"
+"The sender of what asks an agent for notes, once a conversation rests."
+
+
+PROGRAM_SENDERS: Final = frozenset(("background_process", SCHEDULE, MEMORY))
 "Senders that are programs of the gateway: they ask nobody and can answer nothing."
 
 

@@ -1,6 +1,6 @@
 """What the core asks of the world, by subject: each of it is a protocol or a value of one."""
 
-from everturn_actors.ports.agents import Agent, Agents, Clock
+from everturn_actors.ports.agents import Agent, Agents, Clock, Quotes
 from everturn_actors.ports.keyed import ABSENT, KeyedStore, Value
 from everturn_actors.ports.models import (
     ModelProvider,
@@ -57,6 +57,7 @@ __all__ = [
     "Ownership",
     "Place",
     "Questions",
+    "Quotes",
     "SessionFilter",
     "SessionStore",
     "SessionSummary",

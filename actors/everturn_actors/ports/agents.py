@@ -10,10 +10,18 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
-from everturn_actors.model import OpenTurn, ToolDefinition
+from everturn_actors.model import OpenTurn, ShownNotes, ToolDefinition
 from everturn_actors.ports.models import ModelProvider, Summariser
-from everturn_actors.ports.tools import Gate, Tool
+from everturn_actors.ports.tools import Gate, Tool, ToolContext
 from everturn_actors.spec import AgentSpec, PromptSpec
+
+
+class Quotes(Struct, frozen=True, kw_only=True):
+    """Older messages, as the model reads them behind a question."""
+
+    text: str
+    seqs: tuple[int, ...]
+    "Of the events that are quoted, the best match first."
 
 
 class Agent(Struct, frozen=True, kw_only=True):
@@ -31,6 +39,14 @@ class Agent(Struct, frozen=True, kw_only=True):
 
     Never raises, and has a deadline of its own: a tool that cannot be had says so when called.
     """
+    notes: Callable[[ToolContext], Awaitable[ShownNotes]] | None = None
+    """What its prompt is to say of the person and the work, for a conversation as it stands.
+
+    None: its prompt has no notes. What the prompt says is an event in the log before it is sent.
+    """
+    quotes: Callable[[ToolContext], Awaitable[Quotes | None]] | None = None
+    """Older messages of a conversation that seem to answer what its open turn asks, of those that
+    are hidden; it gives None where there are none. None: nothing is quoted by itself."""
     deferred: Callable[[], Collection[str]] = tuple
     "Names of its tools that stand in no request now: the model finds them in another way."
 
@@ -52,7 +68,9 @@ class Agent(Struct, frozen=True, kw_only=True):
     def bare(self) -> Agent:
         """Return the agent without its prompt, tools and skills: its model alone."""
         spec = replace(self.spec, prompt=PromptSpec())
-        return replace(self, spec=spec, tools={}, prepare=None, deferred=tuple)
+        return replace(
+            self, spec=spec, tools={}, prepare=None, deferred=tuple, notes=None, quotes=None
+        )
 
 
 class Agents(Protocol):

@@ -67,6 +67,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     "The session as it stands when the call begins."
     principal: str = ""
     "Whose session it is; empty = a chat channel's, or that of whoever runs the gateway."
+    is_shared: bool = False
+    "Whether others than who began the session see it, too."
     ask: Ask | None = None
     "Asks the people of the conversation in the middle of the call; None = nobody can be asked."
     asked: Approval | None = None

@@ -22,6 +22,7 @@ from everturn_actors.model import (
     Inbound,
     Labels,
     PendingAmbient,
+    Pin,
     Resolution,
     SessionStatus,
     SummarySource,
@@ -203,6 +204,20 @@ class Label(Command[Labels], frozen=True, kw_only=True):
     by: str
 
 
+class PinMessage(Command[tuple[Pin, ...]], frozen=True, kw_only=True):
+    """Keep a message with the model whatever is hidden. Answers with all that are pinned then."""
+
+    pin: Pin
+    by: str
+
+
+class UnpinMessage(Command[tuple[Pin, ...]], frozen=True, kw_only=True):
+    """Take a pin off. Answers with all messages that are pinned then."""
+
+    message: int
+    by: str
+
+
 class ClientDisconnected(Command[None], frozen=True):
     """The client that waits for message `seq` went away."""
 
@@ -285,6 +300,8 @@ AnyCommand: TypeAlias = (
     | End
     | Share
     | Label
+    | PinMessage
+    | UnpinMessage
     | ClientDisconnected
     | RecordTurn
     | ResolveApproval
@@ -299,7 +316,16 @@ def sets_going(command: AnyCommand) -> bool:
     """Whether a session that does not go on by itself does with this command."""
     return not isinstance(
         command,
-        End | StoreAmbient | ClientDisconnected | GetState | GetStanding | Share | Label | Stop,
+        End
+        | StoreAmbient
+        | ClientDisconnected
+        | GetState
+        | GetStanding
+        | Share
+        | Label
+        | PinMessage
+        | UnpinMessage
+        | Stop,
     )
 
 

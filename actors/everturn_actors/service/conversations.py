@@ -11,15 +11,25 @@ from everturn_actors.errors import (
     InvalidInputError,
     SessionEndedError,
     UnknownAgentError,
+    UnknownMessageError,
     UnknownSessionError,
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.ids import new_session_id
-from everturn_actors.model import ConversationKey, Inbound, Labels
+from everturn_actors.model import ConversationKey, Inbound, Labels, Pin
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
-from everturn_actors.protocol.commands import Edit, GetStanding, Label, Share, Tick
+from everturn_actors.protocol.commands import (
+    Edit,
+    GetStanding,
+    Label,
+    PinMessage,
+    Share,
+    Tick,
+    UnpinMessage,
+)
 from everturn_actors.service.bindings import Bindings
+from everturn_actors.service.pinning import pin_of
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import is_expired
@@ -79,6 +89,37 @@ class Conversations:
         # Answered behind the snapshot that follows: from then on lists go by it.
         await self._registry.ask(session_id, GetStanding())
         return labels
+
+    async def pin(self, session_id: str, message: int, *, by: str = "") -> tuple[Pin, ...]:
+        """Keep a message with the model, whatever is hidden; return all that are pinned.
+
+        Durable when it returns. Pinned messages take at most an eighth of the model's window.
+
+        Args:
+            session_id: The session.
+            message: The seq of the event: what somebody said, a reply, or a result.
+            by: Who does it, for the log.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            UnknownMessageError: The event is no message with a text.
+            InvalidInputError: There is no room for it.
+        """
+        found = await self._reader.history(session_id, after=max(message - 1, 0), limit=1)
+        pin = pin_of(found[0]) if found and found[0].seq == message else None
+        if pin is None:
+            raise UnknownMessageError(session_id, message)
+        return await self._registry.ask(session_id, PinMessage(pin=pin, by=by))
+
+    async def unpin(self, session_id: str, message: int, *, by: str = "") -> tuple[Pin, ...]:
+        """Take a pin off; return all messages that are pinned then, when that is durable.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+        """
+        return await self._registry.ask(session_id, UnpinMessage(message=message, by=by))
 
     async def share(
         self, session_id: str, principal: str, *, by: str = "", is_withdrawn: bool = False

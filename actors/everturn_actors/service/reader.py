@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 from anyio import to_thread
 
+from everturn_actors.context.beside import beside_notes
 from everturn_actors.context.estimation.windows import hint_notes, input_window
 from everturn_actors.context.explain import Explanation
 from everturn_actors.context.render import render
@@ -211,7 +212,7 @@ class SessionReader:
             conversation, model = state.conversation, agent.spec.model
             tools = agent.offered(statistics, conversation.current)
             rendered = render(conversation, agent.spec, tools, statistics)
-            notes = hint_notes(model, statistics)
+            notes = (*beside_notes(conversation), *hint_notes(model, statistics))
             if statistics.limit_tokens and rendered.budget.window_tokens > input_window(
                 model, statistics
             ):

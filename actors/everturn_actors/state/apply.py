@@ -28,6 +28,9 @@ from everturn_actors.events import (
     Labelled,
     ModelCallFailed,
     ModelReplied,
+    NotesShown,
+    OlderQuoted,
+    Pinned,
     PreviewSent,
     Received,
     ReplyBroken,
@@ -40,6 +43,7 @@ from everturn_actors.events import (
     Summarised,
     TurnFinished,
     TurnStarted,
+    Unpinned,
 )
 from everturn_actors.state.changes.calls import (
     apply_approval_asked,
@@ -56,6 +60,12 @@ from everturn_actors.state.changes.messages import (
     apply_discarded,
     apply_edited,
     apply_received,
+)
+from everturn_actors.state.changes.notes import (
+    apply_notes_shown,
+    apply_older_quoted,
+    apply_pinned,
+    apply_unpinned,
 )
 from everturn_actors.state.changes.reductions import apply_context_reduced, apply_summarised
 from everturn_actors.state.changes.steps import advance, impossible, with_checkpoint
@@ -137,6 +147,10 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             | Labelled()
             | StatusChanged()
             | SessionEnded()
+            | NotesShown()
+            | OlderQuoted()
+            | Pinned()
+            | Unpinned()
         ):
             return _apply_to_whole(state, event, body)
         case _:
@@ -146,10 +160,27 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
 def _apply_to_whole(
     state: SessionState,
     event: Event,
-    body: SessionStarted | Branched | SessionShared | Labelled | StatusChanged | SessionEnded,
+    body: SessionStarted
+    | Branched
+    | SessionShared
+    | Labelled
+    | StatusChanged
+    | SessionEnded
+    | NotesShown
+    | OlderQuoted
+    | Pinned
+    | Unpinned,
 ) -> SessionState:
     """Apply what happens to the session as a whole, beside its messages and turns."""
     match body:
+        case NotesShown():
+            return apply_notes_shown(state, event, body)
+        case OlderQuoted():
+            return apply_older_quoted(state, event, body)
+        case Pinned():
+            return apply_pinned(state, event, body)
+        case Unpinned():
+            return apply_unpinned(state, event, body)
         case SessionStarted():
             raise impossible(event, "the session has begun already")
         case Branched():

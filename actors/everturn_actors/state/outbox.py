@@ -45,7 +45,7 @@ _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
 
 def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[OutboxItem]:
     """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
-    if not turn.delivers or not body.text.strip():
+    if not turn.speaks or not body.text.strip():
         return
     step = len(turn.steps) + 1
     shown = turn.preview_id if turn.preview_step == step else ""
@@ -112,7 +112,7 @@ def line_items(
 
     Of a turn that only scheduled jobs asked for nobody waits for the answer.
     """
-    if turn is None or not turn.delivers or not body.line:
+    if turn is None or not turn.speaks or not body.line:
         return
     if isinstance(body, ContextReduced) or not _is_scheduled(turn):
         yield OutboxItem(
@@ -125,7 +125,7 @@ def end_items(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[Outb
 
     Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.
     """
-    if not turn.delivers or body.outcome in {"answered", "cancelled"}:
+    if not turn.speaks or body.outcome in {"answered", "cancelled"}:
         return
     if _is_scheduled(turn):
         return

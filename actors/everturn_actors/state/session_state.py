@@ -16,9 +16,11 @@ from everturn_actors.model import (
     OpenTurn,
     OutboxItem,
     PendingAmbient,
+    Pin,
     PromptFingerprint,
     Reductions,
     SessionStatus,
+    ShownNotes,
     Turn,
     Usage,
     UserMessage,
@@ -66,10 +68,16 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     usage: Usage = Usage()
     "Tokens of all model calls of the session, those for summaries included."
     instructions: str = ""
+    notes: ShownNotes = ShownNotes()
+    "What the prompt says of the person and the work, from notes."
+    pins: tuple[Pin, ...] = ()
+    "Messages that stay with the model whatever is hidden, oldest first."
     fingerprint: PromptFingerprint = PromptFingerprint()
     "The last request; empty since the last reduction."
     reported: Usage = Usage()
     "What the provider reported for it."
+    replied_at: Instant | None = None
+    "When the model replied last, UTC: a provider's cache of the prompt lives from there on."
     cache_misses: Count = 0
     "Requests that did not begin with the one before, though nothing had been reduced."
     seen: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -142,6 +150,8 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
             left_messages=max(self.logged_messages - held, 0),
             counted_messages=held - running,
             instructions=self.instructions,
+            notes=self.notes,
+            pins=self.pins,
             reductions=self.reductions,
             fingerprint=self.fingerprint,
             reported=self.reported,

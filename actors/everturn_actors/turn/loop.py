@@ -29,6 +29,7 @@ from everturn_actors.state.recovery import close_turn, first_step
 from everturn_actors.turn.calls.tool_calls import run_calls
 from everturn_actors.turn.model_call import Timing, TurnHost, call_model, deadline_stopped
 from everturn_actors.turn.model_retry import wait_s
+from everturn_actors.turn.recollection import recollect
 
 logger = logging.getLogger(__name__)
 
@@ -114,10 +115,14 @@ def _open_turn(host: TurnHost, number: int) -> OpenTurn | None:
 async def _take_steps(
     host: TurnHost, number: int, agent: Agent, timing: Timing, deadline: anyio.CancelScope
 ) -> None:
+    is_reminded = False
     while (turn := _open_turn(host, number)) is not None:
         if turn.step is None:
             await host.record(*_between_steps(host, turn, agent))
         elif turn.step.reply is None:
+            if not turn.steps and not is_reminded:
+                is_reminded = True
+                await recollect(host, turn, agent, timing.clock.now())
             if turn.outage is not None:
                 turn = await _after_outage(host, turn, turn.outage, agent, timing, deadline)
             replied = await call_model(host, turn, agent, timing)

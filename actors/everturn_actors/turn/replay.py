@@ -20,11 +20,15 @@ from everturn_actors.events import (
     ContextReduced,
     Event,
     ModelReplied,
+    NotesShown,
+    OlderQuoted,
+    Pinned,
     SessionStarted,
     StepStarted,
     Summarised,
     TurnFinished,
     TurnStarted,
+    Unpinned,
 )
 from everturn_actors.model import AnyMessage, Conversation, ToolDefinition, Usage
 from everturn_actors.spec import AgentSpec
@@ -36,6 +40,16 @@ WINDOW = "window"  # the stage of the message-count window
 SUMMARY = "summary"
 _GONE = ("summarised", "dropped")
 _TOLD_OF = ("dropped", "summarised")
+_CHANGES = (
+    StepStarted,
+    ContextReduced,
+    Summarised,
+    NotesShown,
+    OlderQuoted,
+    Pinned,
+    Unpinned,
+)
+"Events after which a request may be made of another conversation than before."
 
 
 def explain(
@@ -255,7 +269,7 @@ class _Replay(Struct):
         self._note(event)
         if isinstance(body, StepStarted):
             self.past_states.clear()
-        if isinstance(body, StepStarted | ContextReduced | Summarised):
+        if isinstance(body, _CHANGES):
             past_state = _PastState(
                 conversation=self.state.conversation,
                 messages=len(self._messages),

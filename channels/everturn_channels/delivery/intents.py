@@ -145,7 +145,7 @@ class Intents:
     def _running(self) -> tuple[OpenTurn | None, tuple[str, ...]]:
         """Return the open turn, if something of it may be told, and the tools of it that run."""
         turn = self._session.state.open_turn
-        if turn is None or not turn.delivers or self._owes_before():
+        if turn is None or not turn.speaks or self._owes_before():
             return None, ()
         if not self._settings.tool_activity or turn.step is None or turn.step.reply is None:
             return turn, ()
@@ -156,7 +156,7 @@ class Intents:
     def awaited(self) -> OpenTurn | None:
         """Return the open turn, if a reply is awaited and nothing older has to be sent first."""
         turn = self._session.state.open_turn
-        awaits = turn is not None and turn.delivers and turn.step and turn.step.reply is None
+        awaits = turn is not None and turn.speaks and turn.step and turn.step.reply is None
         return turn if awaits and not self._owes_before() else None
 
     def _owes_before(self) -> bool:

@@ -52,7 +52,7 @@ class TypingIndicator:
         """Whether the turn does not work: it is over, or waits for a person."""
         state = self._session.state
         turn = state.open_turn
-        works = turn is not None and turn.delivers and state.status == "active"
+        works = turn is not None and turn.speaks and state.status == "active"
         return not works or bool(state.open_approvals) or self._session.is_stopping
 
     async def _show(self) -> None:

@@ -14,13 +14,15 @@ from everturn_actors.errors import (
     InvalidInputError,
     NothingToRetryError,
     SessionEndedError,
+    UnknownMessageError,
     UnknownSessionError,
 )
-from everturn_actors.model import AmbientMessage, ConversationKey
+from everturn_actors.model import AmbientMessage, AnyMessage, ConversationKey, OpenTurn, Turn
 from everturn_channels.adapter import Command
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.receiver import message_key
 from everturn_channels.inbound.reports import compacted_text, context_text, status_text
+from everturn_channels.keeping import PinnedMessage, newest_with, nothing_to_pin, pins_text
 from everturn_channels.languages import t
 from everturn_channels.menu import COMMANDS
 from everturn_channels.texts import (
@@ -39,7 +41,7 @@ from everturn_channels.texts import (
 _KNOWN: Final = frozenset(str(name) for name, _ in COMMANDS)
 SEARCH_CHARACTERS: Final = 500  # of what is looked for
 _HANDED_ON: Final = 1  # the number of what a session knows from the one before it
-_ABOUT_AGENT: Final = frozenset(("start", "help", "model", "search"))
+_ABOUT_AGENT: Final = frozenset(("start", "help", "model", "search", "memory"))
 
 
 def is_known(name: str) -> bool:
@@ -71,6 +73,8 @@ async def answer_to(command: Command, key: ConversationKey, context: ChannelCont
         case "search":
             words = command.argument.strip()[:SEARCH_CHARACTERS]
             return await context.search(key, words) if words else search_what()
+        case "memory":
+            return await context.memory(key, command.argument, command.sender.id)
         case name if not is_known(name):
             return unknown_command(name)
         case name:
@@ -98,6 +102,8 @@ async def _in_session(command: Command, session_id: str, context: ChannelContext
                 return compacted_text(await service.compact(session_id, command.argument.strip()))
             except InvalidInputError as error:
                 return t("I cannot do that: {reason}.", reason=str(error))
+        case "pin" | "unpin":
+            return await _pin(command, session_id, context)
         case "undo":
             return await _undo(command, session_id, context)
         case "context":
@@ -108,6 +114,33 @@ async def _in_session(command: Command, session_id: str, context: ChannelContext
         case _:
             state = await service.view(session_id)
             return status_text(state, in_queue=bool(service.activity.waiting_for(session_id)))
+
+
+async def _pin(command: Command, session_id: str, context: ChannelContext) -> str:
+    """Pin a message, or take a pin off; return what is pinned then."""
+    conversations, state = context.service.conversations, await context.service.view(session_id)
+    pins, words = state.pins, command.argument.strip()
+    if words:
+        running = () if state.open_turn is None else (state.open_turn,)
+        turns: tuple[Turn | OpenTurn, ...] = (*state.held_turns, *running)
+        said = ((m.seq, m.text) for turn in reversed(turns) for m in reversed(_messages(turn)))
+        of_pins = ((pin.seq, pin.text) for pin in reversed(pins))
+        seq = newest_with(words, said if command.name == "pin" else of_pins)
+        if not seq:
+            return nothing_to_pin()
+        change = conversations.pin if command.name == "pin" else conversations.unpin
+        try:
+            pins = await change(session_id, seq, by=command.sender.id)
+        except UnknownMessageError:
+            return nothing_to_pin()
+        except InvalidInputError as error:
+            return t("I cannot do that: {reason}.", reason=str(error))
+    return pins_text([PinnedMessage(seq=p.seq, who=p.who, text=p.text) for p in pins])
+
+
+def _messages(turn: Turn | OpenTurn) -> tuple[AnyMessage, ...]:
+    replies = (message for step in turn.steps for message in step.messages)
+    return (*turn.heard, *replies)
 
 
 async def _reset(command: Command, session_id: str, context: ChannelContext) -> str:

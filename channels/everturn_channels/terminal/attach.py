@@ -219,6 +219,10 @@ class Attach:
                 await self._conversation.retry()
             case "search":
                 self._screen.note(await self._conversation.search(command.text))
+            case "memory":
+                self._screen.note(await self._conversation.memory(command.text))
+            case "pin" | "unpin":
+                self._screen.note(await self._conversation.pin(command.name, command.text))
             case "undo":
                 self._screen.note(await self._conversation.undo() or "no session")
             case "stop":

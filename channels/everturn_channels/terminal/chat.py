@@ -193,6 +193,10 @@ class Chat:
                 await self._watch(self._conversation.answer(seq), interrupts)
             case "search":
                 self._screen.note(await self._conversation.search(command.text))
+            case "memory":
+                self._screen.note(await self._conversation.memory(command.text))
+            case "pin" | "unpin":
+                self._screen.note(await self._conversation.pin(command.name, command.text))
             case "undo":
                 self._screen.note(await self._conversation.undo() or NO_SESSION)
             case "stop":

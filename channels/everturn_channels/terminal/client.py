@@ -21,6 +21,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
+from everturn_channels.keeping import KnownNote, PinnedMessage
 from everturn_channels.prompts import OfferedPrompt
 
 HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no more
@@ -206,6 +207,27 @@ class Client(Protocol):
         """Return what was said that fits a question or words, the best match first.
 
         `wanted` are the parameters of `GET /api/v1/search`.
+        """
+        ...
+
+    async def pins(self, session_id: str) -> Sequence[PinnedMessage]:
+        """Return the messages that the model is shown whatever is hidden, oldest first."""
+        ...
+
+    async def pin(
+        self, session_id: str, message: int, *, is_off: bool = False
+    ) -> Sequence[PinnedMessage]:
+        """Pin a message, or take its pin off; return all that are pinned then."""
+        ...
+
+    async def notes(self, session_id: str) -> Sequence[KnownNote]:
+        """Return what the agent knows of whom it talks with in a session."""
+        ...
+
+    async def note(self, session_id: str, topic: str, text: str) -> Sequence[KnownNote]:
+        """Keep a note, in the place of the one on its topic; an empty text removes that.
+
+        Returns all that are kept then.
         """
         ...
 

@@ -36,9 +36,23 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import ClientError
+from everturn_channels.keeping import (
+    ForgetNote,
+    KeepNote,
+    ShowNotes,
+    memory_how,
+    memory_text,
+    newest_with,
+    note_forgotten,
+    note_kept,
+    nothing_to_pin,
+    pins_text,
+    read_memory_wish,
+)
 from everturn_channels.names import clean
 from everturn_channels.prompts import OfferedPrompt, read_prompt
 from everturn_channels.terminal.client import Client, Status
+from everturn_channels.texts import no_session
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
 _EVENTS_OF_AN_END = 20  # in which the reply stands that ended a turn
@@ -226,6 +240,40 @@ class Conversation:
         if not self.session_id:
             raise NothingToRetryError
         return await self._client.retry(self.session_id, idempotency_key=self._new_id())
+
+    async def memory(self, argument: str) -> str:
+        """Do what stands after `/memory`; return what to show."""
+        wish = read_memory_wish(argument)
+        if wish is None:
+            return memory_how()
+        if not self.session_id:
+            return no_session()
+        match wish:
+            case ShowNotes():
+                return memory_text(await self._client.notes(self.session_id))
+            case KeepNote(topic=topic, text=text):
+                await self._client.note(self.session_id, topic, text)
+                return note_kept(topic)
+            case ForgetNote(topic=topic):
+                before = await self._client.notes(self.session_id)
+                after = await self._client.note(self.session_id, topic, "")
+                return note_forgotten(topic, was_there=len(after) < len(before))
+
+    async def pin(self, command: str, words: str) -> str:
+        """Do what stands after `/pin` or `/unpin`; return what is pinned then."""
+        if not self.session_id:
+            return no_session()
+        pins = await self._client.pins(self.session_id)
+        if words:
+            is_off = command == "unpin"
+            pinned = [(each.seq, each.text) for each in pins]
+            history = () if is_off else await self._client.history(self.session_id, after=0)
+            said = pinned if is_off else [(each.seq, each.text) for each in history]
+            seq = newest_with(words, reversed(said))
+            if not seq:
+                return nothing_to_pin()
+            pins = await self._client.pin(self.session_id, seq, is_off=is_off)
+        return pins_text(pins)
 
     async def search(self, text: str) -> str:
         """Return what fits a question or words best, a line each; in all sessions of the agent."""

@@ -29,6 +29,9 @@ from everturn_actors.events import (
     Labelled,
     ModelCallFailed,
     ModelReplied,
+    NotesShown,
+    OlderQuoted,
+    Pinned,
     PreviewSent,
     Received,
     ReplyBroken,
@@ -41,6 +44,7 @@ from everturn_actors.events import (
     Summarised,
     TurnFinished,
     TurnStarted,
+    Unpinned,
 )
 from everturn_actors.model import Attachment, ToolCall, UserMessage
 from everturn_actors.service import TextDelta, Update
@@ -152,7 +156,17 @@ class ReplyReader:
                 return ()
             case CallsHandedOver():
                 return (Piece(style="note", text="(waits for the tools of its client)"),)
-            case CallsAnswered() | CallStarted() | Summarised() | AmbientStored() | Labelled():
+            case (
+                CallsAnswered()
+                | CallStarted()
+                | Summarised()
+                | AmbientStored()
+                | Labelled()
+                | NotesShown()
+                | OlderQuoted()
+                | Pinned()
+                | Unpinned()
+            ):
                 return ()
             case Edited():
                 if not self._show_users:

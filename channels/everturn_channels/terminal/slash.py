@@ -24,6 +24,9 @@ CommandName: TypeAlias = Literal[
     "retry",
     "undo",
     "search",
+    "memory",
+    "pin",
+    "unpin",
     "exit",
 ]
 DECISIONS: dict[str, Decision] = {
@@ -49,11 +52,26 @@ HELP: dict[CommandName, str] = {
     "retry": "ask the newest turn again, which failed",
     "undo": "take back the files of the last turn that changed some",
     "search": "find what was said, in all sessions that you may see: a question or words",
+    "memory": "show what the agent knows of you; TOPIC: TEXT notes it, forget TOPIC removes it",
+    "pin": "keep a message in the model's sight: its number or some words of it; alone, list them",
+    "unpin": "take a pin off; the number of the message follows",
     "exit": "leave (the conversation stays)",
 }
 
 _WITH_TEXT: frozenset[CommandName] = frozenset(
-    ("allow", "always", "answer", "attach", "compact", "deny", "prompt", "search")
+    (
+        "allow",
+        "always",
+        "answer",
+        "attach",
+        "compact",
+        "deny",
+        "memory",
+        "pin",
+        "prompt",
+        "search",
+        "unpin",
+    )
 )
 _ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
 

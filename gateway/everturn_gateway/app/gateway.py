@@ -14,6 +14,7 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock, KeyedStore
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
@@ -21,7 +22,7 @@ from everturn_actors.supervisor import Supervisor
 from everturn_channels.access.pairing import Pairing
 from everturn_gateway.app.journal_check import can_be_examined, check_journals
 from everturn_gateway.channels import Channels
-from everturn_gateway.channels.answering import agent_checkpoints
+from everturn_gateway.channels.answering import agent_checkpoints, agent_notes
 from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.findings import Finding
@@ -37,6 +38,7 @@ from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.factory import ToolFactory
+from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
@@ -98,6 +100,15 @@ class Gateway(Struct, kw_only=True):
             UnknownAgentError: There is none of this name.
         """
         return agent_checkpoints(self.tool_factory, self.library, agent)
+
+    def own_notes(self, key: ConversationKey, principal: str) -> OwnNotes:
+        """Return the notes about the people of a conversation.
+
+        Raises:
+            UnknownAgentError: Its agent is gone.
+            ToolFailedError: Its agent keeps none.
+        """
+        return agent_notes(self.tool_factory, self.library, key, principal)
 
     @property
     def pairing(self) -> Pairing:

@@ -14,6 +14,7 @@ from everturn_actors.service import ONCE
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.plugins import OpenedStore
 from everturn_gateway.search.index import open_message_index
+from everturn_gateway.tools.memory.resting import Resting
 
 INDEX_FILE: Final = "search.sqlite"  # in the workspace: a cache, made anew where missing
 
@@ -33,11 +34,11 @@ async def open_search(
 
 
 class NotingObserver:
-    """Observes sessions for an observer of its own, and tells the index what they append."""
+    """Observes sessions for an observer of its own, and for what goes by all that they append."""
 
-    def __init__(self, observer: Observer, messages: MessageIndex) -> None:
-        """Begin with nothing told."""
-        self._observer, self._messages = observer, messages
+    def __init__(self, observer: Observer, messages: MessageIndex, resting: Resting) -> None:
+        """Begin with nothing told; the index learns what was said, `resting` which turns end."""
+        self._observer, self._messages, self._resting = observer, messages, resting
 
     def durable(
         self, before: SessionState | None, after: SessionState, events: Sequence[Event]
@@ -46,6 +47,7 @@ class NotingObserver:
         self._observer.durable(before, after, events)
         if after.key.channel != ONCE:
             self._messages.note(after, events)
+            self._resting.note(before, after)
 
     def active(self, session_id: str) -> AbstractContextManager[None]:
         """See `Observer.active`."""

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.errors import InvalidInputError, UnknownAgentError
+from everturn_actors.errors import InvalidInputError, ToolFailedError, UnknownAgentError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.ports.search import MessageIndex
@@ -18,6 +18,17 @@ from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.keeping import (
+    ForgetNote,
+    KeepNote,
+    KnownNote,
+    ShowNotes,
+    memory_how,
+    memory_text,
+    note_forgotten,
+    note_kept,
+    read_memory_wish,
+)
 from everturn_channels.languages import Language, language_of
 from everturn_channels.money import dollars
 from everturn_channels.names import visible
@@ -34,6 +45,8 @@ from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.tools.mcp.errors import McpError
 from everturn_gateway.tools.mcp.listing import Prompt
+from everturn_gateway.tools.memory.editing import OwnNotes, own_notes
+from everturn_gateway.tools.memory.people import PersonNote, person_of
 from everturn_gateway.usage import DailyLimit, Tally, UsageLedger, total
 
 _USUAL_AGENT: Final = "assistant"
@@ -179,6 +192,24 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
             return "Nobody keeps an index of what was said."
         return await search_conversation(service, self.messages, key, text)
 
+    async def memory(self, key: ConversationKey, argument: str, sender: str) -> str:
+        """Do what stands after `/memory` in a chat; return what its sender is told."""
+        wish = read_memory_wish(argument)
+        if wish is None:
+            return memory_how()
+        try:
+            notes = agent_notes(self.tool_factory, self.library, key, "")
+            match wish:
+                case ShowNotes():
+                    return memory_text(known_notes(await notes.read()))
+                case KeepNote(topic=topic, text=text):
+                    await notes.keep(topic, text, by=sender)
+                    return note_kept(topic)
+                case ForgetNote(topic=topic):
+                    return note_forgotten(topic, was_there=await notes.forget(topic))
+        except (ToolFailedError, InvalidInputError) as error:
+            return sentence(str(error))
+
     async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
         """Return what MCP servers of an agent have for people to send."""
         return tuple(map(_offered, await self.library.prompts(agent)))
@@ -249,8 +280,14 @@ def make_channel_context(
         prompts=answers.prompts,
         fill_prompt=answers.fill_prompt,
         search=partial(answers.search, service),
+        memory=answers.memory,
         pairing=pairing,
     )
+
+
+def known_notes(notes: Sequence[PersonNote]) -> list[KnownNote]:
+    """Return notes as people are shown them."""
+    return [KnownNote(topic=each.topic, text=each.text, source=each.said) for each in notes]
 
 
 def _offered(prompt: Prompt) -> OfferedPrompt:
@@ -261,6 +298,21 @@ def _offered(prompt: Prompt) -> OfferedPrompt:
         required=tuple(name for name, is_required in places if is_required),
         optional=tuple(name for name, is_required in places if not is_required),
     )
+
+
+def agent_notes(
+    tool_factory: ToolFactory, library: Library, key: ConversationKey, principal: str
+) -> OwnNotes:
+    """Return the notes of an agent about the people of a conversation.
+
+    Raises:
+        UnknownAgentError: The agent is gone.
+        ToolFailedError: It keeps none.
+    """
+    file = library.file(key.agent)
+    environment = tool_factory.environment(agent=key.agent, home=file.folder, files=file.files)
+    whose = person_of(key, principal)
+    return own_notes(file.tool_config, environment, whose, tool_factory.shared.clock)
 
 
 def agent_checkpoints(tool_factory: ToolFactory, library: Library, agent: str) -> Checkpoints:

@@ -19,6 +19,7 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownApprovalError,
     UnknownFormatError,
+    UnknownMessageError,
     UnknownRequestError,
     UnknownSessionError,
 )
@@ -109,6 +110,9 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
         case "unknown-request":
             seq = str(problem.get("instance", "")).rpartition("/")[2]
             raise UnknownRequestError(session_id, int(seq), detail.partition(": ")[2])
+        case "unknown-message":
+            seq = str(problem.get("instance", "")).rpartition("/")[2]
+            raise UnknownMessageError(session_id, int(seq))
         case "context-does-not-fit":
             raise ContextDoesNotFitError(detail)
         case "session-ended":

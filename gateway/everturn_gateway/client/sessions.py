@@ -28,6 +28,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
 from everturn_actors.state.reports import explanation_from, report_from
 from everturn_actors.state.validation import attachment_of, check_focus, check_uploads
+from everturn_channels.keeping import KnownNote, PinnedMessage
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.terminal.client import HISTORY_MAX, Match, Said, Status
 from everturn_gateway.client.answers import (
@@ -43,6 +44,7 @@ from everturn_gateway.client.answers import (
     value_of,
 )
 from everturn_gateway.client.api import CONNECT_S, Api, NothingMoreError, lost
+from everturn_gateway.client.keeping import notes_of, pins_of
 from everturn_gateway.client.undoing import undone_text
 
 _NO_SEGMENT: Final = re.compile(r"/|^\.\.?$")  # not one step of a path, however it is written
@@ -274,6 +276,28 @@ class SessionClient:
             )
             for row in data["hits"]
         ]
+
+    async def pins(self, session_id: str) -> Sequence[PinnedMessage]:
+        """Return the messages that the model is shown whatever is hidden, oldest first."""
+        return pins_of(await self._get(f"{_session(session_id)}/pins"))
+
+    async def pin(
+        self, session_id: str, message: int, *, is_off: bool = False
+    ) -> Sequence[PinnedMessage]:
+        """Pin a message, or take its pin off; return all that are pinned then."""
+        path = f"{_session(session_id)}/pins/{message}"
+        return pins_of(await self._api.ask("DELETE" if is_off else "PUT", path, repeat=True))
+
+    async def notes(self, session_id: str) -> Sequence[KnownNote]:
+        """Return what the agent knows of whom it talks with in a session."""
+        return notes_of(await self._get(f"{_session(session_id)}/memory"))
+
+    async def note(self, session_id: str, topic: str, text: str) -> Sequence[KnownNote]:
+        """Keep a note, in the place of the one on its topic; an empty text removes that."""
+        path = f"{_session(session_id)}/memory/{quote(topic, safe='')}"
+        if not text:
+            return notes_of(await self._api.ask("DELETE", path, repeat=True))
+        return notes_of(await self._api.ask("PUT", path, body={"text": text}, repeat=True))
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:
         """Return up to `limit` sessions with an id below `after` ("" = all), newest first."""

@@ -50,6 +50,7 @@ from everturn_gateway.http.routes.agents import agents_router, checkpoints_route
 from everturn_gateway.http.routes.channels import channels_router, pairing_router
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
+from everturn_gateway.http.routes.keeping import keeping_router
 from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.metrics import metrics_router
 from everturn_gateway.http.routes.openai import openai_router
@@ -170,6 +171,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         media_router(gateway),
         exports_router(gateway),
         context_router(gateway, waits),
+        keeping_router(gateway),
         live_router(gateway, waits),
         usage_router(gateway),
         channels_router(gateway),

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec
@@ -27,6 +28,7 @@ from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.mcp import Prompt
+from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.usage import DailyLimit, Spending, UsageLedger
 
 
@@ -379,6 +381,15 @@ class HasDiagnostics(Protocol):
     @property
     def models(self) -> Models:
         """What was learnt about its models."""
+        ...
+
+    def own_notes(self, key: ConversationKey, principal: str) -> OwnNotes:
+        """Return the notes about the people of a conversation.
+
+        Raises:
+            UnknownAgentError: Its agent is gone.
+            ToolFailedError: Its agent keeps none.
+        """
         ...
 
     def ready(self) -> bool:

@@ -90,6 +90,15 @@ def words_of(question: str) -> Words:
     )
 
 
+def is_telling(question: str) -> bool:
+    """Return whether a question has a word that not nearly every message has.
+
+    >>> is_telling("and what is it?"), is_telling("and the hotel?")
+    (False, True)
+    """
+    return any(term.text not in _COMMON for term in _terms(question))
+
+
 def spoken(question: str) -> tuple[str, ...]:
     """Return the words of a question as they may stand in a text, folded; longest first.
 

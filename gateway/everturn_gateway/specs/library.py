@@ -33,6 +33,7 @@ from everturn_gateway.specs.models import (
 )
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import Prompt, UnknownPromptError
+from everturn_gateway.tools.memory.plugin import memory_settings
 from everturn_gateway.tools.toolbox import Toolbox
 from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
 
@@ -141,6 +142,15 @@ class AgentLibrary:
         if not isinstance(tools, Toolbox):
             raise UnknownPromptError(prompt, ())
         return await tools.prompt_text(prompt, arguments)
+
+    def rests_after_s(self, name: str) -> float | None:
+        """Return how long a conversation with an agent rests before it is asked for notes.
+
+        None: it keeps none about whom it talks with, or is not there.
+        """
+        entry = self._by_name.get(name)
+        memory = memory_settings(entry.file.tool_config) if entry is not None else None
+        return None if memory is None or memory.notes == "off" else memory.notes_after_seconds
 
     def access(self, name: str) -> AccessRules | None:
         """Return who may talk to an agent on a chat platform; None = there is no such agent."""

@@ -17,6 +17,9 @@ from everturn_gateway.plugins import ToolSettingsError
 from everturn_gateway.specs.loading import MODEL_FIELD, AgentFile
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import SamplingModel
+from everturn_gateway.tools.memory.plugin import prompt_notes
+from everturn_gateway.tools.recall.older import OlderQuotes
+from everturn_gateway.tools.recall.selection import quotes_older
 from everturn_gateway.tools.searching import SearchingProvider
 
 logger = logging.getLogger(__name__)
@@ -44,12 +47,14 @@ def with_tools(
         ConfigError: A tool cannot be used as it is set, or the tools leave no room in the model's
             window; with the place that is at fault.
     """
+    environment = tool_factory.environment(agent=file.spec.name, home=file.folder, files=file.files)
+    window_tokens = input_window(file.spec.model)
     try:
         made = tool_factory.make_tools(
             file.tool_config,
-            tool_factory.environment(agent=file.spec.name, home=file.folder, files=file.files),
+            environment,
             owner_texts=(system_prompt(file.spec.prompt),),
-            window_tokens=input_window(file.spec.model),
+            window_tokens=window_tokens,
             sampling=sampling,
         )
     except ToolSettingsError as error:
@@ -65,6 +70,10 @@ def with_tools(
         agent,
         provider=SearchingProvider(agent.provider, made.tools),
         tools=made.tools,
+        quotes=OlderQuotes(link=environment.link, window_tokens=window_tokens)
+        if quotes_older(file.spec)
+        else None,
+        notes=prompt_notes(file.tool_config, environment, window_tokens=window_tokens),
         gate=made.gate,
         prepare=made.tools.prepare,
         deferred=made.tools.deferred,

@@ -118,6 +118,7 @@ def _session_spec(
             policy=policy,
             summary_timeout_s=context.summary_timeout_seconds,
             recall=context.recall,
+            auto_recall=context.auto_recall,
         ),
     )
 

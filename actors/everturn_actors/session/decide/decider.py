@@ -28,6 +28,7 @@ from everturn_actors.protocol.commands import (
     GetState,
     Label,
     Pause,
+    PinMessage,
     RecordDelivery,
     RecordTurn,
     ResolveApproval,
@@ -39,6 +40,7 @@ from everturn_actors.protocol.commands import (
     Submit,
     Summary,
     Tick,
+    UnpinMessage,
     is_own,
 )
 from everturn_actors.session.decide import messages, records, session_end, turns
@@ -148,6 +150,10 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return session_end.share(command, draft)
         case Label():
             return records.label(command, draft)
+        case PinMessage():
+            return records.pin(command, draft)
+        case UnpinMessage():
+            return records.unpin(command, draft)
         case End():
             return session_end.end(command, draft)
         case Stop():

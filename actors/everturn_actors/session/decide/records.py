@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from everturn_actors.context.beside import PINNED_SHARE, pin_units
+from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
+from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.errors import (
     CallNotOpenError,
     CoreError,
     CorruptJournalError,
+    InvalidInputError,
     SessionEndedError,
 )
-from everturn_actors.events import ApprovalDecided, CallsAnswered, Labelled, StatusChanged
-from everturn_actors.model import Labels
+from everturn_actors.events import (
+    ApprovalDecided,
+    CallsAnswered,
+    Labelled,
+    Pinned,
+    StatusChanged,
+    Unpinned,
+)
+from everturn_actors.model import Labels, Pin
 from everturn_actors.protocol.commands import (
     Accepted,
     AnswerCalls,
     GetStanding,
     Label,
+    PinMessage,
     RecordDelivery,
     ResolveApproval,
     Standing,
     Summary,
+    UnpinMessage,
 )
 from everturn_actors.session.approvals import find_approval, why_not
 from everturn_actors.session.decide.decision import Draft, Later
@@ -107,6 +120,38 @@ def record_summary(command: Summary, draft: Draft) -> bool:
 def compact(draft: Draft) -> CoreError | Later:
     """Have older turns summarised, where somebody is there to do it."""
     return draft.why_refused() or Later.SUMMARISED
+
+
+def pin(command: PinMessage, draft: Draft) -> tuple[Pin, ...] | CoreError:
+    """Keep a message in sight; what is pinned together has to leave the window to the rest."""
+    state, new = draft.known, command.pin
+    if any(each.seq == new.seq for each in state.pins):
+        return state.pins
+    if (error := draft.why_refused()) is not None:
+        return error
+    window_tokens = draft.context.window_tokens() or DEFAULT_WINDOW_TOKENS
+    most, needed = window_tokens // PINNED_SHARE, pin_units((*state.pins, new)) // UNITS_PER_TOKEN
+    if needed > most:
+        msg = (
+            f"pinned messages may take an eighth of the model's window, {most:,} tokens; with this"
+            f" one they would have some {needed:,}: unpin another, or pin a shorter one"
+        )
+        return InvalidInputError(msg)
+    draft.add(
+        Pinned(message=new.seq, text=new.text, who=new.who, outside=new.outside, by=command.by)
+    )
+    return draft.known.pins
+
+
+def unpin(command: UnpinMessage, draft: Draft) -> tuple[Pin, ...] | CoreError:
+    """Take a pin off, where there is one."""
+    state = draft.known
+    if all(each.seq != command.message for each in state.pins):
+        return state.pins
+    if (error := draft.why_refused()) is not None:
+        return error
+    draft.add(Unpinned(message=command.message, by=command.by))
+    return draft.known.pins
 
 
 def label(command: Label, draft: Draft) -> Labels:

@@ -100,6 +100,7 @@ def _turn_retried(state: SessionState, event: Event, body: TurnStarted) -> Sessi
                 steered=failed.steered,
                 delivers=body.delivers,
                 retried_steps=len(failed.steps),
+                quoted=failed.quoted,
             ),
             turns=body.turn,
             window_messages=body.window_messages,
@@ -194,6 +195,7 @@ def apply_model_replied(state: SessionState, event: Event, body: ModelReplied) -
             fingerprint=replace(body.fingerprint, prefix="", messages=0)
             if is_passing
             else body.fingerprint,
+            replied_at=event.at,
             reported=Usage() if body.fallback else body.usage,  # another model's say nothing
             cache_misses=state.cache_misses + body.fingerprint.is_cache_miss,
         )

@@ -96,6 +96,12 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_SESSION}/context"): _of_session("read"),
     ("GET", f"{_SESSION}/context/{{seq}}"): _of_session("read"),
     ("POST", f"{_SESSION}/compact"): _of_session("talk", is_act=True, spends=True),
+    ("GET", f"{_SESSION}/pins"): _of_session("read"),
+    ("PUT", f"{_SESSION}/pins/{{seq}}"): _of_session("talk", is_act=True),
+    ("DELETE", f"{_SESSION}/pins/{{seq}}"): _of_session("talk", is_act=True),
+    ("GET", f"{_SESSION}/memory"): _of_session("talk"),
+    ("PUT", f"{_SESSION}/memory/{{topic}}"): _of_session("talk", is_act=True),
+    ("DELETE", f"{_SESSION}/memory/{{topic}}"): _of_session("talk", is_act=True),
     # What goes on in all of them.
     ("GET", "/api/v1/stream"): Rule(need="read"),
     ("GET", "/api/v1/approvals"): Rule(need="read"),

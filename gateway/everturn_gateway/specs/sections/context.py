@@ -53,6 +53,8 @@ class ContextSection(Section):
     "What a request leaves out or shortens, and in which order."
     recall: bool | None = None
     "Whether the model gets the tool recall_context; by default, where it can call tools."
+    auto_recall: bool | None = None
+    "Whether hidden messages that fit a question are quoted with it; by default with recall."
     summarizer: Summarizer = None
     "Who writes summaries: a model, or none. By default the agent's own; builtin, scripted: none."
     summary_timeout_seconds: Seconds = 120

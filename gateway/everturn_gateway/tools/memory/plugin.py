@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolPlugin
+from pydantic import Field
+
+from everturn_actors.ports import Tool
+from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolPlugin, ToolSetup
+from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ToolEnvironment
+from everturn_gateway.tools.memory.notes import Notes, folders_of
+from everturn_gateway.tools.memory.noting import note_tools
+from everturn_gateway.tools.memory.people import People
+from everturn_gateway.tools.memory.prompting import PromptNotes
 from everturn_gateway.tools.memory.tools import memory_directive, memory_tools
 
 
@@ -13,6 +21,40 @@ class MemorySection(PluginToolSection):
     """What the agent remembers beyond a session."""
 
     backend: Literal["filesystem"] = "filesystem"
+    in_prompt: bool = True
+    "Whether MEMORY.md, and what is known of whom the agent talks with, stand in its prompt."
+    notes: Literal["off", "ask", "on"] = "off"
+    "Whether the agent keeps notes about whom it talks with: it asks them first, or does so."
+    notes_after_seconds: Annotated[int, Field(ge=1, le=86_400)] = 240
+    "How long a conversation has to rest before the agent is asked for notes about it."
+
+
+def _make(setup: ToolSetup[MemorySection]) -> tuple[Tool, ...]:
+    environment, settings = setup.part(ToolEnvironment), setup.settings
+    tools = memory_tools(environment, clock=setup.clock)
+    if settings.notes == "off":
+        return tools
+    own, _ = folders_of(environment.home, environment.state)
+    return (*tools, *note_tools(People(own), own, asks=settings.notes == "ask"))
+
+
+def prompt_notes(
+    config: ToolConfig, environment: ToolEnvironment, *, window_tokens: int
+) -> PromptNotes | None:
+    """Return what reads the notes that stand in an agent's prompt; None where none do."""
+    settings = memory_settings(config)
+    if settings is None or not settings.in_prompt:
+        return None
+    own, world = folders_of(environment.home, environment.state)
+    return PromptNotes(
+        own=own, notes=Notes(own, world), people=People(own), window_tokens=window_tokens
+    )
+
+
+def memory_settings(config: ToolConfig) -> MemorySection | None:
+    """Return how an agent's memory is set; None where it has none."""
+    found = (use.plan.settings for use in config.uses if use.plugin.name == MEMORY.name)
+    return next((each for each in found if isinstance(each, MemorySection)), None)
 
 
 MEMORY: Final = ToolPlugin(
@@ -23,5 +65,5 @@ MEMORY: Final = ToolPlugin(
     settings=MemorySection,
     directive=memory_directive,
     plan=lambda request: ToolPlan(settings=request.entries[-1].settings, reaches_out=False),
-    make=lambda setup: memory_tools(setup.part(ToolEnvironment), clock=setup.clock),
+    make=_make,
 )

@@ -25,6 +25,7 @@ _FAMILIES: Final = {
     "web_fetch": "web:fetch",
     "web_search": "web:search",
     "recall": "memory:recall",
+    "note_person": "memory:note_person",
     "remember": "memory:remember",
     "reflect": "memory:reflect",
     "update_world": "memory:update_world",

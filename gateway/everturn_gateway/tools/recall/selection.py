@@ -29,6 +29,14 @@ def is_recall_offered(spec: AgentSpec) -> bool:
     return provider.calls_tools and is_wanted
 
 
+def quotes_older(spec: AgentSpec) -> bool:
+    """Return whether older messages that fit a question are quoted with it, without being asked."""
+    wish = spec.session.context.auto_recall
+    if wish is None:
+        return policy_of(spec.session.context).opens_summaries and is_recall_offered(spec)
+    return wish
+
+
 def recall_page_characters(spec: AgentSpec) -> int:
     """Return how much `recall_context` may answer at once, so that no policy cuts it again.
 

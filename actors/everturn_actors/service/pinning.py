@@ -1,0 +1,38 @@
+"""Which events can be pinned, and what is kept of them then. Pure."""
+
+from __future__ import annotations
+
+from everturn_actors.events import (
+    AmbientStored,
+    Announced,
+    CallFinished,
+    Event,
+    ModelReplied,
+    Received,
+)
+from everturn_actors.model import Pin
+from everturn_actors.outside import one_source
+
+
+def pin_of(event: Event) -> Pin | None:
+    """Return what is kept of a message; None where the event is none, or has no text."""
+    match event.body:
+        case Received(text=text, sender=sender) as body:
+            outside, who = _outside(body.untrusted, "what others said here"), sender or "user"
+        case AmbientStored(text=text, sender=sender) as body:
+            outside, who = _outside(body.untrusted, "what others said here"), sender or "user"
+        case ModelReplied(text=text) as body:
+            outside, who = body.outside, "you"
+        case Announced(text=text) as body:
+            outside, who = _outside(body.untrusted, "what a scheduled job said"), "you"
+        case CallFinished(text=text) as body:
+            outside = _outside(body.untrusted, body.source or f"the result of {body.call_id}")
+            who = f"result of the call {body.call_id}"
+        case _:
+            return None
+    who = one_source(who)
+    return Pin(seq=event.seq, text=text, who=who, outside=outside) if text.strip() else None
+
+
+def _outside(untrusted: bool, source: str) -> tuple[str, ...]:  # noqa: FBT001 - as events have it
+    return (one_source(source),) if untrusted else ()
