@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 # Tests wait for disks, clocks and processes about half as long as they compute.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
 
-.PHONY: run test model programs suite quick nightly lint check lock schema docs clean
+.PHONY: run test model programs suite synapse quick nightly lint check lock schema docs clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
@@ -42,6 +42,16 @@ programs:
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# Minutes: the contract of channels on a real homeserver of Matrix, in an environment of its own (AGPL: no part
+# of the product).
+synapse: $(VENV)/.test $(VENV)-synapse/.done
+	EVERTURN_SYNAPSE=1 $(BIN)/python -m pytest -n 0 tests/integration/test_matrix_synapse.py
+
+$(VENV)-synapse/.done:
+	$(PYTHON) -m venv $(VENV)-synapse
+	$(VENV)-synapse/bin/python -m pip --disable-pip-version-check --quiet install matrix-synapse==1.163.2
+	@touch $@
 
 # Less than a minute: what needs no gateway and no library of a platform, and so waits for nothing.
 quick: $(VENV)/.test
@@ -87,7 +97,7 @@ lock: $(VENV)/.test
 	  --only-binary xllamacpp --output-file requirements-local.lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-synapse site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

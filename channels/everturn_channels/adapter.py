@@ -231,6 +231,19 @@ class InboundHandler(Protocol):
         """Return the ids of those who are let in by name in private chats: paired, or listed."""
         ...
 
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        """Return whether the bot follows the invitation of a person into a chat.
+
+        It does where somebody would be answered there: who invites may talk to an agent, or would
+        be given a code to be let in, or the group is listed. Changes nothing, and tells nobody.
+
+        Args:
+            person: Who invites.
+            chat: Where.
+            is_direct: Whether it is to be a chat of the two alone.
+        """
+        ...
+
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Say that `count` messages of a chat were not read, so that somebody is told."""
         ...

@@ -69,7 +69,14 @@ def _channels(channels: Sequence[Adapter], config: Config) -> tuple[ChannelConfi
             settings=ChannelSection,
             make=partial(_itself, channel),
         )
-        made.append(ChannelConfig(plugin=plugin, options=ChannelSection(), folder=config.workspace))
+        made.append(
+            ChannelConfig(
+                plugin=plugin,
+                options=ChannelSection(),
+                folder=config.workspace,
+                workspace=config.workspace,
+            )
+        )
     return tuple(made)
 
 

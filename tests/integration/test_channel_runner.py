@@ -34,6 +34,7 @@ from everturn_channels.settings import (
     BufferRules,
     ChannelSettings,
     DmRules,
+    GroupRules,
     QueueRules,
     Route,
 )
@@ -363,6 +364,26 @@ async def test_who_is_let_in_by_name_is_known_to_the_adapter(tmp_path: Path) -> 
 
         assert before == ("9",)
         assert await handler.people() == ("9", "7")
+
+
+async def test_an_invitation_is_followed_where_somebody_would_be_answered(tmp_path: Path) -> None:
+    """Anybody can invite a bot; it must not be led into rooms in which it says nothing."""
+    listed = GroupRules(policy="allowlist", allowlist=("test:g1",))
+    cases = {
+        "let in": (AccessRules(dm=DmRules(policy="open")), True, "x", True),
+        "given a code": (AccessRules(), True, "x", True),
+        "told nothing": (AccessRules(dm=DmRules(policy="disabled")), True, "x", False),
+        "listed": (AccessRules(groups=listed), False, "g1", True),
+        "not listed": (AccessRules(groups=listed), False, "g2", False),
+    }
+    found: dict[str, bool] = {}
+    for name, (rules, is_direct, chat, _) in cases.items():
+        async with feeding(tmp_path / name, rules=rules) as fed:
+            handler = await fed.adapter.handler()
+            found[name] = await handler.welcomes("7", chat, is_direct=is_direct)
+            assert fed.adapter.world.texts == []
+
+    assert found == {name: expected for name, (_, _, _, expected) in cases.items()}
 
 
 async def test_without_pairing_a_stranger_learns_their_id_once_an_hour(tmp_path: Path) -> None:

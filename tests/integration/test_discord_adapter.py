@@ -91,6 +91,10 @@ class Notebook:
         """Know nobody."""
         return []
 
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        """Expect none: nobody invites a bot of Discord."""
+        raise AssertionError((person, chat, is_direct))
+
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Write down what was left out."""
         self.told.append((chat.id, count, why))

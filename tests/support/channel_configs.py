@@ -18,6 +18,10 @@ def channel(kind: str, *, folder: Path | None = None, **settings: object) -> Cha
     """
     plugin = installed().channels.get(kind)
     assert plugin is not None, kind
+    base = folder or Path("/")
     return ChannelConfig(
-        plugin=plugin, options=plugin.settings.model_validate(settings), folder=folder or Path("/")
+        plugin=plugin,
+        options=plugin.settings.model_validate(settings),
+        folder=base,
+        workspace=base / ".everturn",
     )

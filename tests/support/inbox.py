@@ -45,6 +45,8 @@ class Inbox:
         "Chats that were given another id, and that id."
         self.known: list[str] = []
         "Ids of people who are let in by name."
+        self.unwelcome: set[str] = set()
+        "Ids of people whose invitations are turned down."
         self.unread: list[tuple[str, str, ChatRef | None]] = []
         "What could not be read: its kind, why, and where."
         self.blocks: list[tuple[str, str]] = []
@@ -81,6 +83,9 @@ class Inbox:
 
     async def people(self) -> list[str]:
         return self.known
+
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        return person not in self.unwelcome
 
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         self.skips.append((chat, count, why))

@@ -118,6 +118,9 @@ class OpenInlet:
         """Know nobody."""
         return []
 
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        return not (person, chat, is_direct)
+
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Remember it."""
         self.passed_over.append((chat, count, why))

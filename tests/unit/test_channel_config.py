@@ -181,6 +181,18 @@ channels:
             "telegram.bot_token: is no token of a bot; BotFather gives one like 123456:ABC-DEF",
         ),
         ("discord: {bot_token: 'a b'}", "discord.bot_token: must be printable ASCII without"),
+        (
+            "matrix: {homeserver: 'https://m.example.org', password: ''}",
+            "matrix.password: password is empty; set MATRIX_PASSWORD and name its user,",
+        ),
+        (
+            "matrix: {homeserver: 'https://m.example.org', password: a}",
+            "matrix.user: is required with password: the account, @bot:example.org",
+        ),
+        (
+            "matrix: {homeserver: 'https://m.example.org', user: a, access_token: b}",
+            "matrix.access_token: stands beside user and password; keep one of the two",
+        ),
         ("telegram: yes", "telegram: must be a section of fields, or a list of them for several"),
         (
             "telegram: {bot_token: '1:a', name: Family}",

@@ -35,6 +35,7 @@ NAMES = (
     "docs/builtin-tools",
     "docs/discord",
     "docs/groups",
+    "docs/matrix",
     "docs/mcp",
     "docs/models",
     "docs/operate",
@@ -69,6 +70,7 @@ TOKENS = {
     "FAMILY_BOT_TOKEN": "2:two",
     "DISCORD_BOT_TOKEN": "three",
     "CLUB_BOT_TOKEN": "four",
+    "MATRIX_PASSWORD": "five",
     "TELEGRAM_WEBHOOK_SECRET": "secret",
 }
 SECTIONS = [(plugin.docs, plugin.settings) for plugin in installed().channels.all()]
@@ -147,7 +149,7 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 14)
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 15)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
     assert len(JOBS) >= 5

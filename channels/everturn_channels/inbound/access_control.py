@@ -145,6 +145,33 @@ class AccessControl:
                     await tell(no_private_chats() if is_closed else no_access(sender_id=sender.id))
         return None
 
+    async def welcomes(self, chat: ChatRef, sender: Person) -> bool:
+        """Return whether an invitation is followed; see `InboundHandler.welcomes`.
+
+        An owner's always is: the group may be listed later.
+        """
+        key = self.key_of(chat, sender)
+        rules = self._context.rules(key.agent) if key is not None else None
+        if key is None or rules is None:
+            return False
+        is_let_in = await self._is_let_in(sender, key.agent)
+        decision = evaluate(
+            rules,
+            places=(self._adapter.name, self._adapter.platform),
+            chat=chat,
+            sender=sender,
+            is_addressed=True,
+            is_paired=is_let_in,
+        )
+        match decision.action:
+            case "refuse":
+                owner = find_owner(self._context.owners(), self._adapter.name, sender)
+                return owner is not None and owner.owns(key.agent)
+            case "pair":
+                return self._settings.pairing
+            case _:
+                return decision.action != "ignore"
+
     async def _is_let_in(self, sender: Person, agent: str) -> bool:
         """Whether somebody may talk to an agent in private as its owner, or as paired by one."""
         channel = self._adapter.name

@@ -18,6 +18,7 @@ from everturn_channels.adapter import (
     Edit,
     InboundEvent,
     Message,
+    Person,
 )
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.errors import NotNowError
@@ -163,6 +164,12 @@ class ChannelInboundHandler:
     async def people(self) -> tuple[str, ...]:
         """Return who is let in by name. See `InboundHandler.people`."""
         return await self._access.people()
+
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        """Return whether an invitation is followed. See `InboundHandler.welcomes`."""
+        return await self._access.welcomes(
+            ChatRef(id=chat, type="dm" if is_direct else "group"), Person(id=person)
+        )
 
     # --- what is left out ---
 

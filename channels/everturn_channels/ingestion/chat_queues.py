@@ -119,6 +119,10 @@ class ChatQueues:
         """Read a gap before whatever waits in its chat."""
         self._queue(gap.chat).items.appendleft(gap)
 
+    def append_gap(self, gap: Gap) -> None:
+        """Read a gap after whatever waits in its chat, and before what is put there later."""
+        self._queue(gap.chat).items.append(gap)
+
     def hold(self) -> None:
         """Take nothing more until `release`: it is not known yet what was missed."""
         if self._released.is_set():

@@ -112,6 +112,11 @@ class RecordingHandler:
         """Return nobody."""
         return ()
 
+    async def welcomes(self, person: str, chat: str, *, is_direct: bool) -> bool:
+        """Follow every invitation."""
+        del person, chat, is_direct
+        return True
+
     async def skipped(self, chat: ChatRef, count: int, why: str) -> None:
         """Keep how many were skipped."""
         self.skips.append((chat, count, why))

@@ -1,4 +1,4 @@
-"""The channels that come with Everturn: Telegram, Discord, and programs of one's own."""
+"""The channels that come with Everturn: Telegram, Discord, Matrix, and programs of one's own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from everturn_gateway.plugins.channels import ChannelName
 from everturn_gateway.yaml_files import FieldPath, Section
 
 if TYPE_CHECKING:
-    from everturn_channels import discord, plugin, telegram
+    from everturn_channels import discord, matrix, plugin, telegram
 else:
     discord = late("everturn_channels.discord")
+    matrix = late("everturn_channels.matrix")
     plugin = late("everturn_channels.plugin")
     telegram = late("everturn_channels.telegram")
 
@@ -85,7 +86,11 @@ class BotSection(ChannelSection):
 
 def _secrets(settings: BotSection) -> Iterator[str]:
     yield from secret_fields(settings)
-    password = urlsplit(settings.proxy or "").password
+    yield from _proxy_password(settings.proxy)
+
+
+def _proxy_password(proxy: str | None) -> Iterator[str]:
+    password = urlsplit(proxy or "").password
     if password:
         yield from (password, unquote(password))
 
@@ -247,6 +252,85 @@ DISCORD: Final = ChannelPlugin(
     secrets=_secrets,
     identity=_bot_token,
     has_number_ids=True,
+)
+
+# --- Matrix --------------------------------------------------------------------------------------
+
+
+class MatrixSection(ChannelSection):
+    """`channels.matrix`."""
+
+    homeserver: _Url
+    "Its address: `https://matrix.example.org`."
+    user: str = ""
+    "The account, `@bot:example.org`; with password."
+    password: Annotated[str, Field(repr=False)] = ""
+    "The account's password."
+    access_token: _Token = ""
+    "Of a login of the bot's own; instead of user and password."
+    encryption: bool = True
+    "Whether encrypted rooms are read."
+    proxy: _Url | None = None
+    "Through which the homeserver is reached."
+
+
+def _matrix(setup: ChannelSetup[MatrixSection]) -> Adapter:
+    settings, common = setup.settings, setup.settings.common()
+    keys = setup.workspace / "channels" / setup.name
+    return matrix.MatrixAdapter(
+        name=setup.name,
+        account=matrix.MatrixAccount(
+            homeserver=settings.homeserver,
+            user=settings.user,
+            password=settings.password,
+            access_token=settings.access_token,
+            proxy=settings.proxy or "",
+            keys=keys if settings.encryption else None,
+        ),
+        clock=setup.clock,
+        backlog=BacklogLimits(
+            max_messages=common.backlog_max_messages, max_age_s=common.backlog_max_age_s
+        ),
+    )
+
+
+def _matrix_faults(settings: MatrixSection) -> _Remarks:
+    if settings.access_token:
+        if settings.password or settings.user:
+            yield ("access_token",), "stands beside user and password; keep one of the two"
+    elif not settings.password:
+        message = (
+            "password is empty; set MATRIX_PASSWORD and name its user, or access_token,"
+            " or enabled: false"
+        )
+        yield ("password",), message
+    elif not settings.user:
+        yield ("user",), "is required with password: the account, @bot:example.org"
+
+
+def _matrix_account(settings: MatrixSection) -> str:
+    if settings.access_token:
+        return settings.access_token
+    return f"{settings.homeserver} {settings.user}" if settings.user else ""
+
+
+def _matrix_secrets(settings: MatrixSection) -> Iterator[str]:
+    yield from secret_fields(settings)
+    yield from _proxy_password(settings.proxy)
+
+
+MATRIX: Final = ChannelPlugin(
+    name="matrix",
+    interface=1,
+    summary="an account on Matrix, also in encrypted rooms",
+    docs="docs/matrix.md",
+    settings=MatrixSection,
+    extra="everturn[matrix]",
+    libraries=("nio", "vodozemac", "peewee", "markdown_it"),
+    make=_matrix,
+    faults=_matrix_faults,
+    secrets=_matrix_secrets,
+    identity=_matrix_account,
 )
 
 # --- programs ------------------------------------------------------------------------------------

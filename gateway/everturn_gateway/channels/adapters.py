@@ -49,7 +49,11 @@ async def make_adapter(channel: ChannelConfig, clock: Clock) -> Adapter:
 
 def _made(channel: ChannelConfig, clock: Clock) -> Adapter:
     setup = ChannelSetup(
-        name=channel.name, settings=channel.options, clock=clock, folder=channel.folder
+        name=channel.name,
+        settings=channel.options,
+        clock=clock,
+        folder=channel.folder,
+        workspace=channel.workspace,
     )
     try:
         return channel.plugin.make(setup)

@@ -37,6 +37,8 @@ class ChannelConfig:
     "Its settings, which may hold secrets."
     folder: Path
     "The folder of the configuration, absolute."
+    workspace: Path = Path()
+    "The gateway's, absolute."
 
     @property
     def name(self) -> str:
@@ -95,10 +97,12 @@ class ChannelsSection(Section):
                 if isinstance(section, ChannelSection):
                     yield kind, section
 
-    def values(self, registry: Registry, folder: Path) -> tuple[ChannelConfig, ...]:
+    def values(
+        self, registry: Registry, folder: Path, workspace: Path = Path()
+    ) -> tuple[ChannelConfig, ...]:
         """Return those that are enabled; `folder` is that of the configuration."""
         return tuple(
-            ChannelConfig(plugin=plugin, options=section, folder=folder)
+            ChannelConfig(plugin=plugin, options=section, folder=folder, workspace=workspace)
             for kind, section in self.entries()
             if section.enabled and (plugin := registry.channels.get(kind)) is not None
         )

@@ -291,7 +291,7 @@ def load_config(
         console=ConsoleConfig(edit_agents=values.console.edit_agents),
         providers=values.providers.values(base),
         prices={name: each.value() for name, each in values.prices.items()},
-        channels=(values.gateways or values.channels).values(installed(), base),
+        channels=(values.gateways or values.channels).values(installed(), base, chosen),
         store=store_config(values.store, read.document),
         cluster=cluster_config(values.cluster),
         routes=tuple(route.value() for route in values.routes),

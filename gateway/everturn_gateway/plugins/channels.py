@@ -117,6 +117,12 @@ class ChannelSetup(Struct, Generic[SectionT], frozen=True, kw_only=True):
     clock: Clock
     folder: Path
     "The folder of the configuration, absolute; paths in settings are relative to it."
+    workspace: Path = Path()
+    """The gateway's folder, absolute.
+
+    What a library has to keep in files of its own stands in `channels/NAME` of it; all else is
+    kept as cursors.
+    """
 
 
 def _no_secret(_settings: Any) -> str:  # noqa: ANN401 - any settings

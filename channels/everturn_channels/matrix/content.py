@@ -1,0 +1,172 @@
+"""What the content of a message says, as values of ours. Pure: no IO, no clock.
+
+Source: https://spec.matrix.org/v1.16/client-server-api/#instant-messaging, read 2026-11-26.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final, get_args
+
+from msgspec import Struct
+
+from everturn_channels.adapter import CommandName
+from everturn_channels.matrix.json_fields import (
+    Json,
+    number_of,
+    object_of,
+    objects_of,
+    text_of,
+    texts_of,
+)
+from everturn_channels.menu import OWNER_NAMES
+
+QUOTE_CHARS: Final = 500  # of a message that is replied to
+BUTTONS: Final = "chat.everturn.buttons"
+"The field of a message of the bot's that says what its buttons carry, in their order."
+NUMBERS: Final = (*(f"{n}\ufe0f\u20e3" for n in range(1, 10)), "\N{KEYCAP TEN}")
+"The reactions that stand for buttons."
+MESSAGES: Final = frozenset(
+    {
+        "m.room.message",
+        "m.room.encrypted",
+        "m.sticker",
+        "m.poll.start",
+        "org.matrix.msc3381.poll.start",
+    }
+)
+"Events that people write."
+_FILES: Final = frozenset({"m.image", "m.audio", "m.video", "m.file"})
+_COMMAND: Final = re.compile(
+    rf"[/!]({'|'.join((*get_args(CommandName), *sorted(OWNER_NAMES)))})(?:\s+(.*))?", re.DOTALL
+)
+_TIME_MAX_MS: Final = 253_402_300_799_000  # the last second of the year 9999
+
+
+class Related(Struct, frozen=True, kw_only=True):
+    """How a message relates to others."""
+
+    replaces: str = ""
+    "The message that it changes."
+    thread: str = ""
+    "The first message of the thread that it stands in."
+    replies_to: str = ""
+    "The message that it replies to; not the one that stands there for clients without threads."
+
+
+def related(content: Json) -> Related:
+    """Return how a message relates to others."""
+    relation = object_of(content, "m.relates_to")
+    target, kind = text_of(relation, "event_id"), text_of(relation, "rel_type")
+    is_fallback = kind == "m.thread" and relation.get("is_falling_back") is True
+    return Related(
+        replaces=target if kind == "m.replace" else "",
+        thread=target if kind == "m.thread" else "",
+        replies_to="" if is_fallback else text_of(relation, "m.in_reply_to", "event_id"),
+    )
+
+
+def body_of(content: Json, name: str = "") -> str:
+    """Return the text of a message, with the name of whoever does what an emote says.
+
+    Of a file it is what was written below it, if anything was.
+    """
+    body = text_of(content, "body")
+    kind = text_of(content, "msgtype")
+    if kind in _FILES:
+        named = text_of(content, "filename")
+        return body if named and named != body else ""
+    if text_of(content, "m.relates_to", "m.in_reply_to", "event_id"):
+        body = _without_quote(body)
+    return f"* {name} {body}" if kind == "m.emote" else body
+
+
+def has_file(content: Json) -> bool:
+    """Whether a message is a file."""
+    return text_of(content, "msgtype") in _FILES
+
+
+def unsupported(kind: str, content: Json) -> str:
+    """Return what an event holds that cannot be read, in words; empty = nothing."""
+    if kind == "m.sticker":
+        return f"a sticker ({text_of(content, 'body')})"
+    if kind in {"m.poll.start", "org.matrix.msc3381.poll.start"}:
+        return _poll(content)
+    match text_of(content, "msgtype"):
+        case "m.location":
+            return f"a location ({text_of(content, 'geo_uri') or text_of(content, 'body')})"
+        case "m.key.verification.request":
+            return "a request to verify a device"
+        case other:  # kinds to come have a text for those who do not know them
+            return "" if text_of(content, "body") else f"something that is no text ({other})"
+
+
+def _poll(content: Json) -> str:
+    poll = object_of(content, "m.poll") or object_of(content, "org.matrix.msc3381.poll.start")
+    names = [_poll_text(each) for each in objects_of(poll, "answers")]
+    return f"a poll ({_poll_text(object_of(poll, 'question'))}: {' / '.join(names)})"
+
+
+def _poll_text(value: Json) -> str:
+    parts = objects_of(value, "m.text")
+    stable = text_of(parts[0], "body") if parts else ""
+    return stable or text_of(value, "org.matrix.msc1767.text") or text_of(value, "body")
+
+
+def _without_quote(body: str) -> str:
+    """Return the text of a reply without what older clients put above it."""
+    lines = body.split("\n")
+    count = next((n for n, line in enumerate(lines) if not line.startswith("> ")), len(lines))
+    if not count:
+        return body
+    return "\n".join(lines[count:]).lstrip("\n")
+
+
+def mentions(content: Json, me: str, name: str) -> bool:
+    """Whether a message names the bot; where its client says whom it names, that counts."""
+    if "m.mentions" in content:
+        return me in texts_of(content, "m.mentions", "user_ids")
+    return _calls(name, me).search(text_of(content, "body")) is not None
+
+
+def _calls(name: str, me: str) -> re.Pattern[str]:
+    """Return what finds the bot's name in a text."""
+    names = sorted({me, me[1:].partition(":")[0], name} - {""}, key=len, reverse=True)
+    return re.compile(rf"(?<![\w@])@?(?:{'|'.join(map(re.escape, names))})(?!\w)", re.IGNORECASE)
+
+
+def without_name(text: str, me: str, name: str) -> str:
+    """Return a text without the bot's name at its start."""
+    found = _calls(name, me).match(text.lstrip())
+    if not found:
+        return text.strip()
+    return text.lstrip()[found.end() :].lstrip(" \t\n,:").rstrip()
+
+
+def read_command(text: str) -> tuple[str, str] | None:
+    """Return the name and the argument where a text is one of the commands, owners' included.
+
+    Clients keep what begins with a slash for themselves, so an exclamation mark does as well.
+    """
+    found = _COMMAND.fullmatch(text.strip())
+    return (found[1], (found[2] or "").strip()) if found else None
+
+
+def time_of(event: Json, now: datetime) -> datetime:
+    """Return when an event was written, by its sender's homeserver; now where that is nonsense."""
+    stamp = number_of(event, "origin_server_ts")
+    if stamp is None or not 0 <= stamp <= _TIME_MAX_MS:
+        return now
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=stamp)
+
+
+def button_of(reaction: Json) -> tuple[str, int] | None:
+    """Return the message whose button a reaction stands for, and the number of it, from 0."""
+    relation = object_of(reaction, "m.relates_to")
+    key = text_of(relation, "key").replace("\ufe0f", "")
+    target = text_of(relation, "event_id")
+    for number, emoji in enumerate(NUMBERS):
+        if target and key == emoji.replace("\ufe0f", ""):
+            return target, number
+    return None

@@ -1,0 +1,418 @@
+"""The Matrix adapter on a pretended homeserver: what it reads, says, and makes of failures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from support.inbox import QuickClock
+from support.matrix_world import open_world
+
+from everturn_channels.adapter import (
+    Button,
+    ButtonClick,
+    Command,
+    Edit,
+    Message,
+    Outbound,
+    OutgoingFile,
+)
+from everturn_channels.errors import (
+    ConnectionLostError,
+    FileTooLargeError,
+    NotSentError,
+    RefusedError,
+    SetupError,
+    UnknownOutcomeError,
+)
+from everturn_channels.matrix import MatrixAccount, MatrixAdapter
+
+BUTTONS: Final = (Button(label="Allow once", data="ap:o:1"), Button(label="Deny", data="ap:d:1"))
+PICTURE: Final = OutgoingFile(data=b"\x89PNG of ours", file_name="a.png", media_type="image/png")
+
+# --- what people write ---
+
+
+async def test_what_people_write_is_read_as_it_is_meant(tmp_path: Path) -> None:
+    """Text, replies, threads, and what has no text at all."""
+    async with open_world(tmp_path) as world, world.serving() as bot:
+        room, ann = world.room, world.ann
+        first = await ann.write(room, "first")
+        thread = {"m.relates_to": {"rel_type": "m.thread", "event_id": first}}
+        await ann.write(room, "in a thread", **thread)
+        quoted = {"m.relates_to": {"m.in_reply_to": {"event_id": first}}}
+        await ann.write(room, "> <@ann> first\n> more\n\na reply", **quoted)
+        (payload,) = bot.render("said")
+        said = await bot.send(Outbound(chat_id=room, payload=payload, nonce="1"))
+        own = {"m.relates_to": {"m.in_reply_to": {"event_id": said}}}
+        await ann.write(room, "a reply to the bot", **own)
+        await ann.write(room, "of a machine", msgtype="m.notice")
+        await ann.write(room, "waves", msgtype="m.emote")
+        await ann.write(room, "at home", msgtype="m.location", geo_uri="geo:52.5,13.4")
+        await ann.write(room, "of tomorrow", msgtype="org.example.new")
+        await ann.send(room, "m.sticker", {"body": "a cat"})
+        question = {"m.text": [{"body": "When?"}]}
+        answers = [{"m.text": [{"body": each}]} for each in ("now", "never")]
+        await ann.send(room, "m.poll.start", {"m.poll": {"question": question, "answers": answers}})
+        await ann.write(room, "/search cats and dogs")
+        await world.handler.until(
+            lambda: world.handler.events[-1:] and isinstance(world.handler.events[-1], Command)
+        )
+
+    events = world.handler.events
+    assert [e.chat.type for e in events] == ["dm"] * len(events)
+    found = {e.text or e.unsupported: e for e in events if isinstance(e, Message)}
+    assert [*found] == [
+        "first",
+        "in a thread",
+        "a reply",
+        "a reply to the bot",
+        "* Ann waves",
+        "a location (geo:52.5,13.4)",
+        "of tomorrow",
+        "a sticker (a cat)",
+        "a poll (When?: now / never)",
+    ]
+    assert found["in a thread"].chat.topic == first
+    assert (found["a reply"].quoted, found["a reply"].quoted_name) == ("first", "Ann")
+    assert (found["a reply to the bot"].is_addressed, found["a reply to the bot"].quoted) == (
+        True,
+        "",
+    )
+    command = events[-1]
+    assert isinstance(command, Command)
+    assert (command.name, command.argument, command.is_typed) == ("search", "cats and dogs", True)
+
+
+async def test_in_a_group_the_bot_is_named_by_mentions(tmp_path: Path) -> None:
+    """What a client says of whom it names counts; older ones say nothing."""
+    async with open_world(tmp_path) as world, world.serving():
+        eve = world.person("eve")
+        room = await world.share_room(eve)
+        mention = {"m.mentions": {"user_ids": [world.bot.user]}}
+        await eve.write(room, "Bot: what is on?", **mention)
+        await eve.write(room, "the robot is none of it, nor @botany", **{"m.mentions": {}})
+        await eve.write(room, "an old client says: @bot, hello")
+        await eve.write(room, "!status")
+        await world.heard("!status")
+
+    events = [e for e in world.handler.events if isinstance(e, Message)]
+    assert [(e.text, e.is_addressed, e.chat.type) for e in events] == [
+        ("what is on?", True, "group"),
+        ("the robot is none of it, nor @botany", False, "group"),
+        ("an old client says: @bot, hello", True, "group"),
+        ("!status", False, "group"),
+    ]
+
+
+async def test_a_change_counts_only_by_whoever_wrote_the_message(tmp_path: Path) -> None:
+    """Homeservers pass on a change by anybody."""
+    async with open_world(tmp_path) as world, world.serving():
+        eve = world.person("eve")
+        room = await world.share_room(eve)
+        written = await world.ann.write(room, "at three")
+        change = {
+            "m.new_content": {"msgtype": "m.text", "body": "at four"},
+            "m.relates_to": {"rel_type": "m.replace", "event_id": written},
+        }
+        await eve.write(room, "* at four", **change)
+        await world.ann.write(room, "* at four", **change)
+        await world.ann.write(room, "end")
+        await world.heard("end")
+
+    edits = [e for e in world.handler.events if isinstance(e, Edit)]
+    assert [(e.id, e.text, e.sender.id) for e in edits] == [(written, "at four", world.ann.user)]
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
+    """In encrypted rooms the homeserver sees neither the bytes nor the name."""
+    async with (
+        open_world(tmp_path, is_encrypted=is_encrypted) as world,
+        world.serving(world.adapter(keys=is_encrypted)) as bot,
+    ):
+        await bot.send(Outbound(chat_id=world.room, file=PICTURE, nonce="1"))
+        (content,) = await world.said()
+        stored = [data for data, _ in world.api.media.values()]
+        # Ann sends it back as it came, with words below it.
+        await world.ann.write(world.room, "look", **{**content, "body": "look"})
+        message = await world.heard("look")
+        (file,) = message.files
+        data = await file.fetch(1_000)
+        with pytest.raises(FileTooLargeError):
+            await file.fetch(3)
+
+    assert (content["msgtype"], content["info"]["mimetype"]) == ("m.image", "image/png")
+    assert (data, file.file_name, file.media_type) == (PICTURE.data, "a.png", "image/png")
+    assert (stored == [PICTURE.data]) != is_encrypted
+
+
+# --- what the bot says ---
+
+
+async def test_what_is_sent_twice_is_there_once(tmp_path: Path) -> None:
+    """Also where the answer was lost, as by a crash between sending and noting it."""
+    async with open_world(tmp_path) as world, world.serving() as bot:
+        (payload,) = bot.render("**once**")
+        message = Outbound(chat_id=world.room, payload=payload, nonce="n-1")
+        world.api.cut("/send/", times=2)  # aiohttp makes such a request once more by itself
+        with pytest.raises(UnknownOutcomeError):
+            await bot.send(message)
+        late = Outbound(
+            chat_id=world.room, payload=payload, nonce="n-1", is_repeat=True, is_late=True
+        )
+        name = await bot.send(late)
+        again = await bot.send(late)
+        said = await world.said()
+
+    assert name == again
+    assert [(c["body"], c["formatted_body"]) for c in said] == [
+        ("**once**", "<p><strong>once</strong></p>")
+    ]
+
+
+async def test_what_stands_in_a_thread_is_shown_there(tmp_path: Path) -> None:
+    """As a reply for clients that know no threads."""
+    async with open_world(tmp_path) as world, world.serving() as bot:
+        root = await world.ann.write(world.room, "root")
+        (payload,) = bot.render("in it", is_plain=True)
+        await bot.send(Outbound(chat_id=world.room, topic=root, payload=payload, nonce="1"))
+        reply = Outbound(chat_id=world.room, topic=root, payload=payload, reply_to=root, nonce="2")
+        await bot.send(reply)
+        said = await world.said()
+
+    relation = {
+        "rel_type": "m.thread",
+        "event_id": root,
+        "m.in_reply_to": {"event_id": root},
+    }
+    assert [c["m.relates_to"] for c in said] == [
+        {**relation, "is_falling_back": True},
+        {**relation, "is_falling_back": False},
+    ]
+    assert all(c["m.mentions"] == {} for c in said)  # nobody is notified by what a text holds
+
+
+async def test_a_message_can_come_back_to_what_it_was(tmp_path: Path) -> None:
+    """The same change twice is one; back to an earlier text it is another."""
+    async with open_world(tmp_path) as world, world.serving() as bot:
+        states = [bot.render(text, is_plain=True)[0] for text in ("a", "b", "b", "a")]
+        name = await bot.send(Outbound(chat_id=world.room, payload=states[0], nonce="1"))
+        for state in states[1:]:
+            await bot.edit(world.room, "", name, state)
+        changes = [c["m.new_content"]["body"] for c in (await world.said())[1:]]
+
+    assert changes == ["b", "a"]
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+async def test_a_button_is_a_reaction(tmp_path: Path, is_encrypted: bool) -> None:
+    """Its choices are numbered, and stand there to be clicked."""
+    async with (
+        open_world(tmp_path, is_encrypted=is_encrypted) as world,
+        world.serving(world.adapter(keys=is_encrypted)) as bot,
+    ):
+        (payload,) = bot.render("May it run?", is_plain=True)
+        name = await bot.send(
+            Outbound(chat_id=world.room, payload=payload, nonce="1", buttons=BUTTONS)
+        )
+        shown = [e for e in await world.ann.events(world.room) if e["type"] == "m.reaction"]
+        for key in ("👍", "7️⃣", "2⃣"):  # some clients leave out how it is drawn
+            relation = {"rel_type": "m.annotation", "event_id": name, "key": key}
+            await world.ann.send(world.room, "m.reaction", {"m.relates_to": relation})
+        (click,) = await world.handler.until_handled(1)
+        assert isinstance(click, ButtonClick)
+        await click.answer("Denied.")
+        said = await world.said()
+
+    keys = [e["content"]["m.relates_to"]["key"] for e in shown]
+    assert keys == ["1️⃣", "2️⃣"]
+    assert said[0]["body"] == "May it run?\n\n1️⃣ Allow once\n2️⃣ Deny"
+    assert (click.data, click.sender.id) == ("ap:d:1", world.ann.user)
+    assert (said[1]["body"], said[1]["msgtype"]) == ("Denied.", "m.notice")
+
+
+async def test_reactions_typing_and_receipts(tmp_path: Path) -> None:
+    """The same reaction twice is there once."""
+    async with open_world(tmp_path) as world, world.serving() as bot:
+        written = await world.ann.write(world.room, "hello")
+        await world.heard("hello")
+        await bot.react(world.room, written, "👀")
+        await bot.react(world.room, written, "👀")
+        await bot.type(world.room, "")
+        events = await world.ann.events(world.room)
+        await bot.react(world.room, written, "")
+        left = await world.ann.events(world.room)
+        await world.api.until(lambda: world.api.receipts)
+
+    shown = [e["content"] for e in events if e["type"] == "m.reaction"]
+    assert [c["m.relates_to"]["key"] for c in shown] == ["👀"]
+    assert [e["content"] for e in left if e["type"] == "m.reaction"] == [{}]
+    assert world.api.typing == {world.room}
+    assert world.api.receipts == {world.room: written}
+
+
+async def test_failures_say_what_is_known(tmp_path: Path) -> None:
+    """Whether it was sent, and whether it is worth trying again."""
+    async with open_world(tmp_path) as world, world.serving() as bot:
+        (payload,) = bot.render("text")
+        await bot.send(Outbound(chat_id=world.room, payload=payload, nonce="0"))
+        found: list[tuple[type[Exception], object]] = []
+        for number, (status, code, more) in enumerate(
+            [
+                (429, "M_LIMIT_EXCEEDED", {"retry_after_ms": 2500}),
+                (403, "M_FORBIDDEN", {}),
+                (413, "M_TOO_LARGE", {}),
+                (401, "M_UNKNOWN_TOKEN", {}),
+                (502, "", {}),
+            ],
+            1,
+        ):
+            world.api.fail("/send/", status, code, token=world.bot.token, **more)
+            try:
+                await bot.send(Outbound(chat_id=world.room, payload=payload, nonce=str(number)))
+            except NotSentError as error:
+                found.append((NotSentError, error.retry_after_s))
+            except RefusedError as error:
+                found.append((RefusedError, error.is_chat_gone))
+            except UnknownOutcomeError:
+                found.append((UnknownOutcomeError, None))
+        await world.ann.ask("POST", f"/rooms/{world.room}/kick", {"user_id": world.bot.user})
+        with pytest.raises(RefusedError) as gone:
+            await bot.send(Outbound(chat_id=world.room, payload=payload, nonce="9"))
+
+    assert found == [
+        (NotSentError, 2.5),
+        (RefusedError, True),
+        (RefusedError, False),
+        (NotSentError, None),
+        (UnknownOutcomeError, None),
+    ]
+    assert gone.value.is_chat_gone
+    with pytest.raises(NotSentError):  # nobody is logged in any more
+        await bot.send(Outbound(chat_id=world.room, payload=payload))
+
+
+# --- logging in ---
+
+
+async def test_a_login_that_is_not_known_needs_its_owner(tmp_path: Path) -> None:
+    """A homeserver that is away does not."""
+    async with open_world(tmp_path) as world:
+        for bot in (
+            world.adapter(access_token="old"),  # noqa: S106 - of the double, as below
+            world.adapter(user=world.bot.user, password="wrong"),  # noqa: S106
+        ):
+            with pytest.raises(SetupError):
+                await bot.check()
+            with pytest.raises(SetupError):
+                await bot.serve(world.handler)
+        away = MatrixAdapter(
+            name="matrix",
+            account=MatrixAccount(homeserver="http://127.0.0.1:1", access_token="t"),  # noqa: S106
+            clock=QuickClock(),
+        )
+        with pytest.raises(ConnectionLostError):
+            await away.serve(world.handler)
+
+
+async def test_a_token_that_is_taken_back_needs_its_owner(tmp_path: Path) -> None:
+    """While it serves."""
+    async with open_world(tmp_path) as world:
+        bot = world.adapter()
+        with pytest.raises(ExceptionGroup) as raised:
+            async with world.serving(bot):
+                await world.bot.ask("POST", "/logout", {})
+                world.api.wake()
+                await world.ann.write(world.room, "hello?")
+                await anyio.sleep_forever()
+
+    assert [type(each) for each in raised.value.exceptions] == [SetupError]
+
+
+async def test_a_look_says_which_rooms_are_encrypted(tmp_path: Path) -> None:
+    """With a password it leaves no login behind."""
+    async with open_world(tmp_path) as world:
+        plain = await world.adapter().check()
+        await world.share_room(is_encrypted=True)
+        lines = await world.adapter(user="bot", password="secret").check()  # noqa: S106
+        logins = [d.user for d in world.api.devices.values()]
+
+    assert [line for line in plain if "not encrypted" in line]
+    assert [
+        line for line in lines if line.startswith("problem: ") and "encryption is false" in line
+    ]
+    assert logins.count(world.bot.user) == 1  # that of the look has ended
+
+
+# --- rooms ---
+
+
+async def test_an_invitation_is_followed_and_what_came_with_it_is_read(tmp_path: Path) -> None:
+    """A first message is often written before the bot is in; what is older is not for it."""
+    async with open_world(tmp_path) as world:
+        room = await world.ann.create_room()
+        await world.ann.write(room, "old")
+        async with world.serving():
+            await world.ann.ask("POST", f"/rooms/{room}/invite", {"user_id": world.bot.user})
+            await world.ann.write(room, "hello")
+            await world.ann.write(room, "there")
+            await world.heard("there")
+            await world.ann.ask("POST", f"/rooms/{room}/leave", {})
+            rooms = world.api.rooms
+            await world.api.until(lambda: rooms[room].membership(world.bot.user) == "leave")
+
+    assert world.handler.texts(room) == ["hello", "there"]
+
+
+async def test_an_invitation_of_somebody_else_is_turned_down(tmp_path: Path) -> None:
+    """So that they see it."""
+    async with open_world(tmp_path) as world:
+        asked: list[tuple[str, str, bool]] = []
+
+        async def welcomes(person: str, chat: str, *, is_direct: bool) -> bool:
+            asked.append((person, chat, is_direct))
+            return False
+
+        world.handler.welcomes = welcomes  # type: ignore[method-assign] # a person decides
+        async with world.serving():
+            room = await world.ann.create_room(world.bot.user)
+            rooms = world.api.rooms
+            await world.api.until(lambda: rooms[room].membership(world.bot.user) == "leave")
+
+    assert asked == [(world.ann.user, room, True)]
+
+
+async def test_a_gap_of_many_messages_is_read_in_order(tmp_path: Path) -> None:
+    """More than a sync brings."""
+    async with open_world(tmp_path) as world:
+        async with world.serving():
+            await world.ann.write(world.room, "before")
+            await world.heard("before")
+        for number in range(90):
+            await world.ann.write(world.room, f"missed {number}")
+        async with world.serving():
+            await world.heard("missed 89")
+
+    assert world.handler.texts() == ["before", *(f"missed {n}" for n in range(90))]
+
+
+async def test_a_homeserver_that_was_put_back_is_read_by_time(tmp_path: Path) -> None:
+    """It takes a token of a later time without a word, and tells nothing until then."""
+    async with open_world(tmp_path) as world:
+        async with world.serving():
+            await world.ann.write(world.room, "kept")
+            await world.heard("kept")
+            copy = [*world.api.rooms[world.room].events]
+            await world.ann.write(world.room, "lost")
+            await world.heard("lost")
+            await world.handler.until(lambda: "$" in world.handler.cursor("last"))
+        world.api.rooms[world.room].events = copy
+        world.handler.cursors["sync"] = "s100000"
+        await world.ann.write(world.room, "afterwards")
+        async with world.serving():
+            await world.heard("afterwards")
+
+    assert world.handler.texts() == ["kept", "lost", "afterwards"]

@@ -1,0 +1,44 @@
+"""Matrix keeps the published contract, in plain rooms and in encrypted ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from support.matrix_api import MatrixApi
+from support.matrix_contract import MatrixContract
+from support.matrix_routes import open_matrix_api
+
+
+class TestMatrix(MatrixContract):
+    """On the pretended homeserver, which can fail as a test wants."""
+
+    api: MatrixApi
+
+    @asynccontextmanager
+    async def open_homeserver(self) -> AsyncGenerator[None]:
+        """Run the pretended one."""
+        async with open_matrix_api() as self.api:
+            self.url = self.api.url
+            yield
+
+    async def users(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Add a bot and ann."""
+        return self.api.add_user("bot"), self.api.add_user("ann")
+
+    async def write_unreadable(self) -> None:
+        """Send an event without an id."""
+        event = self.api.say(self.chat_id, self.ann.user, "m.room.message", {"body": "odd"})
+        event["event_id"] = 7
+
+    async def interrupt(self) -> None:
+        """Be away for a moment, for the bot."""
+        self.api.fail("/sync", 502, "", token=self.bot.token)
+        self.api.cut("/sync", times=2, is_done=False, token=self.bot.token)
+        self.api.wake()
+
+
+class TestEncryptedMatrix(TestMatrix):
+    """In encrypted rooms."""
+
+    is_encrypted = True

@@ -1,0 +1,86 @@
+"""The contract of channels on a real Synapse: `make synapse` installs one, and runs these.
+
+A Synapse takes seconds to start, and each room some tenths: by day the pretended homeserver stands
+in for it (`test_matrix_contract.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import ClassVar, Final
+
+import aiohttp
+import anyio
+import pytest
+from support.matrix_contract import MatrixContract
+from support.matrix_kills import talk_through_kills
+from support.matrix_people import Person
+from support.synapse import NAME, PYTHON, Synapse, free_port
+
+pytestmark = pytest.mark.skipif(
+    not (os.environ.get("EVERTURN_SYNAPSE") and PYTHON.exists()),
+    reason="no Synapse: make synapse installs one in .venv-synapse, and runs its tests",
+)
+_NUMBERS: Final = count()
+
+
+@pytest.fixture(scope="module")
+def synapse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synapse]:
+    """Run a Synapse for all tests of this module."""
+    server = Synapse(tmp_path_factory.mktemp("synapse"), free_port(), has_limits=False)
+    anyio.run(server.start)
+    yield server
+    anyio.run(server.kill)
+
+
+class TestMatrixOnSynapse(MatrixContract):
+    """In plain rooms."""
+
+    server: ClassVar[Synapse]
+
+    @pytest.fixture(autouse=True)
+    def _server(self, synapse: Synapse, _folder: Path) -> None:
+        type(self).server = synapse
+
+    @asynccontextmanager
+    async def open_homeserver(self) -> AsyncGenerator[None]:
+        """Use the one that runs."""
+        self.url = self.server.url
+        yield
+
+    async def users(self) -> tuple[tuple[str, str], tuple[str, str]]:
+        """Register two users."""
+        number = next(_NUMBERS)
+        made = [await self.server.register(f"{name}{number}", "pw") for name in ("bot", "ann")]
+        bot, ann = ((each["user_id"], each["access_token"]) for each in made)
+        return bot, ann
+
+    async def interrupt(self) -> None:
+        """Kill the homeserver, and start it again."""
+        await self.server.kill()
+        await self.server.start()
+
+
+class TestEncryptedMatrixOnSynapse(TestMatrixOnSynapse):
+    """In encrypted rooms."""
+
+    is_encrypted = True
+
+
+async def test_kills_lose_and_double_nothing(synapse: Synapse, tmp_path: Path) -> None:
+    """Twelve questions in an encrypted room, the gateway killed at each."""
+    home, number = tmp_path / "gateway", next(_NUMBERS)
+    home.mkdir()
+    await synapse.register(f"bot{number}", "pw")
+    ann = await synapse.register(f"ann{number}", "pw")
+    async with aiohttp.ClientSession() as session:
+        person = Person(session, synapse.url, ann["user_id"], ann["access_token"])
+        async with person.encrypting(tmp_path / "ann"):
+            bot = f"@bot{number}:{NAME}", "pw"
+            seen = await talk_through_kills(home, synapse.url, bot, person, questions=12)
+
+    assert seen == [f"re: question {n}" for n in range(12)]

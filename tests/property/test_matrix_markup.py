@@ -1,0 +1,117 @@
+"""Markdown as Matrix shows it, for any text."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
+
+from everturn_channels.matrix.markup import CONTENT_MAX_BYTES, render
+
+SHOWN = frozenset(
+    (
+        "del",
+        "h1",
+        "h2",
+        "h3",
+        "h4",
+        "h5",
+        "h6",
+        "blockquote",
+        "p",
+        "a",
+        "ul",
+        "ol",
+        "li",
+        "strong",
+        "em",
+        "s",
+        "code",
+        "hr",
+        "br",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "pre",
+    )
+)
+"Of the elements that clients show; https://spec.matrix.org/v1.16/client-server-api/#mroommessage-msgtypes."
+ALLOWED = {"a": {"href"}, "code": {"class"}, "ol": {"start"}}
+_PIECES = st.sampled_from(
+    [
+        "word ",
+        "**bold** ",
+        "`code` ",
+        "[link](https://e.org/x?a=1&b=2) ",
+        "[odd](javascript:alert(1)) ",
+        "![i](https://e.org/i.png) ",
+        "<b onclick=x>html</b> ",
+        "&lt; & < > \" ' ",
+        "\n\n",
+        "# ",
+        "- ",
+        "  - ",
+        "3. ",
+        "> ",
+        "\n```py\ncode <&>\n```\n",
+        "\n| a | b |\n|:--|--:|\n| 1 | 2 |\n\n",
+        "🔥é" * 30,
+        "~~gone~~ ",
+        "\x00\ud800",
+    ]
+)
+
+
+class _Elements(HTMLParser):
+    """Notes what a piece of HTML is made of, and what people read of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@examples(25)
+@given(st.lists(_PIECES, max_size=60).map("".join), st.integers(1, 40))
+def test_every_piece_fits_and_holds_what_clients_show(text: str, times: int) -> None:
+    """A homeserver refuses what is too large; clients drop other elements with what is in them."""
+    pieces = render(f"begin {text * times} end")
+
+    for payload in pieces:
+        assert len(payload.encode()) <= CONTENT_MAX_BYTES
+        elements = _Elements()
+        elements.feed(json.loads(payload).get("html", ""))
+        for tag, attributes in elements.found:
+            assert tag in SHOWN
+            assert attributes.keys() <= ALLOWED.get(tag, set())
+            assert not (attributes.get("href") or "").startswith("javascript")
+    bodies = " ".join(json.loads(payload)["body"] for payload in pieces)
+    assert bodies.startswith("begin")
+    assert bodies.endswith("end")
+
+
+@examples(25)
+@given(st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), min_size=1, max_size=40))
+def test_no_word_is_lost(some: list[str]) -> None:
+    """In the text as in the HTML."""
+    found: list[str] = []
+    words = some * 60
+    for payload in render(" ".join(f"**{word}**" for word in words)):
+        elements = _Elements()
+        elements.feed(json.loads(payload)["html"])
+        found += re.findall(r"\w+", elements.text)
+
+    assert found == words
