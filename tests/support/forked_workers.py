@@ -1,0 +1,111 @@
+"""Workers of pytest-xdist that have nothing to import: children of a process that has.
+
+To collect all tests takes a worker half a minute of CPU where nothing was compiled before, twenty
+seconds otherwise, most of it imports. So one process collects them (`_collect`), and forks each
+worker: the same modules are there, and the worker only makes its list of tests from them.
+
+pytest-xdist starts what it takes for Python (`python=` in its specification of a worker). That is
+this file, which hands its standard streams on (`_ask`) and waits for the worker to end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_STREAMS = 3
+
+
+def worker_python(arguments: Sequence[str]) -> str:
+    """Return what to start in the place of Python, for each worker of this run.
+
+    Args:
+        arguments: Those of pytest.
+    """
+    address = f"everturn-workers-{os.getpid()}"
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(f"\0{address}")
+    listener.listen()
+    held, _ = os.pipe()  # the other sees by it when this process is gone, which holds its end
+    for fd in (listener.fileno(), held):
+        os.set_inheritable(fd, True)  # noqa: FBT003 - it has no name
+    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(_STREAMS)]
+    command = [sys.executable, __file__, "collect", str(listener.fileno()), str(held), *arguments]
+    os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet)
+    listener.close()
+    os.close(held)
+    return f"{sys.executable} -I -S {Path(__file__)} ask {address}"
+
+
+def _ask(address: str) -> None:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(f"\0{address}")
+        socket.send_fds(line, [os.getcwd().encode()], range(_STREAMS))
+        for fd in range(_STREAMS - 1):  # whoever reads them sees when the worker ends
+            os.close(fd)
+        line.recv(1)
+
+
+def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> None:
+    import pytest  # noqa: PLC0415 - who asks for a worker does not need it
+
+    pytest.main([*arguments, "-n0", "--collect-only", "-q"])
+    gc.collect()
+    gc.freeze()
+    while True:
+        watched: list[socket.socket | int] = [listener, alive]
+        ready, _, _ = select.select(watched, [], [], 1)
+        while _has_ended():
+            pass
+        if alive in ready:
+            return
+        if listener in ready:
+            line, _ = listener.accept()
+            folder, fds, _, _ = socket.recv_fds(line, 4096, _STREAMS)
+            if not os.fork():
+                listener.close()
+                os.close(alive)
+                _work(folder.decode(), fds)
+            line.close()
+            for fd in fds:
+                os.close(fd)
+
+
+def _has_ended() -> bool:
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        return False
+
+
+def _work(folder: str, fds: Sequence[int]) -> None:
+    """Be a worker: what `python -c` of execnet does, which the controller then sends more to."""
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)
+        os.close(fd)
+    os.chdir(folder)
+    sys.argv = ["-c"]
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the other one has read its end
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    namespace = {"__name__": "__main__", "sys": sys}
+    code = 0
+    try:
+        exec(eval(sys.stdin.readline()), namespace)  # noqa: S102, S307
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "ask":
+        _ask(sys.argv[2])
+    else:
+        listening, alive = map(int, sys.argv[2:4])
+        _collect(socket.socket(fileno=listening), alive, sys.argv[4:])
