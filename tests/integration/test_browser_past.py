@@ -136,6 +136,7 @@ async def test_a_transcript_tells_what_became_of_everything(
         gateway.starts = Starts([Run(at=steps[0], version="1"), Run(at=killed, version="1")])
         page = await window.tab(console(gateway, session_id))
         await page.get_by_text("Back on Sunday.").wait_for()
+        await page.get_by_text("turn 2 goes on by itself").wait_for()  # told by the stream
         shown = await page.locator(".transcript").inner_text()
         await page.locator(".delivery summary").click()
         parts = await page.locator(".delivery li").all_inner_texts()

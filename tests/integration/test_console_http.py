@@ -110,11 +110,20 @@ def test_the_first_visit_is_light() -> None:
         (STATIC / name).resolve()
         for name in re.findall(r'preload" href="([^"]+)"', index.read_text())
     }
-    others = {index, STATIC / "console.css", STATIC / "icon.svg", STATIC / "manifest.webmanifest"}
+    begin = STATIC / "begin.js"
+    others = {index, begin, *(STATIC / f"{name}" for name in ("console.css", "icon.svg"))}
+    others.add(STATIC / "manifest.webmanifest")
     worker = _reached((STATIC / "worker.js").resolve(), set())
-    sizes = [len(gzip.compress(path.read_bytes(), mtime=0)) for path in modules | others | worker]
+    follows = _reached((STATIC / "stream.js").resolve(), set())  # as soon as something is shown
+    sizes = [
+        len(gzip.compress(path.read_bytes(), mtime=0))
+        for path in modules | others | worker | follows
+    ]
+    session = _reached((STATIC / "views" / "session.js").resolve(), set()) - modules
+    named = {(STATIC / name).resolve() for name in re.findall(r'"([^"]+\.js)"', begin.read_text())}
 
     assert early == modules - {(STATIC / "app.js").resolve()}  # all at once, not one by one
+    assert named == session
     assert sum(sizes) < 60_000
 
 

@@ -3,6 +3,7 @@
 import { t } from "./parts/texts.js";
 
 const HERE = location.href.split("#")[0];
+self.begun ??= new Map();
 
 export class Problem extends Error {
   constructor(status, document) {
@@ -28,14 +29,22 @@ export function address(path) {
   return new URL(`../${path}`, HERE).href;
 }
 
+// What `begin.js` has asked for already; each answer is taken once.
+function begun(method, path) {
+  if (method !== "GET" || !self.begun.size) return undefined;
+  const found = self.begun.get(address(path));
+  self.begun.delete(address(path));
+  return found;
+}
+
 export async function call(method, path, body, headers = {}) {
   let answer;
   try {
-    answer = await fetch(address(path), {
+    answer = await (begun(method, path) ?? fetch(address(path), {
       method,
       headers: body === undefined ? headers : { "Content-Type": "application/json", ...headers },
       body: body === undefined ? undefined : JSON.stringify(body),
-    });
+    }));
   } catch {
     throw new Problem(0, { detail: t("The gateway cannot be reached.") });
   }

@@ -1,43 +1,42 @@
 // The shell: which view is shown, what stands around it, and when it is drawn.
 
 import { html, nothing, render } from "./vendor/lit-html/lit-html.js";
-import { faultyAgents, openAgents } from "./agents.js";
 import { login, logout } from "./api.js";
-import { openChannels, wantingChannels } from "./channels.js";
-import { helpDialog, showHelp } from "./parts/help.js";
 import { afterRole, roleDialog, roleLine } from "./parts/role.js";
-import { ifLoaded, lazy, once } from "./parts/lazy.js";
+import { ifLoaded, lazy, load, maybe, once } from "./parts/lazy.js";
 import { plain } from "./parts/text.js";
-import { choose, language, LANGUAGES, rich, t } from "./parts/texts.js";
+import { choose, language, LANGUAGES, onFormatters, rich, t } from "./parts/texts.js";
 import { when } from "./parts/time.js";
 import { may, role } from "./role.js";
-import { openSchedules, stuckJobs } from "./schedules.js";
 import { closeSession, failed, onChange, openSession, start, state } from "./state.js";
-import { approvalsView } from "./views/approvals.js";
-import { loginView } from "./views/login.js";
 import { sessionsView } from "./views/sessions.js";
 
 const place = document.getElementById("app");
 // In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope.
 const PLACES = [
   { name: "sessions", label: t("Sessions"), key: "s", icon: "M4 6h16M4 12h16M4 18h10", view: sessionsView },
-  { name: "search", label: t("Search"), key: "f", icon: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM20 20l-4-4", view: lazy("search", "searchView"), open: once("search", "openSearch") },
-  { name: "approvals", label: t("Approvals"), key: "a", icon: "M5 13l4 4L19 7", view: approvalsView, badge: () => state.approvals.items.length },
-  { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: lazy("schedules", "schedulesView"), open: openSchedules, badge: stuckJobs, need: "operate" },
-  { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: lazy("channels", "channelsView"), open: openChannels, badge: wantingChannels, need: "operate" },
-  { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: lazy("agents", "agentsView"), open: openAgents, badge: faultyAgents },
-  { name: "usage", label: t("Usage"), key: "u", icon: "M5 20V10M12 20V4M19 20v-7", view: lazy("usage", "usageView"), open: once("usage", "openUsage") },
+  { name: "search", label: t("Search"), key: "f", icon: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM20 20l-4-4", view: lazy("search", "searchView"), open: once("views/search", "openSearch") },
+  { name: "approvals", label: t("Approvals"), key: "a", icon: "M5 13l4 4L19 7", view: lazy("approvals", "approvalsView"), badge: () => state.approvals.items.length },
+  { name: "schedules", label: t("Schedules"), key: "t", icon: "M12 7v5l3 2M21 12a9 9 0 1 1-18 0 9 9 0 0 1 18 0", view: lazy("schedules", "schedulesView"), open: once("schedules", "openSchedules"), badge: maybe("schedules", "stuckJobs"), need: "operate" },
+  { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: lazy("channels", "channelsView"), open: once("channels", "openChannels"), badge: maybe("channels", "wantingChannels"), need: "operate" },
+  { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: lazy("agents", "agentsView"), open: once("agents", "openAgents"), badge: maybe("agents", "faultyAgents") },
+  { name: "usage", label: t("Usage"), key: "u", icon: "M5 20V10M12 20V4M19 20v-7", view: lazy("usage", "usageView"), open: once("views/usage", "openUsage") },
   { name: "doctor", label: t("Doctor"), key: "d", icon: "M3 12h4l3-8 4 16 3-8h4", view: lazy("doctor", "doctorView"), need: "operate" },
-  { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: lazy("log", "logView"), open: once("log", "openLog"), need: "operate" },
+  { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: lazy("log", "logView"), open: once("views/log", "openLog"), need: "operate" },
 ];
+const loginView = lazy("login", "loginView");
 const sessionView = lazy("session", "sessionView");
-const openPast = once("request", "openPast");
+const helpDialog = maybe("parts/help", "helpDialog");
+const showHelp = once("parts/help", "showHelp");
+const LATER = ["approvals", "agents", "channels", "schedules"]; // what badges count
+const openPast = once("views/request", "openPast");
 const PAST = { request: lazy("request", "requestView"), then: lazy("then", "thenView") };
 const placeOf = (view) => PLACES.find(({ name }) => name === view);
 const addressOf = (name) => (name === "sessions" ? "#/" : `#/${name}`);
 let isPlanned = false;
 let isEmptied = false;
 let isMoved = false; // to another view
+let isFurnished = false; // what the first look can do without is on its way
 
 function plan() {
   if (isPlanned) return;
@@ -54,12 +53,19 @@ function drawNow() {
   const waiting = state.approvals.items.length;
   document.title = `${waiting ? `(${waiting}) ` : ""}${titleOf()} - Everturn`;
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
-  if (state.route.view === "session") ifLoaded("session")?.afterSession();
-  else if (state.route.view === "then") ifLoaded("then")?.afterThen();
+  if (state.route.view === "session") ifLoaded("views/session")?.afterSession();
+  else if (state.route.view === "then") ifLoaded("views/then")?.afterThen();
   afterRole();
   // On a phone not all places fit.
   if (isMoved) document.querySelector(".place[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   isMoved = false;
+  if (!isFurnished && state.connection === "live") furnish();
+}
+
+async function furnish() {
+  isFurnished = true;
+  const found = await Promise.all(LATER.map(load));
+  if (!found.every(Boolean)) setTimeout(() => (isFurnished = false), 1000);
 }
 
 function titleOf() {
@@ -91,7 +97,7 @@ function shell() {
       </div>
     </nav>
     <main id="main" tabindex="-1" class=${view}>${viewOf(view)}</main>
-    ${role.asked ? roleDialog() : helpDialog(PLACES)}
+    ${role.asked ? roleDialog() : helpDialog(PLACES) ?? nothing}
     <p class=${state.note ? "toast" : "hidden"} role="status" aria-live="polite">${state.note}</p>
   `;
 }
@@ -219,6 +225,7 @@ addEventListener("keydown", (event) => {
 });
 
 onChange(plan);
+onFormatters(plan);
 addEventListener("hashchange", route);
 setInterval(plan, 30_000); // times that are told as so long ago
 const isLink = location.hash.startsWith("#/login/");

@@ -3,9 +3,9 @@
 import { address, call, get, post, Problem } from "./api.js";
 import { t } from "./parts/texts.js";
 import { loadRole } from "./role.js";
-import { connect } from "./stream.js";
 
 const NOTE_MS = 6000;
+const AGAIN_MS = 1500;
 const PAGE_ROWS = 50;
 const PAGE_EVENTS = 200;
 const EVENTS_MOST = 600; // in the page at once; older ones are fetched when they are asked for
@@ -41,8 +41,20 @@ export function onChange(work) {
 }
 
 export function start() {
-  stream = connect(receive);
   refreshLists(); // a session that the address names is being opened
+  follow();
+}
+
+// The stream tells what changes: what is shown first does not wait for it.
+async function follow() {
+  try {
+    const { connect } = await import("./stream.js");
+    stream = connect(receive);
+    if (state.session?.last) stream.watch(state.session.id, state.session.last);
+  } catch {
+    receive({ type: "lost" });
+    setTimeout(follow, AGAIN_MS);
+  }
 }
 
 export const failed = (error) => (error instanceof Problem ? error.message : String(error));
@@ -71,13 +83,24 @@ export function say(text) {
 
 // --- frames ---
 
+const TAKEN_LATER = new Set(["approvals", "channels", "schedules"]);
 const frames = new Map();
 const refreshers = [];
+let early = []; // frames that came before what takes them was there
+let isKnown = false; // who looks
 
 // For views that keep what they show themselves.
-export const onFrame = (type, work) => frames.set(type, work);
+export function onFrame(type, work) {
+  frames.set(type, work);
+  early.filter((each) => each.type === type).forEach(({ data }) => work(data));
+  early = early.filter((each) => each.type !== type);
+}
+
 // `work` is done as soon as it is known who looks, and when what the page knows may be outdated.
-export const onRefresh = (work) => refreshers.push(work);
+export function onRefresh(work) {
+  refreshers.push(work);
+  if (isKnown) work();
+}
 
 function receive({ type, data }) {
   if (type === "lost") {
@@ -90,7 +113,8 @@ function receive({ type, data }) {
   else if (type === "token") grew(data);
   else if (type === "ended" && state.session?.id === data.session_id) {
     if (data.problem) state.session.error = data.problem.detail ?? data.problem.title;
-  } else frames.get(type)?.(data);
+  } else if (frames.has(type)) frames.get(type)(data);
+  else if (TAKEN_LATER.has(type)) early.push({ type, data });
   draw();
 }
 
@@ -215,7 +239,10 @@ function grew({ session_id: id, turn_id: turn, step, offset, text }) {
 // --- lists ---
 
 function refreshLists() {
-  loadRole().then(() => refreshers.forEach((work) => work()));
+  loadRole().then(() => {
+    isKnown = true;
+    refreshers.forEach((work) => work());
+  });
   loadList();
   refreshAgents();
 }

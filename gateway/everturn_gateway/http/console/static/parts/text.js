@@ -1,7 +1,7 @@
 // Text of others: it stays text, and what would turn it round is shown.
 
 import { html } from "../vendor/lit-html/lit-html.js";
-import { locale, t, tn } from "./texts.js";
+import { canFormat, lazily, locale, t, tn } from "./texts.js";
 
 const BIDI = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 const UNSAFE = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
@@ -44,11 +44,14 @@ export function folded(text) {
 
 export const count = (number, what) => `${number.toLocaleString()} ${what}${number === 1 ? "" : "s"}`;
 
+const dollarsOf = (digits) =>
+  lazily(() => new Intl.NumberFormat(locale, { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const cents = dollarsOf(2);
+const less = dollarsOf(4);
+
 export function dollars(cost) {
-  if (!cost) return "";
-  const digits = cost < 0.01 ? 4 : 2;
-  const written = { style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: digits, maximumFractionDigits: digits };
-  return new Intl.NumberFormat(locale, written).format(cost);
+  if (!cost || !canFormat()) return "";
+  return (cost < 0.01 ? less : cents)().format(cost);
 }
 
 // Copies a text, also where the page is no secure context and has no clipboard.

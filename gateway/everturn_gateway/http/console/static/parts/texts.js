@@ -20,8 +20,13 @@ export const locale = wished.find((tag) => baseOf(tag) === language && tag.inclu
 
 // Who imports this module waits for the file, so a text may be looked up wherever code stands.
 const table = language === "en" ? {} : await load();
-const rules = new Intl.PluralRules(language);
-const numbers = new Intl.NumberFormat(locale);
+// Made when it is first used.
+export const lazily = (make) => {
+  let made;
+  return () => (made ??= make());
+};
+const rules = lazily(() => new Intl.PluralRules(language));
+const numbers = lazily(() => new Intl.NumberFormat(locale));
 document.documentElement.lang = language === "zh" ? "zh-Hans" : language;
 
 async function load() {
@@ -41,7 +46,29 @@ export function choose(tag) {
   location.reload();
 }
 
-export const number = (value) => numbers.format(value);
+// The first formatter takes a browser a tenth of a second, on a phone half a one: what is shown first
+// is shown without times and commas, and drawn again when there are formatters.
+let hasBegun = false;
+let hasFormatters = false;
+let redraw = () => {};
+
+export const onFormatters = (work) => {
+  redraw = work;
+};
+
+export function canFormat() {
+  if (!hasBegun) {
+    hasBegun = true;
+    setTimeout(() => {
+      hasFormatters = true;
+      redraw();
+    });
+  }
+  return hasFormatters;
+}
+
+const isPlain = (value) => Number.isInteger(value) && Math.abs(value) < 1000;
+export const number = (value) => (isPlain(value) || !canFormat() ? String(value) : numbers().format(value));
 
 // A text: t("Log out"), t("Copied {name}.", { name }). Numbers are written as people write them.
 export const t = (text, values = {}) => filled(table[text] ?? text, values).join("");
@@ -50,7 +77,7 @@ export const t = (text, values = {}) => filled(table[text] ?? text, values).join
 // stand by the second.
 export function tn(one, other, count, values = {}) {
   const forms = table[other] ?? { one, other };
-  return filled(forms[rules.select(count)] ?? forms.other, { count, ...values }).join("");
+  return filled(forms[rules().select(count)] ?? forms.other, { count, ...values }).join("");
 }
 
 // A text around pieces of a template: rich("Begin with {command}", { command: html`<code>...` }).

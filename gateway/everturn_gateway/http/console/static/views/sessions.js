@@ -51,7 +51,7 @@ export function sessionsView() {
     ${list.error ? html`<p class="error" role="alert">${list.error}</p>` : nothing}
     <div class="newer">${list.newer.size ? html`<button class="chip" @click=${showNewer}>${t("{count} newer", { count: list.newer.size })}</button>` : nothing}</div>
     <ul class="rows" aria-label=${t("Sessions")} aria-busy=${list.isLoading}
-      @pointerenter=${() => load("session") && useList(true)} @pointerleave=${() => useList(false)}
+      @pointerenter=${() => load("views/session") && useList(true)} @pointerleave=${() => useList(false)}
       @focusin=${() => useList(true)} @focusout=${(e) => e.currentTarget.contains(e.relatedTarget) || useList(false)}>
       ${repeat(shown, (row) => row.id, sessionRow)}
     </ul>
