@@ -141,6 +141,7 @@ async def test_a_transcript_tells_what_became_of_everything(
         await page.locator(".delivery summary").click()
         parts = await page.locator(".delivery li").all_inner_texts()
         await page.locator(".timing summary").first.click()
+        await page.locator(".timing .legend li").first.wait_for()
         times = await page.locator(".timing .legend").first.locator("li").all_inner_texts()
         await page.locator("details.call summary").first.click()
         async with page.expect_download() as download:

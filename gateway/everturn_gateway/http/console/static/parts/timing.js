@@ -1,6 +1,6 @@
 // Where the time of a turn went, from the times of its events.
 
-import { html, nothing, svg } from "../vendor/lit-html/lit-html.js";
+import { html, nothing, render, svg } from "../vendor/lit-html/lit-html.js";
 import { t } from "./texts.js";
 import { spanIn } from "./time.js";
 
@@ -124,14 +124,18 @@ function bar(turn, about) {
 
 const key = (kind) => html`<svg class="key" viewBox="0 0 10 10" aria-hidden="true"><rect class=${`time-${kind}`} width="10" height="10" rx="2"></rect></svg>`;
 
-// At the end of a turn in the transcript: one thin line, which opens.
+// At the end of a turn in the transcript: one thin line, which opens. What stands in it is made when
+// it does: a page of a conversation has forty of them.
 export function timeOfTurn(turn) {
   const parts = sums(turn);
   const total = spanIn((turn.to - turn.from) / 1000);
   const about = `${t("Turn {turn} took {time}", { turn: turn.number, time: total })}: ${parts.map(({ label, seconds }) => `${label} ${spanIn(seconds)}`).join(", ")}`;
-  return html`<details class="timing">
+  const toggled = ({ target }) => {
+    if (target.open) render(legend(parts), target.querySelector(".parts"));
+  };
+  return html`<details class="timing" @toggle=${toggled}>
     <summary><span class="faint">${t("turn {turn}", { turn: turn.number })}, ${total}</span>${bar(turn, about)}</summary>
-    ${legend(parts)}
+    <div class="parts"></div>
   </details>`;
 }
 
