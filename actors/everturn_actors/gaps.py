@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from everturn_actors.codec import Value
 
 GapCause: TypeAlias = Literal["discarded", "lost", "unknown"]
-"""Why events are missing: the agent's `compaction: discard`; damage to the archive; or one of the
-two, from a time when it was not written down."""
+"""Why events are missing: the agent's `compaction: discard`, or `sessions.keep`; damage to the
+archive; or one of the two, from a time when it was not written down."""
 _WHY: dict[GapCause, str] = {
-    "discarded": "this part of the log was discarded on purpose (compaction: discard)",
+    "discarded": (
+        "this part of the log was discarded on purpose (compaction: discard, or sessions.keep)"
+    ),
     "lost": "the archive that held them was lost or damaged",
     "unknown": "they were let go or lost, it was not written down which",
 }

@@ -64,3 +64,25 @@ async def test_events_are_taken_along_as_they_are(tmp_path: Path, compaction: st
     missing = {seq for first, last in gaps for seq in range(first, last + 1)}
     assert missing | {each["seq"] for each in events} == {*range(1, end + 1)}
     assert bool(missing) == ("no longer kept" in told) == (compaction == "discard")
+
+
+async def test_a_conversation_is_taken_to_programs_that_know_openais_format(tmp_path: Path) -> None:
+    """Each call has its result behind it, and what was said meanwhile stands after that."""
+    write_shell_agent(tmp_path)
+    async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
+        gateway.provider.script += [running("echo hi"), "Done \ud83d."]
+        session_id = await gateway.session()
+        path = f"{SESSIONS}/{session_id}"
+        await client.post(f"{path}/messages", json={"content": "Hello"})
+        answer = await client.get(f"{path}/export", params={"format": "openai"})
+
+    (line,) = answer.text.splitlines()
+    found = json.loads(line)
+    user, call, result, done = found["messages"]
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    assert (found["session_id"], found["agent"]) == (session_id, "test")
+    assert user == {"role": "user", "content": "Hello"}
+    assert (call["role"], call["content"]) == ("assistant", "I will look.")
+    assert result["tool_call_id"] == call["tool_calls"][0]["id"]
+    assert result["content"]
+    assert done == {"role": "assistant", "content": "Done \ud83d."}

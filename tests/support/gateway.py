@@ -18,12 +18,14 @@ import yaml
 from anyio.abc import SocketStream, TaskGroup
 from support.remembered_routes import remember_routes
 
+from everturn_actors.journal.files import FileStore
+from everturn_actors.journal.files.upkeep import FileUpkeep
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import ConversationKey
-from everturn_actors.ports import Clock, NullObserver
+from everturn_actors.ports import Clock, KeyedStore, NullObserver
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import OnDisconnect
@@ -62,6 +64,8 @@ from everturn_gateway.principals import (
     open_tokens,
 )
 from everturn_gateway.providers.passing_on import PassingOn
+from everturn_gateway.retention.cleaning import Cleaner
+from everturn_gateway.retention.erasing import Eraser
 from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
@@ -97,6 +101,9 @@ class HttpGateway:
     schedules: SchedulerClient
     messages: MessageIndex
     provider: ScriptedProvider
+    store: FileStore
+    keyed: KeyedStore
+    clock: Clock
     started_at: datetime
     models: StoredModelStatistics
     tokens: TokenRegistry
@@ -117,6 +124,7 @@ class HttpGateway:
     tool_factory: ToolFactory | None = None
     base_url: str = ""
     findings: tuple[Finding, ...] = ()
+    upkeep: anyio.Lock = field(default_factory=anyio.Lock)
     listening: anyio.Event = field(default_factory=anyio.Event)
 
     def checkpoints(self, agent: str) -> Checkpoints:
@@ -133,6 +141,35 @@ class HttpGateway:
         """
         assert self.tool_factory is not None
         return agent_notes(self.tool_factory, self.library, key, principal)
+
+    def cleaner(self) -> Cleaner:
+        """Return what cleans by `sessions.keep`."""
+        return Cleaner(
+            keep=lambda: self.config.sessions.keep,
+            service=self.service,
+            store=self.store,
+            upkeep=FileUpkeep(self.store),
+            keyed=self.keyed,
+            cancelled=self.config.workspace / SCHEDULES_FOLDER / "cancelled",
+            clock=self.clock,
+            on_gone=self.changes.gone,
+            owns=lambda _session_id: True,
+            cleaning=self.upkeep,
+        )
+
+    def eraser(self) -> Eraser:
+        """Return what erases the words of a person."""
+        return Eraser(
+            service=self.service,
+            store=self.store,
+            upkeep=FileUpkeep(self.store),
+            messages=self.messages,
+            keyed=self.keyed,
+            clock=self.clock,
+            on_gone=self.changes.gone,
+            owns=lambda _session_id: True,
+            erasing=self.upkeep,
+        )
 
     def ready(self) -> bool:
         """Whether it says that it takes messages."""
@@ -311,6 +348,9 @@ async def open_http_gateway(
                 schedules=schedules,
                 messages=messages,
                 provider=provider,
+                store=store,
+                keyed=keyed,
+                clock=clock or SystemClock(),
                 models=models,
                 tokens=tokens,
                 spending=spending,

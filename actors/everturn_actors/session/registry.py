@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
+HOLD_S = 5.0  # how long an idle actor may take to go away
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
 _ENDING = (Cancel, End)
 _HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState, GetStanding)
@@ -69,6 +70,8 @@ class _Active(Struct):
     gone: anyio.Event = field(default_factory=anyio.Event)
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     "Cuts it off."
+    last_seq: int = 0
+    "Of its state, when it is gone."
     leaves: bool = False
     "Whether another process is to have the session: its callers are sent there."
 
@@ -109,6 +112,10 @@ class Registry:
         self.max_active = max_active
         self._leaving = set[str]()
         "Those who were told to make room."
+        self._held: dict[str, anyio.Event] = {}
+        "Sessions of which no actor may start; each is told when one may."
+        self.watched: list[set[str]] = []
+        "Each is told of the sessions of which an actor starts, for as long as it stands here."
         self._feeds: WeakValueDictionary[str, Feed] = WeakValueDictionary()
         self._quarantine = Quarantine()
         self._revivals = Revivals(runtime.timing, tasks, self._revive)
@@ -152,6 +159,9 @@ class Registry:
         while True:
             active = self._active.get(session_id)
             self._check_quarantine(session_id, command, active)
+            if active is None and (held := self._held.get(session_id)) is not None:
+                await held.wait()
+                continue
             if active is None:
                 starts += 1
                 active = self._start(
@@ -231,6 +241,29 @@ class Registry:
         """Forget that a session failed: there is nothing left of it that could."""
         self._revivals.forget(session_id)
         self._quarantine.release(session_id)
+
+    @asynccontextmanager
+    async def held(self, session_id: str) -> AsyncGenerator[bool]:
+        """Let no actor of a session live for a block; yields whether that is so.
+
+        False = it has work, or somebody else holds it. Whoever asks it for something meanwhile
+        waits until the block ends.
+        """
+        active, known = self._active.get(session_id), self.present(session_id)
+        if session_id in self._held or (active is not None and not active.actor.passivate()):
+            yield False
+            return
+        released = self._held[session_id] = anyio.Event()
+        try:
+            if active is None or known is None:
+                yield active is None
+                return
+            with anyio.move_on_after(HOLD_S):  # it stays where somebody asked it meanwhile
+                await active.gone.wait()
+            yield session_id not in self._active and active.last_seq == known.last_seq
+        finally:
+            del self._held[session_id]
+            released.set()
 
     async def gone(self, session_id: str) -> None:
         """Wait until the session's actor, if it has one, is gone."""
@@ -315,6 +348,8 @@ class Registry:
             runtime=self._runtime,
         )
         active = self._active[session_id] = _Active(actor=actor, mailbox=mailbox, feed=feed)
+        for each in self.watched:
+            each.add(session_id)
         self._tasks.start_soon(self._live, session_id, active)
         return active
 
@@ -357,6 +392,7 @@ class Registry:
             self._leaving.discard(session_id)
             for each in active.mailbox.close():
                 each.answer.fail(failure)
+            active.last_seq = active.actor.known.last_seq if active.actor.known else 0
             active.gone.set()
             active.actor.dispose()
 

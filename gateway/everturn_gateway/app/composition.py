@@ -130,6 +130,8 @@ async def open_gateway(
             await _run(start, base, agents, work, maintenance, connections)
             gateway = _gateway(start, base, agents, work, connections)
             gateway.ownership = work.ownership
+            if watch:
+                gateway.start("retention", gateway.clean_daily)
             try:
                 yield gateway
             finally:
@@ -427,6 +429,7 @@ def _gateway(
         store_fault=base.storage.fault,
         meter=agents.meter,
         keyed=base.storage.keyed,
+        storage=base.storage,
         secrets=start.secrets,
         started_at=start.clock.now(),
         version=start.version,

@@ -23,14 +23,18 @@ from everturn_channels.access.pairing import Pairing
 from everturn_gateway.app.journal_check import can_be_examined, check_journals
 from everturn_gateway.channels import Channels
 from everturn_gateway.channels.answering import agent_checkpoints, agent_notes
+from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.changes import take_over
 from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.findings import Finding
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import RecentLog, SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics
-from everturn_gateway.plugins import installed
+from everturn_gateway.plugins import OpenedStore, installed
 from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.providers.passing_on import PassingOn
+from everturn_gateway.scheduler.definitions.job_store import CANCELLED
+from everturn_gateway.scheduler.scheduler import FOLDER as SCHEDULES_FOLDER
 from everturn_gateway.scheduler.scheduler import Scheduler
 from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentFile, AgentLibrary
@@ -44,10 +48,17 @@ from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
 if TYPE_CHECKING:
     from everturn_actors.cluster.ownership import LeaseOwnership
+    from everturn_gateway.retention import cleaning, erasing
+else:
+    cleaning = late("everturn_gateway.retention.cleaning")
+    erasing = late("everturn_gateway.retention.erasing")
 
 USAGE_FOLDER = "usage/"  # of keys: what agents used, by month
 SPENDING_FOLDER = "usage/principals/"  # what those with tokens spent, in the same form
 MODELS_FOLDER = "models"  # in the workspace: weights of local models
+
+
+CLEANING_STARTS_S = 300.0  # the first minutes are for the turns
 
 
 def version() -> str:
@@ -78,6 +89,7 @@ class Gateway(Struct, kw_only=True):
     "Why no message can be kept now; empty where it can."
     meter: Meter
     keyed: KeyedStore
+    storage: OpenedStore
     secrets: SecretRegistry
     started_at: datetime
     version: str
@@ -90,6 +102,8 @@ class Gateway(Struct, kw_only=True):
     "What this process logged last; empty in a program that keeps a log of its own."
     examining: anyio.Lock = field(default_factory=anyio.Lock)
     "Held by the look that is under way: it takes a while, and one is enough."
+    upkeep: anyio.Lock = field(default_factory=anyio.Lock)
+    "Held while something is cleaned or erased."
     closing: bool = False
     "It goes down and takes no more messages."
 
@@ -142,6 +156,46 @@ class Gateway(Struct, kw_only=True):
         async with self.examining, aclosing(examine_own(self, own)) as findings:
             async for finding in findings:
                 yield finding
+
+    def owns(self, session_id: str) -> bool:
+        """Whether a session is this process's to work on."""
+        owner = self.ownership
+        return owner is None or owner.epoch(owner.partition(session_id)) is not None
+
+    def cleaner(self) -> cleaning.Cleaner:
+        """Return what cleans by `sessions.keep`."""
+        return cleaning.Cleaner(
+            keep=lambda: self.config.sessions.keep,
+            service=self.service,
+            store=self.storage.store,
+            upkeep=self.storage.upkeep() if self.storage.upkeep is not None else None,
+            keyed=self.keyed,
+            cancelled=self.config.workspace / SCHEDULES_FOLDER / CANCELLED,
+            clock=SystemClock(),
+            on_gone=self.changes.gone,
+            owns=self.owns,
+            cleaning=self.upkeep,
+        )
+
+    def eraser(self) -> erasing.Eraser:
+        """Return what erases the words of a person."""
+        return erasing.Eraser(
+            service=self.service,
+            store=self.storage.store,
+            upkeep=self.storage.upkeep() if self.storage.upkeep is not None else None,
+            messages=self.messages,
+            keyed=self.keyed,
+            clock=SystemClock(),
+            on_gone=self.changes.gone,
+            owns=self.owns,
+            erasing=self.upkeep,
+        )
+
+    async def clean_daily(self) -> None:
+        """Clean by `sessions.keep`, minutes after the start and then once a day."""
+        await anyio.sleep(CLEANING_STARTS_S)
+        cleaner = await anyio.to_thread.run_sync(self.cleaner)
+        await cleaning.clean_daily(cleaner)
 
     async def reconfigure(self, new: Config) -> None:
         """Take over what of a configuration can hold while the gateway runs; see `LIVE`."""

@@ -13,6 +13,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import KeyedStore
 from everturn_actors.ports.transfer import Transfer
+from everturn_actors.ports.upkeep import Upkeep
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
 
 
@@ -29,6 +30,7 @@ async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
             store=files,
             keyed=FileKeyedStore(setup.workspace),
             transfer=partial(_transfer, files),
+            upkeep=partial(_upkeep, files),
             waiting=lambda: files.waiting,
             fault=files.health.check,
         )
@@ -39,6 +41,13 @@ def _transfer(files: FileStore) -> Transfer:
     from everturn_actors.journal.files.transfer import FileTransfer
 
     return FileTransfer(files)
+
+
+def _upkeep(files: FileStore) -> Upkeep:
+    # What is cleaned once a day is loaded then.
+    from everturn_actors.journal.files.upkeep import FileUpkeep
+
+    return FileUpkeep(files)
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from typing import Final
 import typer
 from typer.exceptions import TyperException
 
+from everturn_gateway.cli import upkeep as _upkeep  # noqa: F401 - it declares its commands
 from everturn_gateway.cli.program import COMPLETE_VARIABLE, NAME, app
 from everturn_gateway.commands.shared.errors import EXIT_INTERRUPTED, explain, say
 

@@ -46,8 +46,8 @@ def export_session(
     session: SessionId,
     *,
     form: Annotated[
-        Literal["markdown", "jsonl"],
-        typer.Option("--format", help="For people (markdown), or the events as they are (jsonl)."),
+        Literal["markdown", "jsonl", "openai"],
+        typer.Option("--format", help="For people, the events as they are, or OpenAI's messages."),
     ] = "markdown",
 ) -> int:
     """Write a session to the standard output, from its first event to its last."""

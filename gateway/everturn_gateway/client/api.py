@@ -26,6 +26,7 @@ _PAUSES_S: Final = (0.1, 0.2, 0.5, 1.0)  # between two tries, the last one repea
 _SHOWN_FIELDS: Final = {"content": "message"}  # what people call them
 _EVENT_BYTES: Final = 16 * 1024 * 1024  # the longest message, escaped, is below it
 _NOTHING_MORE: Final = 204
+_JSON: Final = {"Content-Type": "application/json"}
 _HERE: Final = "http://everturn"  # stands in addresses that nobody looks up
 
 
@@ -174,6 +175,42 @@ class Api:
                 refuse(source.response, await source.response.aread())
             async for message in source:
                 yield message
+
+    async def download(
+        self, path: str, *, params: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes]:
+        """Yield a file piece by piece.
+
+        Raises:
+            CoreError, ClientError: As for `ask`.
+        """
+        try:
+            async with self._http.stream("GET", path, params=dict(params or {})) as response:
+                if not response.is_success:
+                    refuse(response, await response.aread())
+                async for piece in response.aiter_bytes():
+                    yield piece
+        except (httpx2.TransportError, TryAgainError) as error:
+            raise lost(self._url, error) from error
+
+    async def told(
+        self, path: str, body: Mapping[str, object]
+    ) -> AsyncGenerator[httpx2.ServerSentEvent]:
+        """Have something done; yield what is told of it, until it is done.
+
+        Raises:
+            CoreError, ClientError: As for `ask`.
+        """
+        try:
+            async with self._http.sse(
+                path, method="POST", content=_encode(body), headers=_JSON
+            ) as source:
+                if not source.response.is_success:
+                    refuse(source.response, await source.response.aread())
+                async for message in source:
+                    yield message
+        except (httpx2.TransportError, TryAgainError) as error:
+            raise lost(self._url, error) from error
 
     def tries(self) -> Tries:
         """Return how often this gateway is looked for when it is lost."""

@@ -262,6 +262,14 @@ class SessionClient:
         ]
         return sorted((*gaps, *messages), key=lambda said: said.seq)
 
+    def export(self, session_id: str, form: str) -> AsyncGenerator[bytes]:
+        """Yield the session as a file, in a format of the export."""
+        return self._api.download(f"{_session(session_id)}/export", params={"format": form})
+
+    def media(self, session_id: str, name: str) -> AsyncGenerator[bytes]:
+        """Yield a file that came with a message, or was sent in the session."""
+        return self._api.download(f"{_session(session_id)}/media/{quote(name, safe='')}")
+
     async def search(self, text: str, **wanted: str | int) -> Sequence[Match]:
         """Return what was said that fits a question or words, the best match first."""
         given = {name: value for name, value in wanted.items() if value}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         channel,
         checkpoints,
         doctor,
+        exporting,
         local,
         model,
         move,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         sessions,
         talk,
         token,
+        upkeep,
         usage,
     )
     from everturn_gateway.commands.context import context as transcripts
@@ -48,6 +50,7 @@ __all__ = [
     "checking",
     "checkpoints",
     "doctor",
+    "exporting",
     "live_context",
     "local",
     "logins",
@@ -67,6 +70,7 @@ __all__ = [
     "talk",
     "token",
     "transcripts",
+    "upkeep",
     "usage",
 ]
 

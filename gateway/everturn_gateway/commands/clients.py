@@ -18,7 +18,12 @@ from everturn_gateway.client import Api, SessionClient, open_api
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT
-from everturn_gateway.commands.shared.settings import api_token, log_to_file, require_agents
+from everturn_gateway.commands.shared.settings import (
+    admin_token,
+    api_token,
+    log_to_file,
+    require_agents,
+)
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, GatewayError
 
@@ -34,7 +39,9 @@ async def open_client(config: Config, *, resume: bool = True) -> AsyncGenerator[
 
 
 @asynccontextmanager
-async def open_workspace_api(config: Config, *, resume: bool) -> AsyncGenerator[Api]:
+async def open_workspace_api(
+    config: Config, *, resume: bool, is_admin: bool = False
+) -> AsyncGenerator[Api]:
     """Open the API of the gateway of a workspace: of the one that runs, or of one opened for this.
 
     Warnings are written to the log of the workspace meanwhile.
@@ -43,6 +50,7 @@ async def open_workspace_api(config: Config, *, resume: bool) -> AsyncGenerator[
         config: Names the workspace.
         resume: Where no gateway runs: let turns that were open go on, and wait for them at the end.
             Without it this is a short look.
+        is_admin: What is asked for is for the administration.
 
     Raises:
         WorkspaceLockedError: Another process has the workspace, and serves nobody.
@@ -56,15 +64,16 @@ async def open_workspace_api(config: Config, *, resume: bool) -> AsyncGenerator[
             stack.enter_context(log_to_file(config, crash_log.secrets))
 
         await anyio.to_thread.run_sync(prepare)
-        yield await _enter(config, stack, resume=resume)
+        yield await _enter(config, stack, resume=resume, is_admin=is_admin)
 
 
-async def _enter(config: Config, stack: AsyncExitStack, *, resume: bool) -> Api:
+async def _enter(config: Config, stack: AsyncExitStack, *, resume: bool, is_admin: bool) -> Api:
     deadline = anyio.current_time() + _STARTING_S
     while True:
         running = await find_running(config.workspace)
         if running is not None:
-            over_http = open_api(running.url, token=api_token(config))
+            token = (admin_token(config) if is_admin else "") or api_token(config)
+            over_http = open_api(running.url, token=token)
             return await stack.enter_async_context(over_http)
         try:
             # The whole gateway is loaded only where there is none to talk to.

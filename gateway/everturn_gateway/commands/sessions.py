@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -10,8 +11,7 @@ from msgspec import structs
 
 from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
-from everturn_actors.service import TextDelta
-from everturn_actors.state.serialization import encode_event, utc_text
+from everturn_actors.state.serialization import utc_text
 from everturn_channels.names import clean
 from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client, Said, Status
@@ -27,7 +27,7 @@ from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.http.live.markdown import ExportFormat, MarkdownExport
+from everturn_gateway.http.live.markdown import ExportFormat
 from everturn_gateway.principals import is_principal_name
 
 _PAGE = 100  # sessions asked for at once
@@ -149,21 +149,16 @@ def export_session(options: Options, session_id: str, *, form: ExportFormat) -> 
     config = load(options)
 
     async def main() -> int:
-        async with open_client(config, resume=False) as client:
-            end = (await client.status(session_id)).last_seq
-            export = MarkdownExport()
-            async with aclosing(client.follow(session_id, after=0)) as updates:
-                async for update in updates:
-                    if isinstance(update, TextDelta):
-                        continue
-                    if form == "markdown":
-                        sys.stdout.write(clean(export.write(update)))
-                    else:
-                        sys.stdout.write(encode_event(update).decode() + "\n")
-                    if update.seq >= end:
-                        break
+        async with (
+            open_client(config, resume=False) as client,
+            aclosing(client.export(session_id, form)) as pieces,
+        ):
+            async for piece in pieces:
+                text = decoder.decode(piece)
+                sys.stdout.write(clean(text) if form == "markdown" else text)
         return EXIT_OK
 
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return run_async(main)
 
 

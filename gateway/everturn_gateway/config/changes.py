@@ -20,6 +20,7 @@ LIVE: Final = frozenset(
         "schedules.allow_private",
         "schedules.timezone",
         "sessions.compaction",
+        "sessions.keep",
         "sessions.ttl_hours",
     )
 )
@@ -63,7 +64,10 @@ def take_over(old: Config, new: Config) -> Config:
         routes=new.routes,
         schedules=new.schedules,
         sessions=replace(
-            old.sessions, ttl_hours=new.sessions.ttl_hours, compaction=new.sessions.compaction
+            old.sessions,
+            ttl_hours=new.sessions.ttl_hours,
+            compaction=new.sessions.compaction,
+            keep=new.sessions.keep,
         ),
         notes=new.notes,
     )

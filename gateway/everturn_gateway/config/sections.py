@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, create_model
 from everturn_actors.model import Compaction
 from everturn_gateway.config.channels import ChannelsSection, RouteSection, channels_model
 from everturn_gateway.config.cluster import ClusterSection
+from everturn_gateway.config.keep import SessionsKeepSection
 from everturn_gateway.config.owners import OwnerSection
 from everturn_gateway.config.providers import PriceSection, ProvidersSection, providers_model
 from everturn_gateway.config.stores import store_model
@@ -129,6 +130,7 @@ class SessionsSection(Section):
     passivate_after_seconds: _Seconds = 600
     max_active: _Count = 2000
     results_max_megabytes: _Count = 256
+    keep: SessionsKeepSection = SessionsKeepSection()
 
 
 class SchedulesSection(Section):

@@ -21,6 +21,7 @@ from everturn_gateway.config.channels import (
 )
 from everturn_gateway.config.cluster import ClusterConfig, cluster_config, cluster_faults
 from everturn_gateway.config.env_file import ENV_NAME
+from everturn_gateway.config.keep import KEEP_ALL, KeepConfig
 from everturn_gateway.config.owners import owner_faults, owner_notes
 from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
 from everturn_gateway.config.sections import (
@@ -101,6 +102,8 @@ class SessionsConfig:
     "Beyond so many sessions in memory those without work leave it at once, longest idle first."
     results_max_bytes: int = 256 * MEGABYTE
     "Of one session's large results; beyond it the oldest go."
+    keep: KeepConfig = KEEP_ALL
+    "For how long what belongs to sessions is kept."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,6 +372,7 @@ def _sessions(values: SessionsSection) -> SessionsConfig:
         passivate_after_s=values.passivate_after_seconds,
         max_active=values.max_active,
         results_max_bytes=values.results_max_megabytes * MEGABYTE,
+        keep=values.keep.value(),
     )
 
 

@@ -59,6 +59,7 @@ from everturn_gateway.http.routes.schedules import schedules_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.shares import shares_router
 from everturn_gateway.http.routes.turns import turns_router
+from everturn_gateway.http.routes.upkeep import upkeep_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
@@ -178,6 +179,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         pairing_router(gateway),
         schedules_router(gateway, access),
         admin_router(gateway, waits),
+        upkeep_router(gateway, waits),
         agent_files_router(gateway),
         *((console_router(gateway, access),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),

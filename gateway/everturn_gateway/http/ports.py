@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports.search import MessageIndex
@@ -30,6 +30,10 @@ from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.mcp import Prompt
 from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.usage import DailyLimit, Spending, UsageLedger
+
+if TYPE_CHECKING:  # loaded when something is cleaned
+    from everturn_gateway.retention.cleaning import Cleaner
+    from everturn_gateway.retention.erasing import Eraser
 
 
 class AgentView(Protocol):
@@ -275,6 +279,14 @@ class HasSessions(Protocol):
 
 class HasAgents(Protocol):
     """Its agents, and what their turns changed."""
+
+    def cleaner(self) -> Cleaner:
+        """Return what cleans by `sessions.keep`."""
+        ...
+
+    def eraser(self) -> Eraser:
+        """Return what erases the words of a person."""
+        ...
 
     @property
     def library(self) -> Library:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from everturn_actors.ports import CommitStats, KeyedStore, SessionStore
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.ports.transfer import Transfer
+from everturn_actors.ports.upkeep import Upkeep
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.yaml_files import Section
@@ -42,6 +43,8 @@ class OpenedStore(Struct, frozen=True, kw_only=True):
     "How many appends wait to become durable."
     transfer: Callable[[], Transfer] | None = None
     "Gives what moves all that is kept to another store, or from one; None = it cannot be moved."
+    upkeep: Callable[[], Upkeep] | None = None
+    "Gives what removes parts of sessions and writes them anew; None = it can do neither."
     keeps_jobs: bool = False
     "Whether jobs that programs make are kept there, too: another machine may open it next."
     fault: Callable[[], Awaitable[str]] = _no_fault

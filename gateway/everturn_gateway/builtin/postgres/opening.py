@@ -14,6 +14,7 @@ from everturn_actors.errors import JournalError
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.results import MEDIA_MAX_BYTES
 from everturn_actors.ports import KeyedStore
+from everturn_actors.ports.upkeep import Upkeep
 from everturn_actors.supervisor import Backoff, RestartPolicy
 from everturn_gateway.builtin.postgres.blobs import PostgresBlobs
 from everturn_gateway.builtin.postgres.database import (
@@ -86,12 +87,20 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     waiting=lambda: writer.waiting,
                     keeps_jobs=True,
                     transfer=partial(PostgresTransfer, database),
+                    upkeep=partial(_upkeep, database),
                     fault=database.check,
                     is_shared=referee is not None,
                     referee=referee,
                 )
                 if referee is not None:
                     referee.close()
+
+
+def _upkeep(database: Database) -> Upkeep:
+    # What is cleaned once a day is loaded then.
+    from everturn_gateway.builtin.postgres.upkeep import PostgresUpkeep
+
+    return PostgresUpkeep(database)
 
 
 @asynccontextmanager

@@ -50,8 +50,8 @@ class SlowProgress:
     ) -> None:
         self._bar.stop()
 
-    def __call__(self, done: int, total: int) -> None:
-        """Show that so much is done."""
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show that so much is done, of so much; None = nobody knows of how much."""
         self._bar.update(self._task, completed=done, total=total)
         if not self._is_shown and self._clock_s() - self._began_s >= SHOWN_AFTER_S:
             self._is_shown = True

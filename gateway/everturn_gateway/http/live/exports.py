@@ -16,6 +16,7 @@ from everturn_actors.gaps import jumps
 from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import encode_event
 from everturn_gateway.http.live.markdown import ExportFormat, MarkdownExport
+from everturn_gateway.http.live.openai_export import OpenAIExport
 from everturn_gateway.http.openapi import SessionId, problems
 from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.schemas.messages import GapBody
@@ -25,6 +26,7 @@ PAGE_EVENTS: Final = 200  # in memory at a time
 _TYPES: Final = {
     "markdown": ("md", "text/markdown; charset=utf-8"),
     "jsonl": ("jsonl", "application/x-ndjson"),
+    "openai": ("openai.jsonl", "application/x-ndjson"),
 }
 
 
@@ -54,7 +56,8 @@ def exports_router(gateway: HasSessions) -> APIRouter:
             Query(
                 alias="format",
                 description="markdown: for people. jsonl: the events as in the log, one a line; a"
-                " line of the type `gap` says which are no longer kept, and why.",
+                " line of the type `gap` says which are no longer kept, and why. openai: one line"
+                " with the messages of OpenAI's chat format.",
             ),
         ] = "markdown",
     ) -> Response:
@@ -65,6 +68,8 @@ def exports_router(gateway: HasSessions) -> APIRouter:
         pages = _pages(service, session_id, end)
         if form == "markdown":
             written = _markdown(pages, end)
+        elif form == "openai":
+            written = _openai(pages)
         else:
             written = _lines(service, session_id, pages, end)
         return StreamingResponse(written, headers=headers, media_type=media_type)
@@ -91,6 +96,15 @@ async def _markdown(pages: AsyncGenerator[tuple[Event, ...]], end: int) -> Async
         async for page in pages:
             yield await run_sync(_told, export, page)
     yield export.missing(end + 1).encode()
+
+
+async def _openai(pages: AsyncGenerator[tuple[Event, ...]]) -> AsyncGenerator[bytes]:
+    export = OpenAIExport()
+    async with aclosing(pages):
+        async for page in pages:
+            for event in page:
+                export.read(event)
+    yield await run_sync(export.line)
 
 
 async def _lines(

@@ -30,7 +30,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import Attachment
 
-ExportFormat: TypeAlias = Literal["markdown", "jsonl"]
+ExportFormat: TypeAlias = Literal["markdown", "jsonl", "openai"]
 
 
 class MarkdownExport:

@@ -1,0 +1,69 @@
+"""`everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from everturn_gateway import commands
+from everturn_gateway.cli.declaration import Json, Yes, command
+from everturn_gateway.cli.program import app
+from everturn_gateway.commands.shared.options import Options
+
+
+@command(app)
+def clean(
+    options: Options,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say what would go, and why.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Remove what is older or more than sessions.keep allows; a gateway does it once a day."""
+    return commands.upkeep.clean(options, dry_run=dry_run, as_json=as_json)
+
+
+@command(app)
+def export(
+    options: Options,
+    session: Annotated[
+        str, typer.Argument(metavar="[SESSION]", help="Which; by default all.", show_default=False)
+    ] = "",
+    *,
+    to: Annotated[
+        Path, typer.Option(help="The folder they are written into.", metavar="DIR")
+    ] = Path("export"),
+    form: Annotated[
+        Literal["markdown", "jsonl", "openai"],
+        typer.Option("--format", help="For people, the events as they are, or OpenAI's messages."),
+    ] = "markdown",
+    media: Annotated[bool, typer.Option("--media", help="With the files of messages.")] = False,
+    agent: Annotated[str, typer.Option("--agent", "-a", help="Only those of this agent.")] = "",
+    as_json: Json = False,
+) -> int:
+    """Write sessions into a folder, a file for each: all of them, one, or those of an agent."""
+    return commands.exporting.export(
+        options, session, to=to, form=form, media=media, agent=agent, as_json=as_json
+    )
+
+
+@command(app)
+def erase(
+    options: Options,
+    person: Annotated[
+        str,
+        typer.Argument(
+            metavar="PERSON",
+            help="CHANNEL:ID, such as telegram:123456, or principal:NAME.",
+            show_default=False,
+        ),
+    ],
+    *,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> int:
+    """Erase what a person said, in all sessions, with their files; it cannot be taken back."""
+    return commands.upkeep.erase(options, person, ask=not yes, as_json=as_json)

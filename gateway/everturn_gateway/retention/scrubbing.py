@@ -1,0 +1,161 @@
+"""What becomes of a session in which a person's words are erased. Pure.
+
+Erased are the texts that the person wrote, the files that came with them, what they answered to
+questions and called the session; their id, wherever it stands; their words where somebody quoted
+them whole, and the lines of replies that quote a part; and every summary made after they spoke.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, cast
+
+from msgspec import Struct, field
+
+from everturn_actors.codec import Codec, dump
+from everturn_actors.events import AmbientStored, Announced, Edited, Event, Labelled, Received
+from everturn_actors.model import Attachment
+from everturn_actors.state.serialization import from_record, to_record
+from everturn_actors.state.session_state import SessionState
+
+ERASED: Final = "[erased]"
+ERASED_SUMMARY: Final = "[erased: this summary told of words that were erased]"
+NOBODY: Final = "erased"
+_PHRASE: Final = 12  # characters: what is shorter is said by everybody
+_NAMED: Final = re.compile(r"\A\[([^\]\n]{1,200})\] ?")
+_LABEL: Final = re.compile(r"^\[[^\n]*\]\s*$", re.MULTILINE)
+_SAVED: Final = re.compile(r"^\[file [^\n]{1,300} saved as ([^\n\]]{1,500})\]", re.MULTILINE)
+_WHO: Final = ("sender", "by")
+_WORDS: Final = ("text", "answer", "title")
+_STATE: Final = Codec[SessionState](SessionState)
+
+
+class Person(Struct, frozen=True):
+    """Whose words are erased."""
+
+    channel: str
+    "The name of a channel; empty = a principal, whatever the channel."
+    sender: str
+    "Their id on it, or the name of the principal."
+
+    def __str__(self) -> str:
+        return f"{self.channel or 'principal'}:{self.sender}"
+
+
+class Traces(Struct):
+    """What a person left in one session."""
+
+    seqs: set[int] = field(default_factory=set[int])
+    "Of their messages."
+    others: set[str] = field(default_factory=set[str])
+    "Who else spoke."
+    phrases: set[str] = field(default_factory=set[str])
+    names: set[str] = field(default_factory=set[str])
+    media: set[str] = field(default_factory=set[str])
+    saved: set[str] = field(default_factory=set[str])
+    "Files that were put into the agent's workspace."
+    titles: set[str] = field(default_factory=set[str])
+    "What they called the session."
+
+    def see(self, event: Event, person: Person) -> None:
+        """Take note of an event."""
+        match event.body:
+            case Received() | AmbientStored() | Announced() as body:
+                if body.sender == person.sender:
+                    files = body.attachments if isinstance(body, Received) else ()
+                    self._own(event.seq, body.text, files)
+                elif body.sender:
+                    self.others.add(body.sender)
+            case Edited(received=received, text=text) if received in self.seqs:
+                self._own(event.seq, text, ())
+            case Labelled(labels=labels, by=by) if by == person.sender and labels.title:
+                self.titles.add(labels.title)
+            case _:
+                pass
+
+    def _own(self, seq: int, text: str, files: Iterable[Attachment]) -> None:
+        self.seqs.add(seq)
+        self.media.update(each.name for each in files)
+        self.saved.update(_SAVED.findall(text))
+        named = _NAMED.match(text)
+        if named is not None:
+            self.names.add(named[1])
+        plain = _NAMED.sub("", text)
+        parts = {text, plain, *_LABEL.split(plain)}
+        self.phrases.update(each.strip() for each in parts if len(each.strip()) >= _PHRASE)
+
+
+class Scrubbing(Struct, frozen=True):
+    """`Rewriting` of a session without what a person said. The same twice is the same once."""
+
+    person: Person
+    traces: Traces
+
+    def event(self, event: Event) -> Event:
+        """See `Rewriting.event`."""
+        record = to_record(event)
+        is_own = event.seq in self.traces.seqs
+        if record.get("type") == "summarised" and self._is_after(event.seq):
+            record["text"] = ERASED_SUMMARY
+        if record.get("type") == "context_reduced" and record.get("note"):
+            record["note"] = ERASED if self._is_after(event.seq) else record["note"]
+        return from_record(cast("dict[str, object]", self._scrubbed(record, is_own=is_own)))
+
+    def state(self, state: SessionState) -> SessionState:
+        """See `Rewriting.state`."""
+        record = dump(state)
+        reductions = record.get("reductions")
+        if isinstance(reductions, dict) and self.traces.seqs:
+            found = cast("dict[str, object]", reductions)
+            summary = found.get("summary")
+            if isinstance(summary, dict):
+                summary["text"] = ERASED_SUMMARY
+            if found.get("note"):
+                found["note"] = ERASED
+        labels = record.get("labels")
+        if isinstance(labels, dict) and state.labels.title in self.traces.titles:
+            cast("dict[str, object]", labels)["title"] = ""
+        return _STATE.load(self._scrubbed(record, is_own=False))
+
+    def keeps_media(self, name: str) -> bool:
+        """See `Rewriting.keeps_media`."""
+        return name not in self.traces.media
+
+    def keeps_result(self, text: str) -> bool:
+        """See `Rewriting.keeps_result`."""
+        return not any(phrase in text for phrase in self.traces.phrases)
+
+    def _is_after(self, seq: int) -> bool:
+        return any(own < seq for own in self.traces.seqs)
+
+    def _scrubbed(self, value: object, *, is_own: bool) -> object:
+        if isinstance(value, str):
+            return self._without_quotes(value)
+        if isinstance(value, list):
+            return [self._scrubbed(each, is_own=is_own) for each in cast("list[object]", value)]
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, object]", value)
+        is_own = is_own or any(fields.get(each) == self.person.sender for each in _WHO)
+        scrubbed: dict[str, object] = {}
+        for name, each in fields.items():
+            if name in _WHO and each == self.person.sender:
+                scrubbed[name] = NOBODY
+            elif is_own and name in _WORDS and isinstance(each, str) and each:
+                scrubbed[name] = "" if name == "title" else ERASED
+            elif is_own and name == "attachments":
+                scrubbed[name] = []
+            else:
+                scrubbed[name] = self._scrubbed(each, is_own=is_own)
+        return scrubbed
+
+    def _without_quotes(self, text: str) -> str:
+        for phrase in sorted(self.traces.phrases, key=len, reverse=True):
+            if phrase in text:
+                text = text.replace(phrase, ERASED)
+        for name in self.traces.names:
+            if f"[in reply to {name}" in text:
+                quote = rf"\[in reply to {re.escape(name)}: \"[^\n]*\"\]"
+                text = re.sub(quote, f"[in reply to {NOBODY}]", text)
+        return text
