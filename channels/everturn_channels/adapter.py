@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias
 
+import anyio
 from msgspec import Struct
 
 from everturn_channels.chunks import split_text
@@ -397,6 +398,16 @@ class Adapter(Protocol):
             ConnectionLostError: The platform cannot be reached.
         """
         ...
+
+    async def stand_by(self) -> None:
+        """Log in to send alone, until cancelled: another process receives. Called again as `serve`.
+
+        By default nothing can be sent meanwhile; then several gateways cannot share the channel.
+
+        Raises:
+            SetupError, ConnectionLostError: As `serve` raises them.
+        """
+        await anyio.sleep_forever()
 
     async def check(self) -> Sequence[str]:
         """Log in, look at what may be wrong, log out; return a line for each thing found.

@@ -12,10 +12,13 @@ from msgspec import Struct
 from everturn_actors.ports import Clock
 from everturn_channels.chats.lanes import BlockedLane, BlockedLanes
 
-ChannelState: TypeAlias = Literal["starting", "connected", "retrying", "failed setup", "stopped"]
+ChannelState: TypeAlias = Literal[
+    "starting", "connected", "standing by", "retrying", "failed setup", "stopped"
+]
 """How far a channel is.
 
-starting: the first login is under way. connected: the login worked. retrying: the platform cannot
+starting: the first login is under way. connected: the login worked. standing by: another process
+receives, and this one sends. retrying: the platform cannot
 be reached, and is tried again soon. failed setup: its owner has to change something; it is tried
 again at long intervals. stopped: the gateway stops.
 """
@@ -113,6 +116,11 @@ class Health:
         self._retry_at, self._retries = None, 0
         self._enter("connected")
 
+    def standing_by(self) -> None:
+        """Note that another process receives."""
+        self._error, self._retry_at, self._retries = "", None, 0
+        self._enter("standing by")
+
     def received(self) -> None:
         """Note that the platform was heard from."""
         self._heard_at = self._clock.now()
@@ -168,6 +176,8 @@ class Health:
         A login alone proves nothing: a channel that receives no more looks connected for ever.
         """
         heard_at = self._heard_at
+        if self._state == "standing by":
+            return True
         if self._state != "connected" or not self._idle:
             return self._state == "connected"
         return heard_at is not None and self._clock.now() - heard_at <= self._idle

@@ -14,8 +14,11 @@ from typing import Final, NoReturn, cast
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
+from everturn_channels.adapter import Adapter
 from everturn_channels.errors import ConnectionLostError, SetupError
+from everturn_channels.health import Health
 from everturn_channels.inbound.inbound_handler import ChannelInboundHandler
 from everturn_channels.inbound.notifier import BackgroundTasks
 from everturn_channels.inbound.running_channel import RunningChannel
@@ -49,6 +52,20 @@ async def run_channel(
         channel.health.stopped()
     msg = "a task group without a way out ended"
     raise AssertionError(msg)
+
+
+async def stand_by(adapter: Adapter, health: Health, clock: Clock) -> NoReturn:
+    """Send until cancelled, while another process receives; begin anew where that fails."""
+    while True:
+        health.standing_by()
+        failure = await attempt(adapter.stand_by)  # the boundary around one channel
+        cause = _first_cause(failure) if failure else ConnectionLostError("the connection ended")
+        retry_s = SETUP_RETRY_S if isinstance(cause, SetupError) else LAST_RETRY_S / 4
+        retry_at = clock.now() + timedelta(seconds=retry_s)
+        health.retrying(retry_at, str(cause) or type(cause).__name__)
+        fields = {"channel": adapter.name, "error": str(cause)}
+        logger.error("a channel cannot send", extra=fields)
+        await clock.sleep(retry_s)
 
 
 class _Run:

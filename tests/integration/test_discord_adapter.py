@@ -1022,3 +1022,23 @@ async def test_the_pretended_discord_does_as_documented() -> None:
     # `after`: the messages next to it, newest first; without: the newest
     assert [m["id"] for m in page] == [ids[2], ids[1]]
     assert [m["id"] for m in newest] == [ids[4], ids[3]]
+
+
+# --- several processes ---
+
+
+async def test_a_bot_that_stands_by_sends_and_hears_nothing() -> None:
+    """Where another process is connected to Discord's gateway, this one only says things."""
+    async with open_discord_api() as api:
+        bot = make(api)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(bot.stand_by)
+            await api.until(lambda: bool(api.requests("GET", "/users/@me")))
+            await anyio.wait_all_tasks_blocked()
+            await bot.send(Outbound(chat_id=api.world.general, payload=payload("from here")))
+            tasks.cancel_scope.cancel()
+        with pytest.raises(NotSentError):
+            await bot.send(Outbound(chat_id=api.world.general, payload=payload("too late")))
+
+        assert [each["content"] for each in api.said()] == ["from here"]
+        assert not api.identifies

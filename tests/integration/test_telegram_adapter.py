@@ -800,3 +800,24 @@ async def test_the_token_is_in_no_log_and_no_error(caplog: pytest.LogCaptureFixt
     assert secret not in "\n".join(said)
     assert secret not in caplog.text
     assert any("bot4242424242:***" in text for text in said)
+
+
+# --- several processes ---------------------------------------------------------------------------
+
+
+async def test_a_bot_that_stands_by_sends_and_asks_for_nothing() -> None:
+    """Where another process polls, this one says things; to poll as well would be a conflict."""
+    async with open_telegram_api() as api:
+        api.chat(ANN)
+        adapter = make(api)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(adapter.stand_by)
+            await api.until(lambda: bool(api.sent("getMe")))
+            await anyio.wait_all_tasks_blocked()
+            await adapter.send(out("from here"))
+            tasks.cancel_scope.cancel()
+        with pytest.raises(NotSentError):
+            await adapter.send(out("too late"))
+
+        assert [call.params["text"] for call in api.sent("sendMessage")] == ["from here"]
+        assert not api.sent("getUpdates")

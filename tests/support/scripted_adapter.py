@@ -166,6 +166,10 @@ class ScriptedAdapter:
         handler.connected("@test")
         await anyio.sleep_forever()
 
+    async def stand_by(self) -> None:
+        """See `Adapter.stand_by`."""
+        await anyio.sleep_forever()
+
     async def check(self) -> Sequence[str]:
         """Find nothing."""
         return ()

@@ -413,3 +413,38 @@ def test_the_ways_to_watch_the_gateway_are_read(tmp_path: Path) -> None:
     assert config.server.stop_timeout_s == 8
     assert config.logging.form == "json"
     assert config.telemetry.otlp_endpoint == "https://otel.example:4318/"
+
+
+def test_what_a_cluster_needs_and_cannot_share_is_named(tmp_path: Path) -> None:
+    """Said at the start: the store, the secret, the address, and a channel of one process."""
+    text = """\
+cluster:
+  node: "a b"
+  listen: 0.0.0.0:7070
+  secret: short
+channels:
+  external: [{name: mine, command: cat}]
+"""
+    whole = text.replace('"a b"', "a").replace("short", "0123456789abcdef")
+
+    assert faults_of(tmp_path, text) == [
+        (
+            ":2: cluster.node: must begin with a letter or a digit, and hold these, `.`, `_` and"
+            " `-` alone, at most 63"
+        ),
+        ":4: cluster.secret: must have at least 16 characters: openssl rand -hex 32",
+    ]
+    assert faults_of(tmp_path, whole) == [
+        (
+            ":1: cluster: several gateways cannot share the store 'file'; take `store: {type:"
+            " postgres}`"
+        ),
+        (
+            ":1: cluster.advertise: is needed where it listens on 0.0.0.0: the address that the"
+            " others use"
+        ),
+        (
+            ":5: channels: mine is reached from one process alone, and not from every gateway of a"
+            " cluster; serve it by a gateway that is alone"
+        ),
+    ]

@@ -134,21 +134,32 @@ class LeaseOwnership:
         """Return the number of this process's lease of a seat; None = it is not its own now."""
         return self._view.epoch(lease, self._elapsed())
 
-    async def while_held(self, seat: str, body: Callable[[], Awaitable[object]]) -> None:
+    async def while_held(
+        self,
+        seat: str,
+        body: Callable[[], Awaitable[object]],
+        otherwise: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         """Run `body` whenever this process holds a seat; return when one run ends by itself.
 
         It is cancelled as soon as the seat moves or the lease may run out, and the seat is given
         back when it has ended. What it raises passes.
+
+        Args:
+            seat: One of those of this process.
+            body: What the one that has it does.
+            otherwise: What the others do, in the same way; None = nothing.
         """
         while True:
-            while (epoch := self.seat_epoch(seat)) is None:
-                await self._news.wait()
+            epoch = self.seat_epoch(seat)
+            work = otherwise or anyio.sleep_forever if epoch is None else body
             ended, is_over = anyio.Event(), False
-            self._seats[seat] = ended
+            if epoch is not None:
+                self._seats[seat] = ended
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(self._cancel_later, seat, epoch, tasks.cancel_scope)
-                    await body()
+                    await work()
                     is_over = True
                     tasks.cancel_scope.cancel()
             finally:
@@ -156,7 +167,7 @@ class LeaseOwnership:
             if is_over:
                 return
 
-    async def _cancel_later(self, seat: str, epoch: int, scope: anyio.CancelScope) -> None:
+    async def _cancel_later(self, seat: str, epoch: int | None, scope: anyio.CancelScope) -> None:
         while self.seat_epoch(seat) == epoch:
             await self._news.wait()
         scope.cancel()

@@ -76,6 +76,10 @@ class MovingAdapter(Adapter):
         """See `Adapter.serve`; the handler knows the aliases itself."""
         await self._adapter.serve(handler)
 
+    async def stand_by(self) -> None:
+        """See `Adapter.stand_by`."""
+        await self._adapter.stand_by()
+
     async def check(self) -> Sequence[str]:
         """See `Adapter.check`."""
         return await self._adapter.check()

@@ -196,6 +196,16 @@ class DiscordAdapter(Adapter):
             return connection_error(self.name, error.__context__ or error)
         return ConnectionLostError(_CLOSED)
 
+    async def stand_by(self) -> None:
+        """As `Adapter.stand_by`: what is sent needs no connection to Discord's gateway."""
+        async with self._open_client() as client:
+            await self._login(client)
+            self._sender.client = client
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._sender.client = None
+
     async def check(self) -> Sequence[str]:
         """As `Adapter.check`."""
         async with self._open_client() as client:

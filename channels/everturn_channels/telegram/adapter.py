@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
+import anyio
 from aiogram.exceptions import TelegramAPIError
 from aiogram.methods import GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
 from aiogram.types import BotCommand
@@ -97,6 +98,17 @@ class TelegramAdapter(Adapter):
                 await self._receive(line, handler, updates)
             finally:
                 self._reach.line = self._hook = None
+
+    async def stand_by(self) -> None:
+        """Send, and receive nothing, until cancelled. See `Adapter.stand_by`."""
+        async with self._open_line() as line:
+            with explained(line, self._where):
+                await line.ask(GetMe())
+            self._reach.line = line
+            try:
+                await anyio.sleep_forever()
+            finally:
+                self._reach.line = None
 
     async def check(self) -> Sequence[str]:
         """Look at what may be wrong. See `Adapter.check`."""

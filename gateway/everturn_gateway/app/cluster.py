@@ -21,6 +21,7 @@ from everturn_actors.cluster.leases import Member, Referee
 from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
+from everturn_gateway.channels.seats import channel_seat
 from everturn_gateway.config.settings import Config
 from everturn_gateway.specs import AgentLibrary
 
@@ -32,11 +33,6 @@ DRAIN_SHARE: Final = 0.4
 "Of the time that there is to stop: how long turns may take to finish in a partition that moves."
 _RUN_BYTES: Final = 8
 _LOOK_S: Final = 5.0  # how often it looks whether the others are like this one
-
-
-def channel_seat(channel: str) -> str:
-    """Return the seat of whoever receives on a channel."""
-    return f"channel:{channel}"
 
 
 @asynccontextmanager

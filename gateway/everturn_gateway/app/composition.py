@@ -37,6 +37,7 @@ from everturn_gateway.app.search import NotingObserver, open_search
 from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.channels.answering import AgentAnswers
+from everturn_gateway.channels.seats import ChannelSite
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.gc_tuning import look_through_when_idle
@@ -397,7 +398,8 @@ async def _run(
             ledger=base.usage,
             messages=base.messages,
         )
-        talk = partial(agents.channels.run, service, answers, supervisor)
+        site = ChannelSite(supervisor=supervisor, seats=work.ownership)
+        talk = partial(agents.channels.run, service, answers, site)
         supervisor.start(connections, "channels", talk)
         return
     try:

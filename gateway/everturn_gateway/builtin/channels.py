@@ -207,6 +207,7 @@ TELEGRAM: Final = ChannelPlugin(
     has_number_ids=True,
     webhook_secret=_webhook_secret,
     webhook_header="X-Telegram-Bot-Api-Secret-Token",
+    is_shareable=True,
 )
 
 # --- Discord -------------------------------------------------------------------------------------
@@ -252,6 +253,7 @@ DISCORD: Final = ChannelPlugin(
     secrets=_secrets,
     identity=_bot_token,
     has_number_ids=True,
+    is_shareable=True,
 )
 
 # --- Matrix --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from functools import partial
 from typing import Final, NoReturn
 
 import anyio
@@ -25,8 +26,9 @@ from everturn_channels.delivery.rate_limiter import RateLimiter
 from everturn_channels.errors import SetupError
 from everturn_channels.health import ChannelStatus, Health, mask_token
 from everturn_channels.inbound.running_channel import RunningChannel
-from everturn_channels.runner import SETUP_RETRY_S, run_channel
+from everturn_channels.runner import SETUP_RETRY_S, run_channel, stand_by
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
+from everturn_gateway.channels.seats import ChannelSite, channel_seat
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
@@ -102,14 +104,14 @@ class BotChannel:
             await self._bot.deliverer.deliver(session)
 
     async def run(
-        self, context: ChannelContext, loading: anyio.Lock, supervisor: Supervisor
+        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
     ) -> NoReturn:
         """Receive and answer until cancelled; what goes wrong at the start is tried again.
 
         Args:
             context: What stands behind every channel.
             loading: Held while a library is loaded; two at a time would take as long.
-            supervisor: Runs what saves how far it has read.
+            site: What runs it, and says whether another gateway receives.
 
         Raises:
             Exception: A fault of ours; the status says so.
@@ -120,21 +122,13 @@ class BotChannel:
                     bot = self._bot or await self._load(
                         await self.open_aliases(), ChatLanguages(context.language)
                     )
-                async with open_cursors(
-                    self._keyed, self._config.name, self._clock, supervisor=supervisor
-                ) as cursors:
-                    channel = RunningChannel(
-                        adapter=bot.adapter,
-                        context=context,
-                        settings=self._config.settings,
-                        health=bot.health,
-                        cursors=cursors,
-                        chat_types=bot.chat_types,
-                        languages=bot.languages,
-                        limiter=bot.limiter,
-                        aliases=bot.aliases,
-                    )
-                    await run_channel(channel)
+                receive = partial(self._receive, bot, context, site.supervisor)
+                seat = channel_seat(self._config.name)
+                if site.seats is None or self._takes_webhooks:  # any gateway takes what is brought
+                    await receive()
+                else:
+                    sends = partial(stand_by, bot.adapter, bot.health, self._clock)
+                    await site.seats.while_held(seat, receive, sends)
             except Exception as error:
                 cause = first_cause(error)
                 self._note(str(cause) or type(cause).__name__)
@@ -145,6 +139,30 @@ class BotChannel:
                     extra={"channel": self._config.name, "error": str(error)},
                 )
             await self._clock.sleep(SETUP_RETRY_S)
+
+    @property
+    def _takes_webhooks(self) -> bool:
+        return bool(self._config.plugin.webhook_secret(self._config.options))
+
+    async def _receive(
+        self, bot: _Bot, context: ChannelContext, supervisor: Supervisor
+    ) -> NoReturn:
+        """Receive and answer, from where this gateway or another one left off; until cancelled."""
+        async with open_cursors(
+            self._keyed, self._config.name, self._clock, supervisor=supervisor
+        ) as cursors:
+            channel = RunningChannel(
+                adapter=bot.adapter,
+                context=context,
+                settings=self._config.settings,
+                health=bot.health,
+                cursors=cursors,
+                chat_types=bot.chat_types,
+                languages=bot.languages,
+                limiter=bot.limiter,
+                aliases=bot.aliases,
+            )
+            await run_channel(channel)
 
     async def open_aliases(self) -> ChatAliases:
         """Return which chats have another id; known from the first call that succeeds on.

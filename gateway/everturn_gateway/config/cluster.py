@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol, cast
 
 from pydantic import Field, field_validator
 
 from everturn_gateway.errors import Fault
-from everturn_gateway.plugins import Registry
+from everturn_gateway.plugins import ChannelPlugin, Registry
 from everturn_gateway.yaml_files import Document, Section
 
 SECRET_MIN: Final = 16  # characters; whoever guesses it may do what any of the gateways may
@@ -48,7 +48,10 @@ class ClusterSection(Section):
     @classmethod
     def _check_name(cls, value: str) -> str:
         if value and not _NAME.fullmatch(value):
-            message = "must be letters, digits, `.`, `_` and `-`, at most 63, beginning with one"
+            message = (
+                "must begin with a letter or a digit, and hold these, `.`, `_` and `-` alone, at"
+                " most 63"
+            )
             raise ValueError(message)
         return value
 
@@ -87,26 +90,47 @@ def cluster_config(section: ClusterSection | None) -> ClusterConfig | None:
     )
 
 
-def cluster_faults(document: Document, registry: Registry) -> Iterator[Fault]:
-    """Yield why the store cannot be shared, or the others could not reach this gateway."""
+class _Channel(Protocol):
+    @property
+    def name(self) -> str:
+        """Of the channel."""
+        ...
+
+    @property
+    def plugin(self) -> ChannelPlugin:
+        """What kind of channel it is."""
+        ...
+
+
+def cluster_faults(
+    document: Document, registry: Registry, channels: Iterable[_Channel]
+) -> Iterator[Fault]:
+    """Yield what several gateways cannot share, and why the others could not reach this one."""
     data: object = document.data.get("cluster")
-    if not isinstance(data, dict):
+    if not isinstance(data, Mapping):
         return
-    store: object = document.data.get("store")
-    name = str(store.get("type", "file")) if isinstance(store, dict) else "file"
+    section, store = cast("Mapping[str, object]", data), document.data.get("store")
+    name = str(store.get("type", "file")) if isinstance(store, Mapping) else "file"
     plugin = registry.stores.get(name)
     if plugin is not None and not plugin.is_shareable:
         message = (
             f"several gateways cannot share the store {name!r}; take `store: {{type: postgres}}`"
         )
         yield document.fault(("cluster",), message)
-    if "secret" not in data:
+    if "secret" not in section:
         message = "is missing: what all gateways of the cluster know, and nobody else"
         yield document.fault(("cluster", "secret"), message)
-    host = str(data.get("listen", "")).rpartition(":")[0]
-    if host in _EVERYWHERE and not data.get("advertise"):
+    host = str(section.get("listen", "")).rpartition(":")[0]
+    if host in _EVERYWHERE and not section.get("advertise"):
         message = f"is needed where it listens on {host}: the address that the others use"
         yield document.fault(("cluster", "advertise"), message)
+    for channel in channels:
+        if not channel.plugin.is_shareable:
+            message = (
+                f"{channel.name} is reached from one process alone, and not from every gateway of a"
+                " cluster; serve it by a gateway that is alone"
+            )
+            yield document.fault(("channels",), message)
 
 
 def _is_tcp(value: str) -> bool:

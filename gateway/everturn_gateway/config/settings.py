@@ -343,13 +343,14 @@ def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Re
         *_conflicts(document),
         *price_faults(document, registry),
         *store_faults(document, registry),
-        *cluster_faults(document, registry),
         *(channel_faults(document, registry) if with_channels else ()),
     )
     if found is not None:
+        found_channels = (found.gateways or found.channels).values(registry, Path())
         faults += (
             *_crowding(document, found.server),
             *_owner_faults(document, found, registry),
+            *cluster_faults(document, registry, found_channels),
         )
     return _Read(
         values=found or FileSection(),

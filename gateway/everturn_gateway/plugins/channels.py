@@ -167,5 +167,7 @@ class ChannelPlugin(Plugin, frozen=True, kw_only=True):
     """
     webhook_header: str = ""
     "The name of the header in which deliveries show it."
+    is_shareable: bool = False
+    "Whether several gateways may share it: in `stand_by` its adapter sends, and another receives."
     identity: Callable[[Any], str] = _no_secret
     "Given settings, the secret that no two channels may share: the token of a bot; empty = any."
