@@ -20,6 +20,8 @@ from support.remembered_routes import remember_routes
 
 from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.files.upkeep import FileUpkeep
+
+from everturn_actors.cluster.leases import Share
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -170,6 +172,19 @@ class HttpGateway:
             owns=lambda _session_id: True,
             erasing=self.upkeep,
         )
+
+    @property
+    def node(self) -> str:
+        """Say that it is alone."""
+        return ""
+
+    def nodes(self) -> tuple[Share, ...]:
+        """Say that it is alone."""
+        return ()
+
+    def node_differences(self) -> tuple[str, ...]:
+        """Say that it is alone."""
+        return ()
 
     def ready(self) -> bool:
         """Whether it says that it takes messages."""

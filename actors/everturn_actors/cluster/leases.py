@@ -8,13 +8,13 @@ whoever believes that a lease is its own is right by the referee's clock, whatev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everturn_actors.cluster.partitions import PARTITIONS, lease_of, should_hold
+from everturn_actors.cluster.partitions import PARTITIONS, lease_of, partition_in, should_hold
 from everturn_actors.ports.ownership import Node
 
 TTL_S: Final = 5.0
@@ -67,6 +67,16 @@ class Answer(Struct, frozen=True, kw_only=True):
     "By lease: the name of another process that has it."
     members: tuple[Member, ...] = ()
     "Who lives, by name, this process included."
+
+
+class Share(Struct, frozen=True, kw_only=True):
+    """What a process holds of what all share."""
+
+    member: Member
+    partitions: int
+    "How many parts of the sessions it works on."
+    seats: tuple[str, ...]
+    "What it does for all, sorted."
 
 
 class Referee(Protocol):
@@ -213,6 +223,16 @@ def passed(view: View, now_s: float) -> Change:
         view=replace(view, held=left, leaving=view.leaving - over, left=view.left - over),
         lost=over,
     )
+
+
+def shares(members: Iterable[Member], holders: Mapping[str, str]) -> tuple[Share, ...]:
+    """Return what each of `members` holds, by the names of who holds each lease."""
+    found: list[Share] = []
+    for member in members:
+        held = sorted(lease for lease, name in holders.items() if name == member.node.name)
+        seats = tuple(lease for lease in held if partition_in(lease) is None)
+        found.append(Share(member=member, partitions=len(held) - len(seats), seats=seats))
+    return tuple(found)
 
 
 def _known(view: View) -> tuple[str, ...]:

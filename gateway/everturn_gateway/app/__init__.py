@@ -20,7 +20,7 @@ from everturn_gateway.app.gateway import (
     version,
 )
 from everturn_gateway.app.journal_check import can_be_examined, check_journals
-from everturn_gateway.app.storage import open_keyed
+from everturn_gateway.app.storage import look_at_nodes, open_keyed
 
 __all__ = [
     "MODELS_FOLDER",
@@ -32,6 +32,7 @@ __all__ = [
     "OpenStore",
     "can_be_examined",
     "check_journals",
+    "look_at_nodes",
     "make_meter",
     "make_price_meter",
     "make_spending",

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from everturn_actors.cluster.leases import Member, Referee
+from everturn_actors.cluster.leases import Member, Referee, Share, shares
 from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
@@ -109,6 +109,11 @@ def differences(ownership: LeaseOwnership) -> tuple[str, ...]:
                 f" {', '.join(missing)}"
             )
     return tuple(notes)
+
+
+def nodes_of(ownership: LeaseOwnership) -> tuple[Share, ...]:
+    """Return which nodes live, by name, and what each of them holds, as far as this one knows."""
+    return shares(ownership.members, ownership.holders())
 
 
 def digest_of(library: AgentLibrary) -> str:

@@ -359,6 +359,8 @@ def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
             model_queues=base.providers.queues,
             known_models=base.models.known,
             supervisor=start.supervisor,
+            node=work.ownership.me.name if work.ownership else "",
+            nodes=partial(cluster.nodes_of, work.ownership) if work.ownership else tuple,
         )
     )
 

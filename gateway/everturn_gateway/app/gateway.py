@@ -47,9 +47,12 @@ from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
 if TYPE_CHECKING:
+    from everturn_actors.cluster.leases import Share
     from everturn_actors.cluster.ownership import LeaseOwnership
+    from everturn_gateway.app import cluster
     from everturn_gateway.retention import cleaning, erasing
 else:
+    cluster = late("everturn_gateway.app.cluster")
     cleaning = late("everturn_gateway.retention.cleaning")
     erasing = late("everturn_gateway.retention.erasing")
 
@@ -128,6 +131,19 @@ class Gateway(Struct, kw_only=True):
     def pairing(self) -> Pairing:
         """Who is let in on its channels, and who asks to be."""
         return self.channels.pairing
+
+    def nodes(self) -> tuple[Share, ...]:
+        """Return the gateways that share the store, by name; none where it is alone."""
+        return () if self.ownership is None else cluster.nodes_of(self.ownership)
+
+    def node_differences(self) -> tuple[str, ...]:
+        """Return what other nodes have otherwise than this one, one line each."""
+        return () if self.ownership is None else cluster.differences(self.ownership)
+
+    @property
+    def node(self) -> str:
+        """Its name among the gateways that share the store; empty where it is alone."""
+        return "" if self.ownership is None else self.ownership.me.name
 
     def ready(self) -> bool:
         """Whether it can take messages now."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from anyio import to_thread
 from msgspec import Struct, structs
@@ -24,6 +24,9 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSetup, installed
+
+if TYPE_CHECKING:
+    from everturn_actors.cluster.leases import Share
 
 MOVE_KEY: Final = "move.json"
 _State: TypeAlias = Literal["", "begun", "left"]
@@ -124,6 +127,20 @@ async def open_keyed(config: Config, *, is_change: bool) -> AsyncGenerator[Keyed
         if is_change:
             await check_not_moved(keyed)
         yield keyed
+
+
+async def look_at_nodes(config: Config) -> tuple[Share, ...]:
+    """Return which gateways share the store now.
+
+    Raises:
+        JournalError: The store cannot be used.
+        GatewayError: It cannot be shared, or is not installed.
+    """
+    plugin = await plugin_of(config)
+    if plugin.nodes is None:
+        msg = f"the store {config.store.type!r} is one gateway's alone; there are no nodes"
+        raise GatewayError(msg)
+    return await plugin.nodes(setup_of(config, is_change=False))
 
 
 def setup_of(config: Config, *, is_change: bool) -> StoreSetup:

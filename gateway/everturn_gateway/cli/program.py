@@ -249,6 +249,12 @@ def usage(
 
 
 @command(app)
+def nodes(options: Options, *, as_json: Json = False) -> int:
+    """List the gateways that share the store, and who of them does what."""
+    return commands.nodes.list_nodes(options, as_json=as_json)
+
+
+@command(app)
 def doctor(
     options: Options,
     *,

@@ -31,7 +31,8 @@ from everturn_gateway.tools.mcp import Prompt
 from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.usage import DailyLimit, Spending, UsageLedger
 
-if TYPE_CHECKING:  # loaded when something is cleaned
+if TYPE_CHECKING:  # who is alone does not load it, nor who cleans nothing
+    from everturn_actors.cluster.leases import Share
     from everturn_gateway.retention.cleaning import Cleaner
     from everturn_gateway.retention.erasing import Eraser
 
@@ -369,6 +370,19 @@ class HasRuns(Protocol):
     @property
     def starts(self) -> Starts:
         """When it was started, and how the runs before had ended."""
+        ...
+
+    def nodes(self) -> tuple[Share, ...]:
+        """Return the gateways that share the store, by name; none where it is alone."""
+        ...
+
+    def node_differences(self) -> tuple[str, ...]:
+        """Return what other nodes have otherwise than this one, one line each."""
+        ...
+
+    @property
+    def node(self) -> str:
+        """Its name among them; empty where it is alone."""
         ...
 
 

@@ -18,7 +18,7 @@ from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.yaml_files import Section
 
 if TYPE_CHECKING:
-    from everturn_actors.cluster.leases import Referee  # who is alone does not load it
+    from everturn_actors.cluster.leases import Referee, Share  # who is alone does not load it
 
 
 class StoreSection(Section):
@@ -117,6 +117,12 @@ class StorePlugin(Plugin, frozen=True, kw_only=True):
     """Looks at all that it keeps, for `doctor`: everything in order = no note that is a problem.
 
     Changes nothing, and may run beside a gateway. None = it cannot be looked at.
+
+    Raises:
+        JournalError: It cannot be used; says why.
+    """
+    nodes: Callable[[StoreSetup], Awaitable[tuple[Share, ...]]] | None = None
+    """Tells which gateways share it now, by name; None = it cannot be shared.
 
     Raises:
         JournalError: It cannot be used; says why.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio.lowlevel
 from msgspec import Struct
@@ -23,6 +23,9 @@ from everturn_gateway.scheduler.jobs import JobView
 from everturn_gateway.telemetry.families import Family, gauge
 from everturn_gateway.telemetry.instruments import SERIES_MAX
 from everturn_gateway.telemetry.requests import RequestCounts
+
+if TYPE_CHECKING:
+    from everturn_actors.cluster.leases import Share  # who is alone does not load it
 
 STATES: Final = ("scheduled", "running", "paused", "waiting", "done")
 JOBS_AT_ONCE: Final = 50  # each takes some 50 microseconds; then others may go on
@@ -66,6 +69,10 @@ class Sources(Struct, frozen=True, kw_only=True):
     known_models: Callable[[], Sequence[KnownModel]] = tuple
     "What is known of each model."
     supervisor: Supervisor
+    node: str = ""
+    "Its name among the gateways that share the store; empty = it is alone."
+    nodes: Callable[[], Sequence[Share]] = tuple
+    "What each of them holds."
 
 
 async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Family, ...]:
@@ -78,8 +85,31 @@ async def gauges(sources: Sources, *, requests: RequestCounts) -> tuple[Family, 
         *_hints(sources.known_models()),
         *_channels(sources.channels.statuses(), now),
         *_tasks(sources.supervisor),
+        *_nodes(sources.node, sources.nodes()),
         *await _schedules(sources.schedules, now),
     )
+
+
+def _nodes(node: str, shares: Sequence[Share]) -> Iterator[Family]:
+    if not shares:
+        return
+    own = [each for each in shares if each.member.node.name == node]
+    yield gauge("everturn_nodes", "Gateways that share the store, this one included.", len(shares))
+    yield gauge(
+        "everturn_node_partitions",
+        "Parts of the sessions that this gateway works on.",
+        sum([each.partitions for each in own]),
+    )
+    seats = Family(
+        "gauge",
+        "everturn_node_seat",
+        "1 = this gateway has the seat: it does that for all.",
+        labels=("seat",),
+    )
+    for each in own:
+        for seat in each.member.seats:
+            seats.add((seat,), float(seat in each.seats))
+    yield seats
 
 
 def _work(sources: Sources, load: RuntimeStats, requests: RequestCounts) -> Iterator[Family]:

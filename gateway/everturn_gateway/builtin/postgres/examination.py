@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from everturn_actors.cluster.leases import Share
 from everturn_actors.errors import JournalError
 from everturn_actors.journal.log.archive import missing_of, spans_text
 from everturn_actors.journal.log.codec import seed, whole_seq
 from everturn_actors.state.recovery import recover
 from everturn_gateway.builtin.postgres.database import Database, open_database
 from everturn_gateway.builtin.postgres.loading import find
+from everturn_gateway.builtin.postgres.referee import look_at_nodes
 from everturn_gateway.builtin.postgres.rows import gaps_of
 from everturn_gateway.builtin.postgres.schema import (
     VERSION,
@@ -52,8 +55,46 @@ async def examine(setup: StoreSetup) -> tuple[StoreNote, ...]:
             text = "fsync of the server is off: a loss of power may damage the whole database"
             notes.append(StoreNote(text=text))
         if found == VERSION:
+            notes += _shared(await look_at_nodes(database))
             notes += await _contents(database)
         return tuple(notes)
+
+
+async def list_nodes(setup: StoreSetup) -> tuple[Share, ...]:
+    """Return which gateways share the database now; none where it has no tables yet.
+
+    Raises:
+        JournalError: The database cannot be used, or its tables are of another version.
+    """
+    assert isinstance(setup.settings, PostgresSection)
+    async with open_database(setup.settings) as database:
+        found = await database.run(version_of_schema)
+        check_version(found, database.place)
+        return await look_at_nodes(database) if found == VERSION else ()
+
+
+def _shared(nodes: Sequence[Share]) -> list[StoreNote]:
+    """Look at the gateways that share it."""
+    notes = [
+        StoreNote(
+            text=f"node {each.member.node.name} at {each.member.node.address}, Everturn"
+            f" {each.member.node.version}:"
+            f" {', '.join([f'{each.partitions} partitions', *each.seats])}"
+            f"{'; it goes' if each.member.drains else ''}",
+            is_problem=False,
+        )
+        for each in nodes
+    ]
+    if len({each.member.digest for each in nodes if each.member.digest}) > 1:
+        text = (
+            "the nodes have different agents: who answers depends on where a conversation is; give"
+            " all of them the same agents folder"
+        )
+        notes.append(StoreNote(text=text))
+    if len({each.member.node.version for each in nodes}) > 1:
+        text = "the nodes run different versions of Everturn; finish the upgrade"
+        notes.append(StoreNote(text=text))
+    return notes
 
 
 async def _contents(database: Database) -> list[StoreNote]:

@@ -12,6 +12,7 @@ from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import OpenedStore, StoreNote, StorePlugin, StoreSetup
 
 if TYPE_CHECKING:
+    from everturn_actors.cluster.leases import Share
     from everturn_gateway.builtin.postgres import examination, opening
 else:
     examination = late("everturn_gateway.builtin.postgres.examination")
@@ -34,6 +35,10 @@ async def _examine(setup: StoreSetup) -> tuple[StoreNote, ...]:
     return await examination.examine(setup)
 
 
+async def _nodes(setup: StoreSetup) -> tuple[Share, ...]:
+    return await examination.list_nodes(setup)
+
+
 POSTGRES: Final = StorePlugin(
     name="postgres",
     interface=1,
@@ -47,4 +52,5 @@ POSTGRES: Final = StorePlugin(
     open_keyed=_open_keyed,
     examine=_examine,
     is_shareable=True,
+    nodes=_nodes,
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import DecodeError, json
 
-from everturn_actors.cluster.leases import TTL_S, Answer, Beat, Member
+from everturn_actors.cluster.leases import TTL_S, Answer, Beat, Member, Share, shares
 from everturn_gateway.builtin.postgres.database import Connection, Database
 from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained
 
@@ -104,15 +104,15 @@ class PostgresReferee:
             self._connection = None
 
 
-async def look_at_nodes(database: Database) -> tuple[tuple[Member, ...], dict[str, str]]:
-    """Return which gateways live, and which of them holds each lease, by its name.
+async def look_at_nodes(database: Database) -> tuple[Share, ...]:
+    """Return which gateways live, by name, and what each of them holds.
 
     Raises:
         JournalError: The database cannot be read.
     """
-    found = [_member(row["about"]) for row in await database.rows(_NODES)]
-    leases = {row["name"]: row["node"] for row in await database.rows(_LEASES)}
-    return tuple(member for member in found if member is not None), leases
+    members = [_member(row["about"]) for row in await database.rows(_NODES)]
+    holders = {row["name"]: row["node"] for row in await database.rows(_LEASES)}
+    return shares([member for member in members if member is not None], holders)
 
 
 def _member(about: bytes) -> Member | None:

@@ -21,7 +21,7 @@ from everturn_gateway.http.schemas.agents import (
     ReloadBody,
 )
 from everturn_gateway.http.schemas.base import answer
-from everturn_gateway.http.schemas.health import StartBody, StartList
+from everturn_gateway.http.schemas.health import NodeBody, NodeList, StartBody, StartList
 from everturn_gateway.http.schemas.log import (
     LEVELS,
     LevelName,
@@ -63,6 +63,12 @@ def admin_router(gateway: Host, waits: OpenWaits) -> APIRouter:
     async def list_starts() -> Response:
         """List when the gateway was started, the last start first, and what was before each."""
         return answer(StartList(starts=tuple(map(StartBody.of, gateway.starts.newest()))))
+
+    @router.get("/nodes", response_model=NodeList)
+    async def list_nodes() -> Response:
+        """List the gateways that share the store, and who of them does what."""
+        nodes = tuple(NodeBody.of(node, gateway.node) for node in gateway.nodes())
+        return answer(NodeList(nodes=nodes, differences=gateway.node_differences()))
 
     @router.get("/models", response_model=KnownModelList)
     async def list_models() -> Response:

@@ -8,6 +8,7 @@ from pydantic import (
     Field,
 )
 
+from everturn_actors.cluster.leases import Share
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import ChildStatus
 from everturn_gateway.http.schemas.base import Body, Instant
@@ -64,6 +65,42 @@ class ReadyBody(Body):
     quarantined_sessions: int = Field(
         description="Sessions that failed again and again, and wait for somebody to cancel their "
         "turn, reset or delete them."
+    )
+
+
+class NodeBody(Body):
+    """A gateway that shares the store."""
+
+    name: str
+    address: str = Field(description="Where the others reach it.")
+    version: str
+    drains: bool = Field(description="Whether it goes, and gives back what it holds.")
+    partitions: int = Field(description="How many parts of the sessions it works on.")
+    seats: tuple[str, ...] = Field(description="What it does for all.")
+    is_this: bool = Field(description="Whether it is the one that answers.")
+
+    @staticmethod
+    def of(share: Share, this: str) -> NodeBody:
+        """Return the body of a node; `this` is the name of the one that answers."""
+        node = share.member.node
+        return NodeBody(
+            name=node.name,
+            address=node.address,
+            version=node.version,
+            drains=share.member.drains,
+            partitions=share.partitions,
+            seats=share.seats,
+            is_this=node.name == this,
+        )
+
+
+class NodeList(Body):
+    """Gateways that share the store, as the one that answers knows them."""
+
+    nodes: tuple[NodeBody, ...] = Field(description="By name; none where it is alone.")
+    differences: tuple[str, ...] = Field(
+        description="What other nodes have otherwise than the one that answers: agents, channels,"
+        " version. One line each."
     )
 
 
