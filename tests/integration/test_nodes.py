@@ -13,8 +13,11 @@ from support.database import Server, needs_database
 
 from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.cluster.partitions import PARTITIONS
-from everturn_gateway.app import open_gateway
+from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.config.settings import Config, load_config
+from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.errors import UnknownJobError
+from everturn_gateway.scheduler.jobs import Made
 
 pytestmark = needs_database
 
@@ -41,6 +44,12 @@ async def until(is_so: Callable[[], bool], *owners: LeaseOwnership) -> None:
                     await each.changed()
 
 
+def owner_of(gateway: Gateway) -> LeaseOwnership:
+    """Return what a node holds its leases by."""
+    assert gateway.ownership is not None
+    return gateway.ownership
+
+
 @pytest.fixture
 def schema() -> str:
     """Return the name of a schema of this test's own."""
@@ -58,11 +67,6 @@ async def test_nodes_share_the_work_and_give_it_back(
     database_server: Server, configs: list[Config], schema: str
 ) -> None:
     """Each partition and each seat is one node's; who leaves in order leaves no gap of a lease."""
-
-    def owner_of(gateway: object) -> LeaseOwnership:
-        ownership = getattr(gateway, "ownership", None)
-        assert isinstance(ownership, LeaseOwnership)
-        return ownership
 
     def held(ownership: LeaseOwnership) -> set[int]:
         return {each for each in range(PARTITIONS) if ownership.epoch(each) is not None}
@@ -86,3 +90,33 @@ async def test_nodes_share_the_work_and_give_it_back(
                 await a.changed()
     nodes = database_server.psql(f"SELECT count(*) FROM {schema}.node")  # noqa: S608 - its own
     assert nodes == "0"
+
+
+async def test_any_node_shows_and_changes_jobs_that_one_of_them_runs(
+    configs: list[Config],
+) -> None:
+    """Made at one, run at another one, and told of by both."""
+    section = JobSection.model_validate(
+        {"agent": "helper", "every": "1h", "message": "hello", "to": {"webhook": "http://x.test"}}
+    )
+    async with (
+        open_gateway(configs[0], environ={}) as first,
+        open_gateway(configs[1], environ={}) as second,
+    ):
+        owners = [owner_of(first), owner_of(second)]
+        await until(
+            lambda: any(each.seat_epoch("scheduler") is not None for each in owners), *owners
+        )
+        other = second if owners[0].seat_epoch("scheduler") is not None else first
+        one = first if other is second else second
+
+        made = await other.schedules.add(section, job_id="greet", made=Made(by="http"))
+        assert made.state in {"scheduled", "waiting"}
+        assert one.schedules.job("greet").job.made.by == "http"
+        await other.schedules.pause("greet")
+        assert one.schedules.job("greet").state == other.schedules.job("greet").state == "paused"
+        await other.schedules.resume("greet")
+        await other.schedules.cancel("greet")
+        assert one.schedules.ids() == other.schedules.ids() == ()
+        with pytest.raises(UnknownJobError):
+            await other.schedules.pause("greet")

@@ -23,7 +23,18 @@ from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.channels.seats import channel_seat
 from everturn_gateway.config.settings import Config
+from everturn_gateway.scheduler.sharing.shared_scheduler import SharedScheduler
 from everturn_gateway.specs import AgentLibrary
+
+__all__ = [
+    "SCHEDULER",
+    "SharedScheduler",
+    "compare",
+    "differences",
+    "give_back",
+    "nodes_of",
+    "open_ownership",
+]
 
 logger = logging.getLogger(__name__)
 

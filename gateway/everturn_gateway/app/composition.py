@@ -333,6 +333,7 @@ async def _open_work(
             poster=make_poster(config.schedules.allow_private),
             clock=start.clock,
             supervisor=start.supervisor,
+            kind=Scheduler if ownership is None else cluster.SharedScheduler,
         ) as schedules,
     ):
         yield _Work(service=service, schedules=schedules, ownership=ownership)
@@ -390,8 +391,12 @@ async def _run(
             work.ownership.begin(service.handover.take, service.handover.lose)
             compare = partial(cluster.compare, work.ownership, library)
             supervisor.start(maintenance, "nodes", compare)
+            assert isinstance(work.schedules, cluster.SharedScheduler)
             run_jobs = partial(
-                work.ownership.while_held, cluster.SCHEDULER, work.schedules.serve_anew
+                work.ownership.while_held,
+                cluster.SCHEDULER,
+                work.schedules.serve_anew,
+                work.schedules.look_on,
             )
         supervisor.start(maintenance, "schedules", run_jobs)
         answers = AgentAnswers(

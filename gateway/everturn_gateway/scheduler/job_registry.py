@@ -135,6 +135,8 @@ class JobRegistry:
             let_go: Given the runs that a run log no longer names.
             changes: Is told what changes, for whoever looks on.
         """
+        self.is_reader = False
+        "Whether another gateway writes the run logs, and this one only shows what they say."
         self.store = store
         self._logs, self._agents, self._clock = logs, needs.agents, clock
         self._channels = needs.channels | ALWAYS_THERE
@@ -322,13 +324,16 @@ class JobRegistry:
 
     async def _forget(self, job_id: str) -> None:
         """Write down that a job is no more."""
+        if self.is_reader:
+            return
         if not self.job_state(job_id).cancelled and not self._logs.damage(job_id):
             await self.write(job_id, Cancelled(at=self._clock.now()))
 
     async def _arm(self, entry: Entry) -> None:
         """Let a job that is new, or that has changed, run at its times from now on."""
         try:
-            await self._write_arming(entry)
+            if not self.is_reader:
+                await self._write_arming(entry)
         except OSError as error:
             entry.error = error
             entry.why = f"its run log cannot be written: {error.strerror or error}"

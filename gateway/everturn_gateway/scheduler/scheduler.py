@@ -58,6 +58,7 @@ from everturn_gateway.scheduler.run_logs.files import RunLogs
 
 logger = logging.getLogger(__name__)
 
+
 FOLDER: Final = "schedules"
 _FIXED: Final = frozenset(("agent", "heartbeat"))
 _ID_BYTES: Final = 4
@@ -313,17 +314,6 @@ class Scheduler:
             self._registry.unsettle()
             await self._definitions.reload()
 
-    async def serve_anew(self) -> NoReturn:
-        """Read all again, for others ran the jobs meanwhile, and `serve`; until cancelled.
-
-        What was begun ends with it, and goes on where the jobs are served next.
-        """
-        async with anyio.create_task_group() as tasks:
-            self._forget_all(tasks)
-            await self.serve()
-        msg = "it serves until it is cancelled"
-        raise AssertionError(msg)
-
     async def serve(self) -> NoReturn:
         """Go on with what was begun, and run what is due; until cancelled."""
         await _load_at_last(self, self._clock)
@@ -375,6 +365,7 @@ async def open_scheduler(
     poster: Poster,
     clock: Clock,
     supervisor: Supervisor | None = None,
+    kind: type[Scheduler] = Scheduler,
 ) -> AsyncGenerator[Scheduler]:
     """Open the scheduler of a workspace; nothing runs before `Scheduler.serve`.
 
@@ -387,9 +378,10 @@ async def open_scheduler(
         poster: Sends results to addresses.
         clock: The time.
         supervisor: Runs what watches the definitions; by default one of its own.
+        kind: Of gateways that share the store, or of one that is alone.
     """
     async with anyio.create_task_group() as tasks:
-        yield Scheduler(
+        yield kind(
             storage,
             runner=JobRunner(service, poster),
             needs=needs,

@@ -113,7 +113,7 @@ class RunLogs:
     # --- reading ---
 
     async def load(self) -> None:
-        """Read all logs, once.
+        """Read all logs; again, where another process writes them.
 
         One that is damaged is left as it is: see `damage` and `faults`.
 
@@ -124,6 +124,7 @@ class RunLogs:
             keys = await self._store.list(self._folder)
         names = [key.removeprefix(self._folder) for key in keys if key.endswith(_SUFFIX)]
         job_ids = [name.removesuffix(_SUFFIX) for name in names if _is_log(name)]
+        self._logs = {each: log for each in job_ids if (log := self._logs.get(each)) is not None}
         self._strays = tuple(
             Fault(
                 file=Path(self._store.place(f"{self._folder}{name}")),
