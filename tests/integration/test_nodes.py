@@ -10,6 +10,7 @@ from uuid import uuid4
 import anyio
 import pytest
 from support.database import Server, needs_database
+from support.process import write_workspace
 
 from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.cluster.partitions import PARTITIONS
@@ -26,7 +27,8 @@ WAIT_S = 30
 
 def node(folder: Path, name: str, url: str, schema: str, secret: str) -> Config:
     """Return the configuration of a node."""
-    (folder / name / "agents").mkdir(parents=True)
+    (folder / name).mkdir()
+    write_workspace(folder / name, "http://127.0.0.1:9")
     file = folder / name / "everturn.yaml"
     file.write_text(
         f'store: {{type: postgres, url: "{url}", schema: {schema}, connections: 2}}\n'

@@ -310,3 +310,19 @@ async def test_what_is_new_is_saved_when_the_gateway_is_stopped(tmp_path: Path) 
             await anyio.sleep_forever()
 
     assert [row.tally for row in await read(tmp_path)] == [ONE]
+
+
+async def test_what_two_processes_count_is_added(tmp_path: Path) -> None:
+    """Each adds what is new to what is kept, and knows of the other's some seconds later."""
+    clock, store = ManualClock(), FileKeyedStore(tmp_path)
+    first, second = (UsageLedger(store, "usage/", clock) for _ in range(2))
+    for each in (first, second):
+        await each.load()
+    for each in (first, second, first):
+        add(each)
+        await each.flush()
+    await second.flush()
+
+    assert first.today("a").calls == second.today("a").calls == 3
+    found = await read_usage(store, "usage/", until=TODAY, days=1)
+    assert [row.tally.calls for row in found] == [3]

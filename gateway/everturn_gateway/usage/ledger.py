@@ -2,7 +2,8 @@
 
 A call is counted at once and on disk a few seconds later, so that no turn waits for it. A process
 that is killed loses what the last seconds counted; nothing else reads it than reports and the daily
-limits. A write that fails is logged and tried again; damaged data are quarantined.
+limits. Several processes may count in one store: each adds what is new, and knows of the others'
+some seconds later. A write that fails is logged and tried again; damaged data are quarantined.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from contextlib import asynccontextmanager
 from datetime import date, timedelta
 from typing import Final, TypeAlias
 
+import anyio
 from msgspec import Struct, field
 
 from everturn_actors.codec import Count
-from everturn_actors.documents import Document, Form, WriteBehind, form_of, written_behind
+from everturn_actors.documents import Document, Form, form_of, written_behind
 from everturn_actors.errors import JournalError
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock, KeyedStore
@@ -25,7 +27,9 @@ from everturn_actors.supervisor import Supervisor
 logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 5.0  # at most so much is lost in a crash
+SAVE_TIMEOUT_S = 10.0  # for one save; a store that takes longer hangs
 CLOSE_TIMEOUT_S = 2.0  # for the last save
+_LOST: Final = "usage of this month is damaged, and is counted afresh"
 
 
 class Tally(Struct, frozen=True, kw_only=True):
@@ -97,10 +101,14 @@ class _Month(Struct, kw_only=True):
     """One month, and what is known beyond what is kept of it."""
 
     document: Document[_Rows]
-    writer: WriteBehind[_Rows]
     rows: _Rows = field(default_factory=dict[date, _Day])
+    "What is kept, as far as it was read, and what is new."
+    new: _Rows = field(default_factory=dict[date, _Day])
+    "What was counted here and is not kept yet. Others may add theirs meanwhile."
     is_read: bool = False
-    "Whether `rows` holds what is kept; before, nothing is written over that."
+    "Whether `rows` holds what is kept."
+    is_failing: bool = False
+    "Whether the last write failed: it was told of."
 
 
 class UsageLedger:
@@ -111,6 +119,7 @@ class UsageLedger:
         self._store, self._folder, self._clock = store, folder, clock
         self._months: dict[date, _Month] = {}
         "By their first day."
+        self._flushing = anyio.Lock()
 
     def add(self, agent: str, model: str, usage: Usage, *, priced: bool) -> None:
         """Count one call that was answered.
@@ -123,9 +132,9 @@ class UsageLedger:
         """
         day = self._today()
         month = self._month(day)
-        rows, place = month.rows.setdefault(day, {}), (agent, model)
-        rows[place] = rows.get(place, Tally()) + Tally.of(usage, priced=priced)
-        month.writer.changed()
+        place, tally = (agent, model), Tally.of(usage, priced=priced)
+        for rows in (month.rows.setdefault(day, {}), month.new.setdefault(day, {})):
+            rows[place] = rows.get(place, Tally()) + tally
 
     def today(self, agent: str) -> Tally:
         """Return what an agent has used since midnight, UTC."""
@@ -171,24 +180,47 @@ class UsageLedger:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write the months in which something is new; what fails may succeed the next time."""
-        for month in tuple(self._months.values()):
-            if month.writer.is_behind and (month.is_read or await self._read(month)):
-                await month.writer.flush()
+        """Add what is new to what is kept, and take over what others counted in this month.
+
+        What fails may succeed the next time.
+        """
+        today = self._months.get(self._today().replace(day=1))
+        async with self._flushing:
+            for month in tuple(self._months.values()):
+                if month.new:
+                    await self._save(month)
+                elif month is today:
+                    await self._read(month)
+
+    async def _save(self, month: _Month) -> None:
+        new, month.new = month.new, {}
+        try:
+            # A write that was called off may be done all the same, and would count twice.
+            with anyio.fail_after(SAVE_TIMEOUT_S, shield=True):
+                if not month.is_read:  # what is damaged is put aside
+                    await month.document.load(_LOST)
+                kept = await month.document.change(lambda held: _added(held, new))
+        except (JournalError, TimeoutError) as error:
+            month.new = _added(new, month.new)
+            if not month.is_failing:
+                fields = {"place": month.document.place, "error": str(error)}
+                logger.warning("what is new is not saved; it is tried again", extra=fields)
+            month.is_failing = True
+        else:
+            month.rows, month.is_read = _added(kept, month.new), True
+            month.is_failing = False
 
     async def _read(self, month: _Month) -> bool:
         """Add what is kept to what was counted since; return whether it could be read."""
         try:
-            held = await month.document.load(
-                "usage of this month is damaged, and is counted afresh"
-            )
+            held = await month.document.load(_LOST)
         except JournalError as error:
             logger.warning(
                 "usage of this month cannot be read, nor written before",
                 extra={"place": month.document.place, "reason": str(error)},
             )
             return False
-        month.rows, month.is_read = _added(held, month.rows), True
+        month.rows, month.is_read = _added(held, month.new), True
         return True
 
     async def _held(self, first: date) -> _Rows:
@@ -211,10 +243,7 @@ class UsageLedger:
         found = self._months.get(first)
         if found is None:
             document = _document(self._store, self._folder, first)
-            writer = WriteBehind(
-                document, lambda: self._months[first].rows, self._clock, pause_s=SAVE_EVERY_S
-            )
-            found = self._months[first] = _Month(document=document, writer=writer)
+            found = self._months[first] = _Month(document=document)
         return found
 
 
