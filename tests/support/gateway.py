@@ -18,10 +18,9 @@ import yaml
 from anyio.abc import SocketStream, TaskGroup
 from support.remembered_routes import remember_routes
 
+from everturn_actors.cluster.leases import Share
 from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.files.upkeep import FileUpkeep
-
-from everturn_actors.cluster.leases import Share
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
