@@ -43,6 +43,11 @@ class ReadMailbox(MailboxAdapter):
         self.shown[name] = await (anyio.Path(self.folder) / "out" / name).read_text()
         return name
 
+    async def edit(self, chat_id: str, topic: str, platform_id: str, payload: str) -> None:
+        """Change an answer, and read it."""
+        await super().edit(chat_id, topic, platform_id, payload)
+        self.shown[platform_id] = payload
+
 
 class TestMailbox(ChannelContract):
     """A folder that stands for a platform."""

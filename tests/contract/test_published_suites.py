@@ -193,7 +193,8 @@ class Pinboard(everturn.Channel):
 
     async def send(self, message: everturn.Outbound) -> str:
         """Pin an answer."""
-        self.board.shown.append(message.payload)
+        label = "(again) " if message.is_repeat else ""
+        self.board.shown.append(label + message.payload)
         return str(len(self.board.shown))
 
     def event(self, message: everturn.Message) -> everturn.PlatformEvent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from support.discord_api import TOKEN as DISCORD_TOKEN
 from support.discord_api import DiscordApi, open_discord_api
 from support.inbox import QuickClock
 from support.plugins import write_plugin
-from support.telegram_api import ANN, TOKEN, TelegramApi, open_telegram_api
+from support.telegram_api import ANN, STARTED_S, TOKEN, TelegramApi, open_telegram_api
 
 from everturn.testing import ChannelContract, RecordingHandler
 from everturn_channels.discord import DiscordAdapter, DiscordServers, client
@@ -79,7 +80,39 @@ class TestPolling(ChannelContract):
 
     async def shown(self) -> Sequence[str]:
         """Return what the bot sent."""
-        return [str(call.params["text"]) for call in self.api.sent()]
+        return [str(call.result["text"]) for call in self.api.sent()]
+
+    async def lose_answer(self) -> None:
+        """Send, and cut the connection."""
+        self.api.cut("sendMessage")
+
+    async def slow_down(self, silence_s: float) -> None:
+        """Refuse as for too many messages."""
+        self.api.fail("sendMessage", 429, "Too Many Requests", retry_after=int(silence_s))
+
+    async def expel(self) -> None:
+        """Refuse as where the bot was blocked."""
+        self.api.fail("sendMessage", 403, "Forbidden: bot was blocked by the user")
+
+    async def revoke(self) -> None:
+        """Know the token no more."""
+        self.api.token = "9:another"
+
+    async def change(self, message_id: str, text: str) -> None:
+        """Push an edit."""
+        chat = int(self.chat_id)
+        message = self.api.message(text, chat=chat, edit_date=STARTED_S + 60)
+        self.api.push({"edited_message": message | {"message_id": int(message_id)}})
+
+    async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
+        """Send a document."""
+        self.api.files[name] = data
+        document = {"file_id": name, "file_unique_id": name, "file_name": name}
+        self.api.say("", chat=int(chat_id), document=document | {"file_size": len(data)})
+
+    async def files(self) -> Sequence[bytes]:
+        """Return what was uploaded."""
+        return [data for name, data in self.api.files.items() if name.startswith("sent/")]
 
     def text_of(self, payload: str) -> str:
         """Return the text."""
@@ -195,13 +228,53 @@ class TestDiscord(ChannelContract):
         """Return what the bot sent."""
         return [str(message["content"]) for message in self.api.said()]
 
+    async def lose_answer(self) -> None:
+        """Take a message, and cut the connection."""
+        self.api.fail("POST", "/messages$", 0, happens=True)
+
+    async def slow_down(self, silence_s: float) -> None:
+        """Refuse as for too many messages."""
+        body: dict[str, object] = {"retry_after": silence_s, "global": True, "message": "slow"}
+        headers = {"Retry-After": str(silence_s), "Via": "1.1 google"}
+        self.api.fail("POST", "/messages$", 429, body=body, headers=headers)
+
+    async def expel(self) -> None:
+        """Refuse as where the bot cannot see the channel any more."""
+        self.api.refuse(self.chat_id, 403, 50001, "Missing Access")
+
+    async def revoke(self) -> None:
+        """Know the token no more."""
+        self.api.fail("GET", "/users/@me$", 401, body={"message": "401: Unauthorized"})
+
+    async def change(self, message_id: str, text: str) -> None:
+        """Edit a message."""
+        message = self.api.world.messages[self.chat_id][message_id]
+        await self.api.edits(message, text, at="2026-11-22T12:00:01+00:00")
+
+    async def files(self) -> Sequence[bytes]:
+        """Return what was attached."""
+        return [data for call in self.api.calls for _, data in call.files]
+
+    async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
+        """Write a message with an attachment."""
+        self.api.blobs[name] = data
+        cdn = self.api.base.replace("/api/v10", "/cdn")
+        attachment = {
+            "id": self.api.world.new_id(),
+            "filename": name,
+            "size": len(data),
+            "url": f"{cdn}/{name}",
+            "proxy_url": "",
+        }
+        await self.api.says("", author=self.ann, channel=chat_id, attachments=[attachment])
+
     def text_of(self, payload: str) -> str:
         """Return the text."""
         return str(json.loads(payload)["content"])
 
 
 PROGRAM: Final = """
-import pathlib, queue, threading, time
+import base64, pathlib, queue, threading, time
 
 def listen(lines):
     for line in sys.stdin:
@@ -209,7 +282,12 @@ def listen(lines):
     os._exit(0)
 
 lines, sent, last, held = queue.Queue(), {}, 0, 0
-connect()
+parts = b""
+if os.path.exists("revoked"):
+    hello()
+    say(type="failed", kind="setup", why="the token was taken back")
+    stay()
+connect(edits=True, files_max_bytes=1_000_000)
 threading.Thread(target=listen, args=(lines,), daemon=True).start()
 while True:
     if os.path.exists("die"):
@@ -222,8 +300,16 @@ while True:
         if path not in sent.values() and time.monotonic() >= held:
             last += 1
             sent[last] = path
-            say(type="message", id=last, message_id=path.name, text=path.read_text(),
-                chat={"id": path.name.partition(".")[2]}, sender={"id": "ann"})
+            number, chat, name = (path.name + "..").split(".")[0:3]
+            where = {"id": last, "chat": {"id": chat}, "sender": {"id": "ann"}}
+            if name == "edit":
+                say(type="edited", message_id=number + "." + chat, text=path.read_text(), **where)
+            elif name:
+                name = base64.b64decode(name).decode()
+                file = {"file": str(path), "file_name": name, "media_type": "application/pdf"}
+                say(type="message", message_id=path.name, text="", files=[file], **where)
+            else:
+                say(type="message", message_id=path.name, text=path.read_text(), **where)
     try:
         said = lines.get(timeout=0.01)
     except queue.Empty:
@@ -233,10 +319,25 @@ while True:
     elif said["type"] == "not_taken":
         del sent[said["id"]]
         held = time.monotonic() + said["retry_after_s"]
+    elif said["type"] == "fetch":
+        data = pathlib.Path(said["file"]).read_bytes()
+        part = data[said["offset"] : said["offset"] + said["max_bytes"]]
+        done(said, data=base64.b64encode(part).decode())
+    elif said["type"] == "upload":
+        parts = (parts if said["offset"] else b"") + base64.b64decode(said["data"])
+    elif said["type"] == "edit":
+        pathlib.Path("out", said["message_id"]).write_text(said["text"])
+        done(said)
     elif said["type"] == "send":
-        with open("out", "a") as out:
-            print(said["text"], file=out)
-        done(said, message_id="1")
+        refusal = pathlib.Path("refusal")
+        answer = json.loads(refusal.read_text()) if refusal.exists() else {"outcome": "done"}
+        refusal.unlink(missing_ok=True)
+        if answer["outcome"] in ("done", "unknown"):
+            name = str(len(os.listdir("out")))
+            target = pathlib.Path("files" if said["file"] else "out", name)
+            target.write_bytes(parts if said["file"] else said["text"].encode())
+            answer["message_id"] = name
+        say(type="result", request=said["request"], **answer)
 """
 "A folder of letters, `in/NUMBER.CHAT`: one that was taken is removed."
 
@@ -250,7 +351,8 @@ class TestProgram(ChannelContract):
     def _folder(self, tmp_path: Path) -> None:
         self.folder, self.letters = tmp_path, 0
         (tmp_path / "in").mkdir()
-        (tmp_path / "out").touch()
+        (tmp_path / "out").mkdir()
+        (tmp_path / "files").mkdir()
         self.channels = [write_plugin(tmp_path, PROGRAM, clock=SystemClock()) for _ in range(2)]
 
     def make_channel(self) -> PluginAdapter:
@@ -259,10 +361,47 @@ class TestProgram(ChannelContract):
 
     async def write(self, text: str, chat_id: str) -> None:
         """Leave a letter."""
+        await self._leave(text.encode(), chat_id)
+
+    async def _leave(self, data: bytes, *ends: str) -> None:
         self.letters += 1
         draft = anyio.Path(self.folder / "draft")
-        await draft.write_text(text)
-        await draft.rename(self.folder / "in" / f"{self.letters:06}.{chat_id}")
+        await draft.write_bytes(data)
+        await draft.rename(self.folder / "in" / ".".join((f"{self.letters:06}", *ends)))
+
+    async def change(self, message_id: str, text: str) -> None:
+        """Leave another letter of the same name."""
+        self.letters = int(message_id.partition(".")[0]) - 1
+        await self._leave(text.encode(), self.chat_id, "edit")
+
+    async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
+        """Leave a file."""
+        await self._leave(data, chat_id, base64.b64encode(name.encode()).decode())
+
+    async def files(self) -> Sequence[bytes]:
+        """Return the files that the bot sent."""
+        return [
+            await path.read_bytes() async for path in anyio.Path(self.folder / "files").iterdir()
+        ]
+
+    async def _refuse(self, **result: object) -> None:
+        await anyio.Path(self.folder / "refusal").write_text(json.dumps(result))
+
+    async def lose_answer(self) -> None:
+        """Let the program not know whether it was sent."""
+        await self._refuse(outcome="unknown", why="the connection broke")
+
+    async def slow_down(self, silence_s: float) -> None:
+        """Let the program say that it was too fast."""
+        await self._refuse(outcome="not_sent", why="too fast", retry_after_s=silence_s)
+
+    async def expel(self) -> None:
+        """Let the program say that the chat is gone."""
+        await self._refuse(outcome="refused", why="removed", chat_gone=True)
+
+    async def revoke(self) -> None:
+        """Let the program say that its token was taken back."""
+        await anyio.Path(self.folder / "revoked").touch()
 
     async def write_unreadable(self) -> None:
         """Let the program say what is no event."""
@@ -279,7 +418,9 @@ class TestProgram(ChannelContract):
 
     async def shown(self) -> Sequence[str]:
         """Return what the bot sent."""
-        return (await anyio.Path(self.folder / "out").read_text()).splitlines()
+        found = [path async for path in anyio.Path(self.folder / "out").iterdir()]
+        found.sort(key=lambda path: int(path.name))
+        return [await path.read_text() for path in found]
 
     def text_of(self, payload: str) -> str:
         """Return the text."""

@@ -31,6 +31,15 @@ class TestMatrix(MatrixContract):
         event = self.api.say(self.chat_id, self.ann.user, "m.room.message", {"body": "odd"})
         event["event_id"] = 7
 
+    async def lose_answer(self) -> None:
+        """Take a message, and cut the connection; aiohttp makes the request once more."""
+        self.api.cut("/send/", times=2, token=self.bot.token)
+
+    async def slow_down(self, silence_s: float) -> None:
+        """Refuse as for too many messages."""
+        more = {"retry_after_ms": int(silence_s * 1000)}
+        self.api.fail("/send/", 429, "M_LIMIT_EXCEEDED", token=self.bot.token, **more)
+
     async def interrupt(self) -> None:
         """Be away for a moment, for the bot."""
         self.api.fail("/sync", 502, "", token=self.bot.token)

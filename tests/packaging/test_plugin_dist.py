@@ -217,7 +217,10 @@ async def test_the_gateway_serves_without_what_cannot_be_used(
     others = tmp_path / "others"
     others.mkdir()
     points = {
-        "everturn.channels": {"matrix": "broken_pack:MATRIX", "mailbox": "broken_pack:MAILBOX"},
+        "everturn.channels": {
+            "semaphore": "broken_pack:SEMAPHORE",
+            "mailbox": "broken_pack:MAILBOX",
+        },
         "everturn.stores": {"cloud": "broken_pack:CLOUD"},
     }
     put_package(others, "broken-pack", points=points, module="raise RuntimeError('no such luck')")
@@ -225,7 +228,7 @@ async def test_the_gateway_serves_without_what_cannot_be_used(
     config = {
         "server": {"port": 0},
         "channels": {
-            "matrix": {"token": "${NOT_SET}"},
+            "semaphore": {"token": "${NOT_SET}"},
             "external": [{"name": "own", "command": "true", "restart": "never"}],
         },
     }
@@ -242,12 +245,14 @@ async def test_the_gateway_serves_without_what_cannot_be_used(
         await until(is_said)
 
     reason = "of broken-pack 1.0 is left out: RuntimeError: no such luck"
-    assert f"problem   plug-in      everturn.channels: matrix {reason}" in told.stdout
+    assert f"problem   plug-in      everturn.channels: semaphore {reason}" in told.stdout
     assert f"problem   plug-in      everturn.stores: cloud {reason}" in told.stdout
     assert (
         "everturn.channels: mailbox of everturn-example-plugins 1.0 is left out:"
         " broken-pack 1.0 has a plug-in of that name too; keep one of them"
     ) in told.stdout
-    assert f"channels.matrix: is not opened: everturn.channels: matrix {reason}" in told.stdout
+    assert (
+        f"channels.semaphore: is not opened: everturn.channels: semaphore {reason}" in told.stdout
+    )
     assert [channel["name"] for channel in channels] == ["own"]
     assert reason in await log.read_text()

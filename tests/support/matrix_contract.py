@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -95,9 +96,43 @@ class MatrixContract(ChannelContract):
         return sum(each["sender"] == self.ann.user and "state_key" not in each for each in events)
 
     async def shown(self) -> Sequence[str]:
-        """Return what ann sees of the bot."""
+        """Return what ann sees of the bot, each as it was last changed."""
+        found: dict[str, str] = {}
+        for event in await self.ann.events(self.chat_id):
+            content = event["content"]
+            if event["type"] != "m.room.message" or event["sender"] != self.bot.user:
+                continue
+            changed = content.get("m.relates_to", {}).get("event_id", "")
+            now = content.get("m.new_content", content)
+            found[changed if changed in found else event["event_id"]] = str(now["body"])
+        return list(found.values())
+
+    async def expel(self) -> None:
+        """Let ann send the bot away."""
+        path = f"/rooms/{quote(self.chat_id)}/kick"
+        await self.ann.ask("POST", path, {"user_id": self.bot.user})
+
+    async def revoke(self) -> None:
+        """End the bot's login."""
+        await self.bot.ask("POST", "/logout", {})
+
+    async def change(self, message_id: str, text: str) -> None:
+        """Let ann change a message."""
+        relation = {"rel_type": "m.replace", "event_id": message_id}
+        now = {"msgtype": "m.text", "body": text}
+        more = {"m.new_content": now, "m.relates_to": relation}
+        await self.ann.write(self.chat_id, f"* {text}", **more)
+
+    async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
+        """Let ann send a file."""
+        content = await self.ann.uploaded(data)
+        await self.ann.write(chat_id, name, msgtype="m.file", filename=name, **content)
+
+    async def files(self) -> Sequence[bytes]:
+        """Return the files that ann sees of the bot."""
         said = await self.ann.messages(self.chat_id, self.bot.user)
-        return [str(content["body"]) for content in said]
+        files = [content for content in said if content["msgtype"] == "m.file"]
+        return [await self.ann.downloaded(content) for content in files]
 
     def text_of(self, payload: str) -> str:
         """Return the text."""

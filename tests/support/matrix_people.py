@@ -113,11 +113,32 @@ class Person:
         written = [e for e in found if e["type"] == "m.room.message" and e["sender"] == sender]
         return [e["content"] for e in written if e["content"]]
 
+    async def uploaded(self, data: bytes) -> Json:
+        """Put a file on the homeserver; return what a message says of it."""
+        server = self._server()
+        content: Json = {}
+        if self._encryption is None:
+            content["url"] = await server.upload(data, media_type="", file_name="")
+        else:
+            data, how = await self._encryption.encrypt_file(data)
+            content["file"] = how | {"url": await server.upload(data, media_type="", file_name="")}
+        return content
+
+    async def downloaded(self, content: Json) -> bytes:
+        """Return the file of a message."""
+        how = content.get("file", {})
+        data = await self._server().download(how.get("url") or content["url"], 1_000_000)
+        return data if self._encryption is None else await self._encryption.decrypt_file(data, how)
+
+    def _server(self) -> Homeserver:
+        server = Homeserver(self._session, self.url, "")
+        server.token = self.token
+        return server
+
     @asynccontextmanager
     async def encrypting(self, folder: Path) -> AsyncGenerator[None]:
         """Read and write encrypted messages while the block runs."""
-        server = Homeserver(self._session, self.url, "")
-        server.token = self.token
+        server = self._server()
         me = await self.ask("GET", "/account/whoami")
         login = Login(user_id=self.user, device_id=me["device_id"])
         async with open_encryption(server, login, folder) as self._encryption:

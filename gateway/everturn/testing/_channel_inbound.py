@@ -45,7 +45,7 @@ class PretendedPlatform:
         raise NotImplementedError
 
     async def shown(self) -> Sequence[str]:
-        """Return what people see of what the bot said, oldest first."""
+        """Return what people see of what the bot said, oldest first, each as it stands now."""
         raise NotImplementedError
 
     async def unconfirmed(self, handler: RecordingHandler) -> int:
@@ -62,6 +62,34 @@ class PretendedPlatform:
 
     async def interrupt(self) -> None:
         """Let the platform be away for a moment, or cut the connection."""
+        raise NotImplementedError
+
+    async def lose_answer(self) -> None:
+        """Let the platform show what the bot says next, and the answer be lost."""
+        raise NotImplementedError
+
+    async def slow_down(self, silence_s: float) -> None:
+        """Let the platform refuse what the bot says next, and ask for so long a silence."""
+        raise NotImplementedError
+
+    async def expel(self) -> None:
+        """Remove the bot from `chat_id`."""
+        raise NotImplementedError
+
+    async def revoke(self) -> None:
+        """Take the bot's token back."""
+        raise NotImplementedError
+
+    async def change(self, message_id: str, text: str) -> None:
+        """Let somebody change what they wrote in `chat_id`."""
+        raise NotImplementedError
+
+    async def write_file(self, name: str, data: bytes, chat_id: str) -> None:
+        """Let somebody send a file, and no text."""
+        raise NotImplementedError
+
+    async def files(self) -> Sequence[bytes]:
+        """Return the files that the bot sent, oldest first."""
         raise NotImplementedError
 
     def text_of(self, payload: str) -> str:

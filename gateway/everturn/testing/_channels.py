@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from everturn.testing._channel_inbound import ReceivingContract, serve_on
+from everturn.testing._channel_outbound import SendingContract
 from everturn.testing._inbound import RecordingHandler
 from everturn.testing._running import in_loop
 from everturn_channels.adapter import Outbound
 
 
-class ChannelContract(ReceivingContract):
+class ChannelContract(ReceivingContract, SendingContract):
     """Holds a channel to `everturn_channels.adapter.Adapter`, on a platform that you pretend.
 
     1. Subclass it in a test module, under a name that begins with `Test`.
@@ -17,8 +18,9 @@ class ChannelContract(ReceivingContract):
        other, as a process that crashed and its next start do.
     4. Implement `write`: somebody writes on that platform, whether or not the channel serves.
     5. Implement `shown`: what people see there of what the bot said, oldest first.
-    6. Implement `unconfirmed`, `write_unreadable` and `interrupt` where the double can do that:
-       without them the tests that need them are skipped.
+    6. Implement `unconfirmed`, `write_unreadable`, `interrupt`, `lose_answer`, `slow_down`,
+       `expel`, `revoke`, `change`, `write_file` and `files` where the double can do that: without
+       them the tests that need them are skipped.
     7. Set `backlog_max_messages` to what the channel is made with, where it leaves out the rest,
        and `keeps_messages` to False for a platform that forgets what nobody receives.
 
