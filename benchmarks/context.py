@@ -6,7 +6,8 @@ Three tables. The first: the time to render one request at 20, 200, 2,000 and 20
 (nothing is known of any message), again (what single messages cost is known), next (one more turn,
 rendered by who rendered the last one), in milliseconds. The second, over 200 turns with tools in a
 window of 32,000 tokens: tokens sent in all requests, the share of each request that is the same
-beginning as the request before (what a provider's cache can serve), requests above the window, and
+beginning as the request before, the same of those before which the provider's cache was not cold
+(what it can serve), requests above the window, and
 of all facts that were said, how many stand in the last request, and how many can be read back
 because the request says how. Tokens are those of the default estimate, for all policies. Summaries
 are the deterministic ones that stand where no model answers. The third: what these turns cost in
@@ -193,6 +194,10 @@ class Simulated:
     kept_tokens: int = 0
     "Of all requests but the first: the same beginning as the request before."
     comparable_tokens: int = 0
+    warm_tokens: int = 0
+    "The same of requests whose cache is not cold: of those before them."
+    served_tokens: int = 0
+    "What of it their beginning shares."
     too_large: int = 0
     refused: int = 0
     last: Rendered | None = None
@@ -238,7 +243,14 @@ class Simulated:
         self.requests += 1
         self.sent_tokens += tokens
         self.too_large += tokens + made.budget.reserve_tokens > made.budget.window_tokens
-        cached = 0 if self.last is None or self.is_cold else shared_tokens(self.last, made)
+        shared = 0 if self.last is None else shared_tokens(self.last, made)
+        cached = 0 if self.is_cold else shared
+        if self.last is not None:
+            before = Estimates(1.0).tokens(self.last.fingerprint.units)
+            self.comparable_tokens += before
+            self.kept_tokens += shared
+            self.warm_tokens += 0 if self.is_cold else before
+            self.served_tokens += cached
         self.is_cold = False
         self.usages.append(
             Usage(
@@ -248,9 +260,6 @@ class Simulated:
                 cache_written_tokens=tokens - cached,
             )
         )
-        if self.last is not None:
-            self.comparable_tokens += Estimates(1.0).tokens(self.last.fingerprint.units)
-            self.kept_tokens += shared_tokens(self.last, made)
         self.last = made
 
     def answer(self, turn: int, made: random.Random, text: Callable[[int], str]) -> bool:
@@ -284,10 +293,12 @@ class Simulated:
         )
         return True
 
-    def summarise(self) -> None:
-        """Do what happens after a turn."""
+    def summarise(self, *, is_cold: bool = False) -> None:
+        """Do what happens after a turn, or when a conversation rests."""
         conversation = self.known.conversation
-        older = self.renderer.older_turns(conversation, self.spec, (RECALL,), FACTS)
+        older = self.renderer.older_turns(
+            conversation, self.spec, (RECALL,), FACTS, is_cold=is_cold
+        )
         task = summary_task(conversation, older_turns=older) if older else None
         if task is not None:
             self.record(
@@ -329,6 +340,8 @@ def carried(policy: str, turns: int, window: int) -> tuple[Simulated, set[str]]:
 
     for turn in range(1, turns + 1):
         chat.is_cold = turn % COLD_TURNS == 1
+        if chat.is_cold and turn > 1:
+            chat.summarise(is_cold=True)
         chat.record(
             Received(text=text(made.randint(5, 60))),
             TurnStarted(
@@ -409,6 +422,7 @@ def main() -> None:
                 f"{chat.requests:,}",
                 f"{chat.sent_tokens:,}",
                 f"{chat.kept_tokens / max(chat.comparable_tokens, 1):.1%}",
+                f"{chat.served_tokens / max(chat.warm_tokens, 1):.1%}",
                 str(chat.too_large),
                 str(chat.refused),
                 str(chat.known.cache_misses),
@@ -422,6 +436,7 @@ def main() -> None:
         "requests",
         "tokens sent",
         "prefix kept",
+        "while warm",
         "too large",
         "refused",
         "cache_misses",

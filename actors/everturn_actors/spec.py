@@ -31,8 +31,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     "The window of models of this name, as its provider lists them; None = it does not."
     reasoning_effort: Literal["low", "medium", "high"] | None = None
     "How much it thinks before it answers; None = as its provider does."
-    cache_life_s: float = 300
-    "For how long its provider caches the beginning of a request that was sent."
+    cache_life_s: float = 0
+    "For how long its provider caches the beginning of a request; 0 = not, or nobody knows."
     fallbacks: tuple[ModelSpec, ...] = ()
     "Asked next, in this order, where it is out of reach; theirs are not looked at."
 

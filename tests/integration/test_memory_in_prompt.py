@@ -46,6 +46,7 @@ async def keeping(
     file = await anyio.to_thread.run_sync(lambda: write_agent(folder / "agents", name="keeper"))
     document: dict[str, Any] = yaml.safe_load(await anyio.Path(file).read_text())
     document["spec"]["memory"] = memory
+    document["spec"]["model"] = {"provider": "openai", "name": "gpt-5-mini"}  # one that caches
     await anyio.Path(file).write_text(yaml.safe_dump(document))
     with anyio.fail_after(DEADLINE_S):
         async with open_http_gateway(folder, provider=provider) as gateway:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import anyio
 import pytest
+from msgspec.structs import replace
 from support.conversations import simple_turn
 
+from everturn_actors.context.estimation.estimates import message_units, prompt_units
 from everturn_actors.context.summaries import SummaryTask, digest
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -19,10 +21,25 @@ from everturn_actors.errors import (
     TruncatedStreamError,
 )
 from everturn_actors.events import Summarised
-from everturn_actors.model import ModelRequest, Reply, Summary, Usage, UserMessage
+from everturn_actors.model import (
+    Inbound,
+    ModelRequest,
+    Reply,
+    Summary,
+    ToolCall,
+    Usage,
+    UserMessage,
+)
 from everturn_actors.ports import ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
-from everturn_actors.testing import ManualClock, ScriptedProvider, texts
+from everturn_actors.testing import (
+    ManualClock,
+    ScriptedProvider,
+    TestService,
+    make_spec,
+    open_test_service,
+    texts,
+)
 from everturn_actors.turn.summaries import Patience, summarise
 
 MODEL = ModelSpec(provider="scripted", name="writer")
@@ -294,3 +311,70 @@ async def test_what_arrives_while_a_summary_is_written_is_not_in_it() -> None:
     assert "fine" in message.text
     assert "late 30.0" in message.text
     assert (chained.last_turn, chained.messages) == (30, event.messages + 2)
+
+
+SMALL = replace(
+    make_spec(),
+    model=ModelSpec(provider="scripted", name="scripted", context_window=8_192, cache_life_s=300),
+)
+
+
+def cached(request: ModelRequest) -> Reply:
+    """Return the reply of a provider that counts as the estimate does, and caches."""
+    tokens = prompt_units(request.system) + sum(map(message_units, request.messages))
+    counted = Usage(input_tokens=tokens // 100, output_tokens=150, cached_tokens=50)
+    return Reply(text="said " * 120, usage=counted)
+
+
+async def talk(test: TestService, turns: int) -> str:
+    """Say so much; return the session's id."""
+    session_id = ""
+    for _ in range(turns):
+        test.provider.script = [cached]
+        submission = await test.service.submit(Inbound(text="word " * 120, key=test.key()))
+        await submission.result()
+        session_id = submission.session_id
+    return session_id
+
+
+async def test_a_summary_is_asked_for_behind_what_the_cache_has() -> None:
+    """All but the wish was sent before; an answer that is no summary is asked for as data."""
+    calls = Reply(calls=(ToolCall(call_id="c", name="x"),), stop_reason="tool_calls")
+    writer = ScriptedProvider("## Intent\nfirst", calls, "## Intent\nsecond")
+    async with open_test_service(spec=SMALL, summariser=writer) as test:
+        session_id = await talk(test, 1)
+        while not writer.requests:
+            await talk(test, 1)
+            await anyio.wait_all_tasks_blocked()
+        asked, sent = writer.requests[0], test.provider.requests[-1]
+        assert asked.system == sent.system
+        assert asked.messages[: len(sent.messages)] == sent.messages
+        assert asked.messages[-2].text == "said " * 120
+        assert "Tell of everything from the beginning up to the message" in asked.messages[-1].text
+        while len(writer.requests) < 3:
+            await talk(test, 1)
+            await anyio.wait_all_tasks_blocked()
+        summary = (await test.service.view(session_id)).reductions.summary
+        assert summary is not None
+        assert "second" in summary.text
+        assert writer.requests[1].messages[-1].text.startswith("[The gateway asks this")
+        assert "<conversation-" in writer.requests[2].messages[0].text
+
+
+async def test_a_conversation_that_rests_is_summarised_before_its_cache_goes() -> None:
+    """The next request is paid for whole in any case; who goes on talking is left alone."""
+    writer, clock = ScriptedProvider("## Intent\nrest"), ManualClock()
+    async with open_test_service(spec=SMALL, summariser=writer, clock=clock) as test:
+        session_id = await talk(test, 14)
+        await clock.until_sleeping(270)
+        clock.advance(200)
+        await talk(test, 1)
+        await anyio.wait_all_tasks_blocked()
+        clock.advance(100)  # the first rest was none
+        await anyio.wait_all_tasks_blocked()
+        assert not writer.requests
+        clock.advance(200)
+        await writer.until_called()
+        await anyio.wait_all_tasks_blocked()
+        state = await test.service.view(session_id)
+    assert state.reductions.summary is not None

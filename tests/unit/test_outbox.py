@@ -494,7 +494,7 @@ def test_outbox_items_may_be_delivered_out_of_order() -> None:
     [
         (ChunkMarked(item=4, chunk=0, mark="sending"), "outbox item 4 is not owed"),
         (DeliveryPlanned(item=4, chunks=()), "outbox item 4 is not owed"),
-        (DeliveryPlanned(item=5, chunks=()), "laid out already"),
+        (DeliveryPlanned(item=5, chunks=()), "rendered already"),
         (ChunkMarked(item=9, chunk=0, mark="sending"), "has no chunk 0"),
         (ChunkMarked(item=5, chunk=1, mark="sending"), "has no chunk 1"),
         (ChunkMarked(item=5, chunk=-1, mark="sending"), "has no chunk -1"),

@@ -217,17 +217,21 @@ class Renderer:
         spec: AgentSpec,
         tools: tuple[ToolDefinition, ...] = (),
         statistics: ModelStatistics | None = None,
+        *,
+        is_cold: bool = False,
     ) -> int:
-        """Return how many of the conversation's oldest turns a summary should stand for now."""
-        if (self._last is not None and self._last[0][2] == tools) and self.is_far(
-            conversation, spec, statistics
-        ):
+        """Return how many of the conversation's oldest turns a summary should stand for now.
+
+        `is_cold` says that the provider's cache of the last request is about to go.
+        """
+        is_known = self._last is not None and self._last[0][2] == tools
+        if not is_cold and is_known and self.is_far(conversation, spec, statistics):
             return 0
         prepared = self._prepared(conversation, spec, tools, statistics)
-        policy = prepared.policy
-        leaving = policy.older(
-            policy.numbers, prepared.limits, prepared.projection, prepared.budget
-        )
+        policy, projection = prepared.policy, prepared.projection
+        if is_cold:
+            projection = structs.replace(projection, is_cold=True)
+        leaving = policy.older(policy.numbers, prepared.limits, projection, prepared.budget)
         reductions = conversation.reductions
         if leaving <= 0:
             # What had to leave to make such a policy's request fit is told of all the same.

@@ -18,6 +18,7 @@ from everturn_actors.context.render import Renderer
 from everturn_actors.context.summaries import (
     SummaryTask,
     covered_text,
+    live_request,
     summary_task,
 )
 from everturn_actors.errors import (
@@ -40,6 +41,9 @@ from everturn_actors.turn.summaries import Patience, summarise
 
 logger = logging.getLogger(__name__)
 
+REST_S = 30.0  # before the provider's cache goes, a conversation that rests is summarised
+REST_SHARE = 3  # where the last prompt was more than a third of the window
+WISH_TOKENS = 600  # of the wish for a summary behind what was sent
 USELESS_TURNS = 8  # after a summary that was of no use, until the policy may have another one
 NOTHING = "Nothing to compact yet — conversation is within the token budget."
 NOT_SMALLER = (
@@ -64,6 +68,8 @@ class Compactor(Struct, kw_only=True):
     "The newest turn after which it was asked whether there is need."
     _useless_at: int | None = None
     "The turn after which a summary would not have made the context smaller."
+    _rest: anyio.CancelScope | None = None
+    "Of the wait for the end of the cache; None = nothing waits for that."
     _scope: anyio.CancelScope | None = None
     _asked: list[ReplySlot[Compacted]] = field(default_factory=list[ReplySlot[Compacted]])
     "Who waits for the summary that is being made."
@@ -84,6 +90,9 @@ class Compactor(Struct, kw_only=True):
         if state.turns == self.considered:
             return
         self.considered = state.turns
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
         if self._useless_at is not None and state.turns < self._useless_at + USELESS_TURNS:
             return
         try:
@@ -92,6 +101,36 @@ class Compactor(Struct, kw_only=True):
             logger.exception(
                 "no summary could be considered", extra={"session_id": self.session_id}
             )
+            return
+        if task is not None:
+            self._begin(task, agent, tasks)
+        elif self._may_rest(state, agent):
+            self._rest = anyio.CancelScope()
+            tasks.start_soon(self._at_rest, self._rest, agent, tasks)
+
+    def _may_rest(self, state: SessionState, agent: Agent) -> bool:
+        """Whether so much was sent that a summary may be worth it before the cache goes."""
+        model, reported = agent.spec.model, state.reported
+        window = input_window(model, self.model_statistics.of(model))
+        return model.cache_life_s > REST_S and reported.input_tokens * REST_SHARE >= window
+
+    async def _at_rest(self, scope: anyio.CancelScope, agent: Agent, tasks: Background) -> None:
+        """Begin a summary when the conversation rests until the provider's cache is about to go.
+
+        The cache serves it now, and the next request is paid for whole in any case. A turn that
+        ends meanwhile makes it begin anew.
+        """
+        turns = self.present().turns
+        with scope:
+            await self.timing.clock.sleep(agent.spec.model.cache_life_s - REST_S)
+        state = self.present()
+        is_over = scope.cancel_called or state.turns != turns or state.open_turn is not None
+        if is_over or self.busy or state.status == "ended":
+            return
+        try:
+            task = self._wanted(state, agent, is_cold=True)
+        except Exception:
+            logger.exception("no summary at rest", extra={"session_id": self.session_id})
             return
         if task is not None:
             self._begin(task, agent, tasks)
@@ -115,17 +154,21 @@ class Compactor(Struct, kw_only=True):
         self._asked.append(answer)
         self._begin(task, agent, tasks)
 
-    def _wanted(self, state: SessionState, agent: Agent) -> SummaryTask | None:
+    def _wanted(
+        self, state: SessionState, agent: Agent, *, is_cold: bool = False
+    ) -> SummaryTask | None:
         """Return the summary that the session's policy wants now."""
         retry_at = state.reductions.retry_at
         if retry_at is not None and self.timing.clock.now() < retry_at:
             return None
         statistics = self.model_statistics.of(agent.spec.model)
         conversation = state.conversation
-        if self.renderer.is_far(conversation, agent.spec, statistics):
+        if not is_cold and self.renderer.is_far(conversation, agent.spec, statistics):
             return None
         tools = agent.offered(statistics, state.open_turn)
-        older = self.renderer.older_turns(conversation, agent.spec, tools, statistics)
+        older = self.renderer.older_turns(
+            conversation, agent.spec, tools, statistics, is_cold=is_cold
+        )
         return summary_task(conversation, older_turns=older) if older else None
 
     def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
@@ -189,7 +232,7 @@ class Compactor(Struct, kw_only=True):
         statistics = self.model_statistics.of(model)
         timeout_s, tries = self.renderer.summary_limits(agent.spec)
         body = await summarise(
-            task,
+            self._behind_what_was_sent(task, agent),
             agent.summariser,
             clock=self.timing.clock,
             patience=Patience(timeout_s=timeout_s, tries=tries),
@@ -232,6 +275,33 @@ class Compactor(Struct, kw_only=True):
             source=body.source,
             text=body.error and f"No model could write the summary: {body.error}",
         )
+
+    def _behind_what_was_sent(self, task: SummaryTask, agent: Agent) -> SummaryTask:
+        """Return the task with a request that the provider's cache serves, where there is one."""
+        state, writer = self.present(), agent.summariser
+        conversation, model = state.conversation, agent.spec.model
+        is_warm = state.replied_at is not None and (
+            (self.timing.clock.now() - state.replied_at).total_seconds() < model.cache_life_s
+        )
+        reported = state.reported
+        caches = reported.cached_tokens or reported.cache_written_tokens
+        if writer is None or writer.model != model or not is_warm or not caches:
+            return task
+        statistics = self.model_statistics.of(model)
+        tools = agent.offered(statistics, state.open_turn)
+        made = self.renderer.render(conversation, agent.spec, tools, statistics)
+        is_same = bool(state.fingerprint.prefix) and not made.fingerprint.is_cache_miss
+        budget = made.budget
+        has_room = made.tokens + WISH_TOKENS + budget.reserve_tokens <= budget.window_tokens
+        # What is from outside is given to the writer as data alone, between tags.
+        if made.outside.sources or task.outside or made.pictures.shown or state.open_turn:
+            return task
+        if not is_same or not has_room:
+            return task
+        kept = next((t for t in conversation.turns if t.number > task.last_turn), None)
+        first = kept.users[0] if kept is not None else None
+        live = live_request(task, made.request, first, output_tokens=budget.reserve_tokens)
+        return structs.replace(task, live=live)
 
     def _tells_of_hidden(self, task: SummaryTask) -> bool:
         """Whether it is the policy's own, and tells of turns that the model sees no more.

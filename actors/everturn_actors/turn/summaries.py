@@ -19,7 +19,7 @@ from everturn_actors.context.summaries import (
     summary_request,
     with_remarks,
 )
-from everturn_actors.errors import ContextOverflowError, ModelError
+from everturn_actors.errors import ContextOverflowError, ModelError, ModelTransientError
 from everturn_actors.events import Summarised
 from everturn_actors.model import Usage
 from everturn_actors.ports import Clock, Summariser
@@ -95,6 +95,11 @@ class _Question(Struct, kw_only=True):
     error: str = ""
     "Of the last try."
 
+    @property
+    def is_live(self) -> bool:
+        """Whether this try asks behind the conversation itself."""
+        return self.task.live is not None and self.tries == 1
+
 
 async def _ask(asked: _Question, deadline: anyio.CancelScope) -> Summarised | None:
     """Ask until there is a summary; None where asking again is no use."""
@@ -104,10 +109,12 @@ async def _ask(asked: _Question, deadline: anyio.CancelScope) -> Summarised | No
             return await _try(asked)
         except ContextOverflowError as failure:
             asked.error = str(failure)
-            asked.halvings += 1
+            asked.halvings += not asked.is_live
             continue  # the next request is another one: nothing has to be waited for
         except ModelError as failure:
             asked.error = str(failure)
+            if asked.is_live:
+                continue  # as data it is another question
             pause_s = max(PAUSE_S * asked.tries, failure.retry_after_s or 0)
             is_last = asked.tries == asked.tries_max or not failure.retryable
         if is_last or anyio.current_time() + pause_s >= deadline.deadline:
@@ -123,18 +130,23 @@ async def _try(asked: _Question) -> Summarised:
         ModelError: There is no reply, or it is no summary.
     """
     task, model = asked.task, asked.summariser.model
-    request = await anyio.to_thread.run_sync(  # megabytes of text, it may be
-        partial(
-            summary_request,
-            task,
-            model=model,
-            window_tokens=asked.window_tokens,
-            scale=asked.scale,
-            halvings=asked.halvings,
+    request = task.live if asked.is_live else None
+    if request is None:
+        request = await anyio.to_thread.run_sync(  # megabytes of text, it may be
+            partial(
+                summary_request,
+                task,
+                model=model,
+                window_tokens=asked.window_tokens,
+                scale=asked.scale,
+                halvings=asked.halvings,
+            )
         )
-    )
     reply = await reply_of(asked.summariser.provider, request, _unheard)
     asked.usage += reply.usage
+    if reply.calls:
+        msg = "the model called a tool where it was asked for a summary"
+        raise ModelTransientError(msg)
     return Summarised(
         last_turn=task.last_turn,
         messages=task.messages,

@@ -28,6 +28,12 @@ else:
 logger = logging.getLogger(__name__)
 
 _DOCS: Final = "docs/models.md"
+_CACHE_LIFE_S: Final = 300
+"""Anthropic caches for five minutes from the last use, OpenAI for five to ten.
+
+Source: "Prompt caching" of https://platform.claude.com/docs and https://platform.openai.com/docs,
+read 2026-11-26.
+"""
 
 
 def _connected(setup: ProviderSetup) -> connected.ConnectedProviders:
@@ -87,12 +93,14 @@ OPENAI: Final = _api(
     usual_model="gpt-5-mini",
     summary="OpenAI, and every server that speaks its format",
     prices=price_table.OPENAI,
+    cache_life_s=_CACHE_LIFE_S,
 )
 ANTHROPIC: Final = _api(
     name="anthropic",
     usual_model="claude-sonnet-5",
     summary="Anthropic",
     prices=price_table.ANTHROPIC,
+    cache_life_s=_CACHE_LIFE_S,
 )
 GEMINI: Final = _api(
     name="gemini",

@@ -95,6 +95,8 @@ class ProviderPlugin(Plugin, frozen=True, kw_only=True):
     "Whether calls to a model cost nothing but this machine's time, or are given away."
     windows: tuple[tuple[str, int], ...] = ()
     """Parts of lower-cased names of models, and their windows in tokens; the first match counts."""
+    cache_life_s: float = 0
+    "For how long it caches the beginning of a request; 0 = it does not, or nobody knows."
     max_concurrent: int | None = None
     "Calls at the same time where its owner says nothing; None = so many at each address."
     address: Callable[[ModelSpec], str] = _no_address

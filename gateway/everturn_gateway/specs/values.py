@@ -90,7 +90,13 @@ def one_model(model: OneModelSection) -> ModelSpec:
         max_output_tokens=model.max_output_tokens or model.max_tokens,
         reasoning_effort=model.reasoning_effort,
         usual_window=_usual_window(model),
+        cache_life_s=_cache_life_s(model),
     )
+
+
+def _cache_life_s(model: OneModelSection) -> float:
+    plugin = installed().providers.get(model.provider)
+    return plugin.cache_life_s if plugin is not None else 0
 
 
 def _usual_window(model: OneModelSection | FallbackSection) -> int | None:

@@ -10,9 +10,10 @@ messages. Everything below looks at all messages together.
 - Above 60 % old results become a line, and long arguments of old calls are shortened, all in one
   go: if 20,000 tokens come free, and never the newest 40,000, the newest five, those of the newest
   step, or the first two of the newest turn. In a small window a tenth and a fifth of it count.
-- From 85 % on a model summarises older turns after a turn, and whatever left before that.
-- Above 100 % the oldest whole turns leave, down to 75 %. So do they above 7/8 of the messages that
-  the session holds, down to 5/8, so that the session itself never takes away what is shown.
+- From 85 % on a model summarises older turns after a turn, and whatever left before that; from a
+  half on where the conversation rests until the provider's cache is about to go.
+- Above 100 % the oldest whole turns leave, down to a half. So do they above 7/8 of the messages
+  that the session holds, down to 5/8, so that the session itself never takes away what is shown.
 - Where the newest turn is all that is left it is squeezed, down to 75 %: the results of its middle
   steps, then these steps, then what is left of results and arguments, then its questions. It never
   leaves.
@@ -102,8 +103,12 @@ class Numbers:
     argument_limit_characters: int = 2_000
     argument_head_characters: int = 100
     summarize_trigger: float = 0.85
+    summarize_cold_trigger: float = 0.5
+    "Where the provider's cache is about to go, or gone: the next request is paid for whole anyway."
     summarize_keep: float = 0.1
-    cut_to: float = 0.75
+    cut_to: float = 0.5
+    squeeze_to: float = 0.75
+    "The same of the running turn, where it is all that is left."
     window_trigger: float = 0.875
     window_cut_to: float = 0.625
     window_turns: int = 0
@@ -187,7 +192,7 @@ def _limit(numbers: Numbers, count: Estimates) -> Callable[[Projection, Budget],
 
 def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     count = _estimates(numbers, limits)
-    room = Room(limit=_limit(numbers, count), cut_to=numbers.cut_to, count=count)
+    room = Room(limit=_limit(numbers, count), cut_to=numbers.squeeze_to, count=count)
     return (
         take_in_pastes(
             limit=_limit(numbers, count),
@@ -279,7 +284,10 @@ def _does_not_fit(
 def _older(numbers: Numbers, limits: Limits, projection: Projection, budget: Budget) -> int:
     count = _estimates(numbers, limits)
     limit = _limit(numbers, count)(projection, budget)
-    is_full = count.tokens(projection_units(projection)) >= numbers.summarize_trigger * limit
+    trigger = numbers.summarize_trigger
+    if projection.is_cold:
+        trigger = min(trigger, numbers.summarize_cold_trigger)
+    is_full = count.tokens(projection_units(projection)) >= trigger * limit
     if not is_full and (
         not projection.unsummarised or projection.unsummarised <= _told_in_gaps(projection)
     ):

@@ -105,6 +105,8 @@ class Projection(Remembering, frozen=True, kw_only=True):
     "What stands for messages that are gone."
     note: str = ""
     "What the summary does not tell and has to: what left in an emergency."
+    is_cold: bool = False
+    "Whether the provider's cache of the request before is about to go: to hide something is free."
     stored: tuple[Stored, ...] = ()
     notes: tuple[str, ...] = ()
     "What a policy would have done if it had a model, for people."

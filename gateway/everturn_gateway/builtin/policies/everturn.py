@@ -35,8 +35,12 @@ class EverturnSection(ClearingSection):
     "So many of the newest tokens are not cleared, at most a fifth of the window."
     clear_minimum_tokens: Amount | None = None
     "Nothing is cleared for less, at most a tenth of the window."
+    summarize_cold_trigger: Share | None = None
+    "The same where a conversation rests until the provider's cache is about to go."
     cut_to: Share | None = None
     "Whole turns leave down to this share of the budget, where it is full."
+    squeeze_to: Share | None = None
+    "The running turn is squeezed down to this share, where it is all that is left."
     window_trigger: Share | None = None
     "Turns leave above this share of the messages that a session holds."
     window_cut_to: Share | None = None
