@@ -11,6 +11,7 @@ from typing import Any, Final
 import anyio
 import yaml
 from msgspec.structs import replace
+from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, NotesShown, Received
@@ -173,6 +174,48 @@ async def test_a_person_is_asked_before_anything_is_kept(tmp_path: Path) -> None
             said = await results(gateway, session_id)
     assert "did not agree" in said[0]
     assert said[1] == "kept: language"
+
+
+async def test_what_was_noted_of_a_person_is_erased_with_their_words(tmp_path: Path) -> None:
+    """In a chat of their own all notes go, in a group those that follow from their messages."""
+    group = replace(ANA, chat="g")
+    provider = ScriptedProvider(
+        noting(("door", "Has the code 4711.", "code is 4711")),
+        *("ok", noting(("tea", "Ben likes tea.", "I like tea"))),
+        *("ok", noting(("door", "Has the code 4711.", "code is 4711")), "ok", "ok"),
+    )
+    async with keeping(tmp_path, provider, notes="on") as gateway, gateway.client() as client:
+
+        async def say_as(sender: str, text: str) -> str:
+            inbound = Inbound(text=text, key=group, sender=sender)
+            submission = await gateway.service.submit(inbound)
+            await submission.result()
+            return submission.session_id
+
+        await say(gateway, "my door's code is 4711")
+        shared = await say_as("u2", "I like tea")
+        await say_as("u1", "my door's code is 4711")
+        await gateway.service.conversations.pin(shared, 2, by="u2")
+        (received,) = [
+            each.seq
+            for each in await gateway.service.history(shared, after=0, limit=200)
+            if isinstance(each.body, Received) and each.body.sender == "u1"
+        ]
+        await gateway.service.conversations.pin(shared, received, by="u2")
+        files = [*(tmp_path / "agents/keeper/memory/people").iterdir()]
+        assert len(files) == 2
+        erase = client.sse("/api/v1/admin/erase", method="POST", json={"person": "telegram:u1"})
+        async with erase as source:
+            told = [json.loads(each.data) async for each in source if each.data][-1]
+        await say_as("u2", "what do you know?")
+        pins = (await gateway.service.view(shared)).pins
+
+    assert (told["removed"], told["rewritten"], told["left"]) == (1, 1, [])
+    (left,) = (tmp_path / "agents/keeper/memory/people").iterdir()
+    assert "likes tea" in left.read_text()
+    assert await anyio.to_thread.run_sync(files_with, tmp_path, b"is 4711") == []
+    assert [each.text for each in pins] == ["I like tea", "[erased]"]
+    assert "4711" not in provider.requests[-1].system
 
 
 async def test_a_conversation_that_rests_is_asked_about_once(tmp_path: Path) -> None:

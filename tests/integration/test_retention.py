@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 from support.command import everturn, write_agent
+from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway
 
 from everturn_actors.model import AmbientMessage, ConversationKey, Inbound
@@ -43,11 +44,6 @@ async def say(
     sent = await gateway.service.submit(Inbound(key=key, text=text, sender=sender))
     await sent.result()
     return sent.session_id
-
-
-def files_with(folder: Path, text: bytes) -> list[str]:
-    """Return the files below a folder that hold a text."""
-    return [f.name for f in folder.rglob("*") if f.is_file() and text in f.read_bytes()]
 
 
 async def test_old_sessions_go_and_pinned_and_busy_ones_stay(tmp_path: Path) -> None:

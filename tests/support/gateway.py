@@ -167,6 +167,7 @@ class HttpGateway:
             messages=self.messages,
             keyed=self.keyed,
             clock=self.clock,
+            notes=self.own_notes,
             on_gone=self.changes.gone,
             owns=lambda _session_id: True,
             erasing=self.upkeep,

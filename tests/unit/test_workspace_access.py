@@ -33,6 +33,7 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/commands/first_steps/": "`setup`: writes for its owner",
     "gateway/everturn_gateway/config/env_file.py": "variables beside everturn.yaml",
     "gateway/everturn_gateway/commands/context/": "transcripts that a command is given",
+    "gateway/everturn_gateway/commands/exporting.py": "`export`: writes into a folder of its owner",
     # What agents work on.
     "gateway/everturn_gateway/tools/confined/": "files of agents",
     "gateway/everturn_gateway/tools/files/": "files of agents",
@@ -51,6 +52,7 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/commands/doctor.py": "the note of a gateway that is gone",
     "gateway/everturn_gateway/doctor/workspace.py": "whether a secret stands in everturn.yaml",
     "gateway/everturn_gateway/private_environ.py": "/proc",
+    "channels/everturn_channels/matrix/": "keys of the device that this machine is",
     "channels/everturn_channels/terminal/": "files that people attach; what they typed before",
     # Elsewhere.
     "gateway/everturn_gateway/http/console/": "pages of the console, which come with the package",

@@ -202,6 +202,7 @@ class Gateway(Struct, kw_only=True):
             messages=self.messages,
             keyed=self.keyed,
             clock=SystemClock(),
+            notes=self.own_notes,
             on_gone=self.changes.gone,
             owns=self.owns,
             erasing=self.upkeep,

@@ -1,7 +1,8 @@
 """Erases what a person said, in all sessions, and keeps a record that it was done.
 
 A session in which nobody else spoke is removed as a whole. In the others their words are taken out
-of the log, the snapshot, the files beside them and the index; what others said stays.
+of the log, the snapshot, the files beside them and the index; what others said stays. What the
+agents noted of them goes, too.
 """
 
 from __future__ import annotations
@@ -22,9 +23,12 @@ from everturn_actors.errors import (
     CoreError,
     InvalidInputError,
     JournalError,
+    ToolFailedError,
+    UnknownAgentError,
     UnknownSessionError,
 )
 from everturn_actors.events import Event
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock, KeyedStore, SessionStore, SessionSummary
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.ports.upkeep import Upkeep
@@ -34,6 +38,8 @@ from everturn_actors.state.serialization import utc_text
 from everturn_gateway.retention.scrubbing import Person, Scrubbing, Traces
 from everturn_gateway.search.index import StoreMessageIndex
 from everturn_gateway.search.table import IndexedSession
+from everturn_gateway.tools.memory.editing import OwnNotes
+from everturn_gateway.tools.memory.people import PersonNote
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +107,8 @@ class Eraser(Struct, frozen=True, kw_only=True):
     messages: MessageIndex
     keyed: KeyedStore
     clock: Clock
+    notes: Callable[[ConversationKey, str], OwnNotes]
+    "Returns what an agent noted of the people of a conversation."
     on_gone: Callable[[str], None]
     "Is told of each session that was removed."
     owns: Callable[[str], bool]
@@ -140,7 +148,10 @@ class Eraser(Struct, frozen=True, kw_only=True):
                 tally.left.append(f"session {session_id}: another node has it; erase there, too")
                 return
             is_theirs = self._is_theirs(row, person, traces)
-            if is_theirs and not traces.others - {person.sender}:
+            is_alone = is_theirs and not traces.others - {person.sender}
+            if is_alone or traces.seqs:
+                await self._forget_notes(row, traces.seqs, is_alone=is_alone)
+            if is_alone:
                 await self.service.delete(session_id)
                 self.on_gone(session_id)
                 tally.removed += 1
@@ -161,6 +172,19 @@ class Eraser(Struct, frozen=True, kw_only=True):
                 extra={"session_id": session_id, "error": str(error)},
             )
             tally.left.append(f"session {session_id}: {error}")
+
+    async def _forget_notes(self, row: SessionSummary, seqs: set[int], *, is_alone: bool) -> None:
+        """Take out what the agent noted of them, before the session that the notes name is gone."""
+
+        def is_gone(note: PersonNote) -> bool:
+            session_id, _, seq = note.place.rpartition(":")
+            return is_alone or (session_id == row.session_id and seq.isdigit() and int(seq) in seqs)
+
+        try:
+            notes = self.notes(row.key, row.principal)
+        except (UnknownAgentError, ToolFailedError):  # there is no agent, or it keeps none
+            return
+        await notes.erase(is_gone)
 
     def _is_theirs(self, row: SessionSummary, person: Person, traces: Traces) -> bool:
         if not person.channel:

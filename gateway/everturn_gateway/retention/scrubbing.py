@@ -2,11 +2,13 @@
 
 Erased are the texts that the person wrote, the files that came with them, what they answered to
 questions and called the session; their id, wherever it stands; their words where somebody quoted
-them whole, and the lines of replies that quote a part; and every summary made after they spoke.
+them whole, and the lines of replies that quote a part; every summary made after they spoke; and
+what the model was shown besides: notes, their pinned messages, and quotes that hold one of theirs.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Final, cast
@@ -14,7 +16,17 @@ from typing import Final, cast
 from msgspec import Struct, field
 
 from everturn_actors.codec import Codec, dump
-from everturn_actors.events import AmbientStored, Announced, Edited, Event, Labelled, Received
+from everturn_actors.events import (
+    AmbientStored,
+    Announced,
+    Edited,
+    Event,
+    Labelled,
+    NotesShown,
+    OlderQuoted,
+    Pinned,
+    Received,
+)
 from everturn_actors.model import Attachment
 from everturn_actors.state.serialization import from_record, to_record
 from everturn_actors.state.session_state import SessionState
@@ -26,6 +38,7 @@ _PHRASE: Final = 12  # characters: what is shorter is said by everybody
 _NAMED: Final = re.compile(r"\A\[([^\]\n]{1,200})\] ?")
 _LABEL: Final = re.compile(r"^\[[^\n]*\]\s*$", re.MULTILINE)
 _SAVED: Final = re.compile(r"^\[file [^\n]{1,300} saved as ([^\n\]]{1,500})\]", re.MULTILINE)
+_QUOTED: Final = re.compile(r"“([^”]*)”")  # as questions of the gateway quote
 _WHO: Final = ("sender", "by")
 _WORDS: Final = ("text", "answer", "title")
 _STATE: Final = Codec[SessionState](SessionState)
@@ -69,6 +82,12 @@ class Traces(Struct):
                     self.others.add(body.sender)
             case Edited(received=received, text=text) if received in self.seqs:
                 self._own(event.seq, text, ())
+            case OlderQuoted(quoted=quoted, text=text) if self.seqs.intersection(quoted):
+                self.phrases.add(text)
+            case Pinned(message=message, text=text) if message in self.seqs:
+                self.phrases.add(text)
+            case NotesShown(text=text) if self.seqs and text:
+                self.phrases.add(text)  # what was noted may follow from what they said
             case Labelled(labels=labels, by=by) if by == person.sender and labels.title:
                 self.titles.add(labels.title)
             case _:
@@ -146,16 +165,49 @@ class Scrubbing(Struct, frozen=True):
                 scrubbed[name] = "" if name == "title" else ERASED
             elif is_own and name == "attachments":
                 scrubbed[name] = []
+            elif name == "arguments" and isinstance(each, str):
+                scrubbed[name] = self._arguments(each)
             else:
                 scrubbed[name] = self._scrubbed(each, is_own=is_own)
         return scrubbed
+
+    def _arguments(self, text: str) -> str:
+        """Return the arguments of a call without values that are a part of what they said."""
+        if not self.traces.phrases:
+            return text
+        try:
+            value = json.loads(text)
+        except ValueError:
+            return self._without_quotes(text)
+        scrubbed = self._without_parts(value)
+        return text if scrubbed == value else json.dumps(scrubbed, ensure_ascii=False)
+
+    def _without_parts(self, value: object) -> object:
+        if isinstance(value, str):
+            return ERASED if self._is_part(value) else self._without_quotes(value)
+        if isinstance(value, list):
+            return [self._without_parts(each) for each in cast("list[object]", value)]
+        if not isinstance(value, dict):
+            return value
+        fields = cast("dict[str, object]", value)
+        return {name: self._without_parts(each) for name, each in fields.items()}
+
+    def _is_part(self, text: str) -> bool:
+        plain = _plain(text)
+        return len(plain) >= _PHRASE and any(plain in _plain(own) for own in self.traces.phrases)
 
     def _without_quotes(self, text: str) -> str:
         for phrase in sorted(self.traces.phrases, key=len, reverse=True):
             if phrase in text:
                 text = text.replace(phrase, ERASED)
+        if "“" in text:
+            text = _QUOTED.sub(lambda m: f"“{ERASED}”" if self._is_part(m[1]) else m[0], text)
         for name in self.traces.names:
             if f"[in reply to {name}" in text:
                 quote = rf"\[in reply to {re.escape(name)}: \"[^\n]*\"\]"
                 text = re.sub(quote, f"[in reply to {NOBODY}]", text)
         return text
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -68,6 +69,14 @@ class OwnNotes(Struct, frozen=True, kw_only=True):
             return False
         work = partial(People(self.folder).keep, self.whose, [], [topic])
         return bool(await self.folder.run(work))
+
+    async def erase(self, is_gone: Callable[[PersonNote], bool]) -> None:
+        """Take out those notes for which `is_gone` says so; return when that is durable.
+
+        Raises:
+            ToolFailedError: They cannot be written.
+        """
+        await self.folder.run(partial(People(self.folder).erase, self.whose, is_gone))
 
 
 def own_notes(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -109,6 +109,26 @@ class People:
                 expected = None if found is None else found[1]
                 place.replace(text.encode(errors="backslashreplace"), expected=expected)
             return [each for each in old if _same(each.topic) in gone]
+
+    def erase(self, whose: Person, is_gone: Callable[[PersonNote], bool]) -> None:
+        """Take notes out of a file; where none is left, remove the file, whose name tells of whom.
+
+        Raises:
+            ToolFailedError: It could not be written.
+        """
+        if not self._folder.is_there():
+            return
+        with self._folder.place(whose.path) as place, place.locked():
+            found = place.read_if_there(_READ_MAX_BYTES)
+            if found is None:
+                return
+            lines = _decoded(found[0]).splitlines()
+            kept = [line for line in lines if (note := _read(line)) is None or not is_gone(note)]
+            if not any(map(_read, kept)):
+                place.remove(expected=found[1])
+            elif kept != lines:
+                text = "\n".join(kept) + "\n"
+                place.replace(text.encode(errors="backslashreplace"), expected=found[1])
 
     def _text(self, whose: Person) -> str:
         if not self._folder.is_there():
