@@ -21,6 +21,7 @@ from everturn_actors.ports import Clock, KeyedStore
 logger = logging.getLogger(__name__)
 
 KEY: Final = "starts.json"
+KEY_OF_NODE: Final = "starts/{}.json"
 KEPT: Final = 200  # some 100 bytes each
 CLOSE_S: Final = 2.0  # for the last write; a disk that takes longer hangs
 
@@ -68,13 +69,22 @@ class Starts:
 
 
 @asynccontextmanager
-async def open_starts(store: KeyedStore, clock: Clock, version: str) -> AsyncGenerator[Starts]:
+async def open_starts(
+    store: KeyedStore, clock: Clock, version: str, *, node: str = ""
+) -> AsyncGenerator[Starts]:
     """Note that the gateway starts, and at the end of the block that it was closed.
 
     What cannot be read or written costs this list alone. A block that fails was not closed.
+
+    Args:
+        store: Where the list is kept.
+        clock: The time.
+        version: Of Everturn.
+        node: The name of the gateway among those that share the store; empty = it is alone.
     """
     none: tuple[Run, ...] = ()
-    document = Document(store, KEY, form_of("starts", tuple[Run, ...], none))
+    key = KEY_OF_NODE.format(node) if node else KEY
+    document = Document(store, key, form_of("starts", tuple[Run, ...], none))
     now = Run(at=clock.now(), version=version)
     try:
         before = await document.load("the list of starts is damaged, and begins anew")

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.session.runtime import RuntimeStats
 from everturn_actors.state.session_state import SessionState
 
 
 class Activity:
-    """What goes on in the active sessions. Looks into memory alone."""
+    """What goes on in the active sessions. Looks into memory alone, where it does not say more."""
 
-    def __init__(self, registry: Actors, scratch_registry: Actors) -> None:
+    def __init__(
+        self,
+        registry: Actors,
+        scratch_registry: Actors,
+        open_turns: Callable[[], Awaitable[Sequence[SessionState]]] | None = None,
+    ) -> None:
         """Only `open_service` makes one.
 
         Args:
             registry: The sessions.
             scratch_registry: Those of stateless calls.
+            open_turns: Reads the sessions with an open turn of all processes that share the store;
+                None = this one is alone.
         """
         self._registry, self._scratch_registry = registry, scratch_registry
+        self._open_turns = open_turns
 
     def present(self, session_id: str) -> SessionState | None:
         """Return the state of a session that is in memory; None where it is not.
@@ -44,7 +54,13 @@ class Activity:
 
         Those that were open before a restart are among them once they have been resumed. Sessions
         that failed again and again, and stateless calls, are not: nobody can answer there.
+        Where several processes share the store, it is read.
+
+        Raises:
+            JournalError: It cannot be read.
         """
+        if self._open_turns is not None:
+            return tuple([state for state in await self._open_turns() if state.open_approvals])
         # One with an open turn is not passivated, so none is missing.
         each_active = self._registry.each_active()
         return tuple([state async for state, _ in each_active if state and state.open_approvals])

@@ -19,6 +19,7 @@ from anyio import to_thread
 
 from everturn_actors.cluster.leases import Member, Referee, Share, shares
 from everturn_actors.cluster.ownership import LeaseOwnership
+from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.channels.seats import channel_seat
@@ -88,8 +89,11 @@ async def give_back(ownership: LeaseOwnership, deadline_s: float) -> None:
 async def compare(ownership: LeaseOwnership, library: AgentLibrary) -> NoReturn:
     """Tell the others of which agents this node knows; warn where they differ, or their version."""
     told: frozenset[str] = frozenset()
+    version = -1
     while True:
-        ownership.tell_digest(await to_thread.run_sync(partial(digest_of, library)))
+        if library.version != version:
+            version = library.version
+            ownership.tell_digest(await to_thread.run_sync(partial(digest_of, library)))
         notes = frozenset(differences(ownership))
         for note in sorted(notes - told):
             logger.warning("the nodes of the cluster differ", extra={"difference": note})
@@ -134,7 +138,10 @@ def digest_of(library: AgentLibrary) -> str:
     """
     found = sha256()
     for name in library.names():
-        file = library.file(name)
+        try:
+            file = library.file(name)
+        except UnknownAgentError:  # it went in this moment, and the version with it
+            continue
         found.update(msgspec.json.encode((name, file.document), enc_hook=str, order="sorted"))
         found.update(repr(file.spec.prompt).encode("utf-8", "surrogatepass"))
     return found.hexdigest()[:16]

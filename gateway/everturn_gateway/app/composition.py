@@ -265,7 +265,8 @@ async def _open_starts(start: _Start, keyed: KeyedStore) -> AsyncGenerator[Start
     if not start.watch:
         yield Starts()
         return
-    async with open_starts(keyed, start.clock, start.version) as starts:
+    node = start.config.cluster.node if start.config.cluster else ""
+    async with open_starts(keyed, start.clock, start.version, node=node) as starts:
         yield starts
 
 

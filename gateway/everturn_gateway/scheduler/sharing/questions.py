@@ -31,6 +31,7 @@ ANSWERS: Final = "schedules/answered/"
 LOOK_S: Final = 1.0  # how often who runs the jobs looks for questions
 WAIT_S: Final = 20.0  # for an answer: the jobs may be on their way to another gateway
 _ANSWER_LOOK_S: Final = 0.2
+_KEPT_S: Final = 600.0  # answers, where nobody comes for them
 _NAME_BYTES: Final = 8
 
 Change: TypeAlias = Literal["add", "cancel", "pause", "resume", "run"]
@@ -72,7 +73,8 @@ class Questions:
             UnknownJobError, JobFixedError, JobRefusedError: It cannot be.
             OSError: Nobody answers, or it cannot be written. It may be done all the same.
         """
-        name = f"{secrets.token_hex(_NAME_BYTES)}.json"
+        asked_at = int(self._clock.now().timestamp())
+        name = f"{asked_at}-{secrets.token_hex(_NAME_BYTES)}.json"
         try:
             await self._store.put(QUESTIONS + name, msgspec.json.encode(question), expected=ABSENT)
             answer: Answer | None = None
@@ -94,6 +96,7 @@ class Questions:
 
     async def answer(self, change: Callable[[Question], Awaitable[Answer]]) -> NoReturn:
         """Make the changes that others ask for, until cancelled."""
+        await self._tidy()
         while True:
             try:
                 for key in await self._store.list(QUESTIONS):
@@ -102,15 +105,29 @@ class Questions:
                 logger.warning("changes of jobs cannot be read", extra={"error": str(error)})
             await self._clock.sleep(LOOK_S)
 
+    async def _tidy(self) -> None:
+        """Remove answers that nobody came for: who asked was killed."""
+        now = self._clock.now().timestamp()
+        try:
+            for key in await self._store.list(ANSWERS):
+                asked_at = key.removeprefix(ANSWERS).partition("-")[0]
+                if not asked_at.isdecimal() or now - int(asked_at) > _KEPT_S:
+                    await self._store.delete(key)
+        except JournalError as error:
+            logger.warning("old answers stay", extra={"error": str(error)})
+
     async def _answer_one(self, key: str, change: Callable[[Question], Awaitable[Answer]]) -> None:
         found = await self._store.get(key)
         if found is None:
             return
         try:
-            question = msgspec.json.decode(found.data, type=Question)
-            answer = await change(question)
-        except msgspec.DecodeError as error:  # of a later version
-            answer = Answer(failure="refused", text=f"the gateway that runs the jobs: {error}")
+            answer = await change(msgspec.json.decode(found.data, type=Question))
+        except JournalError:
+            raise  # it is asked again
+        except Exception as error:  # a boundary: one that cannot be answered keeps no other waiting
+            logger.exception("a change of a job that another gateway asks for failed")
+            text = f"the gateway that runs the jobs cannot do it: {type(error).__name__}"
+            answer = Answer(failure="refused", text=text)
         with suppress(ConflictError):  # another one answered meanwhile
             name = key.removeprefix(QUESTIONS)
             await self._store.put(ANSWERS + name, msgspec.json.encode(answer), expected=ABSENT)
