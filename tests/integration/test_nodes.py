@@ -85,6 +85,9 @@ async def test_nodes_share_the_work_and_give_it_back(
             here = next(iter(held(a)))
             await until(lambda: b.holder(here) == a.me, a, b)
             assert [each.name for each in b.nodes()] == ["a", "b"]
+            assert [each.after for each in gateway.starts.newest()] == ["first"]
+            assert {each.member.node.name for each in gateway.nodes()} == {"a", "b"}
+            assert gateway.node_differences() == ()
             seats = [each.seat_epoch("scheduler") for each in (a, b)]
             assert sum(epoch is not None for epoch in seats) == 1
         with anyio.fail_after(2):  # and not after the length of a lease

@@ -48,7 +48,7 @@ from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.upkeep import SessionUpkeep
 from everturn_actors.session.approvals import why_resolved
-from everturn_actors.session.runtime import Runtime
+from everturn_actors.session.runtime import Runtime, everywhere
 from everturn_actors.session.submission import (
     AnnouncementReceipt,
     Submission,
@@ -87,7 +87,9 @@ class TurnService:
         """Only `open_service` makes one."""
         self.reader = SessionReader(store=store, runtime=runtime, registry=registry)
         "What can be read of sessions."
-        self.activity = Activity(registry, stateless.registry)
+        is_alone = runtime.is_here is everywhere
+        open_turns = None if is_alone else self.reader.open_turns
+        self.activity = Activity(registry, stateless.registry, open_turns)
         "What goes on now."
         self.conversations = Conversations(
             store=store, runtime=runtime, registry=registry, bindings=bindings, reader=self.reader

@@ -125,6 +125,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_ADMIN}/reload"): Rule(need="admin", is_act=True, is_whole=True),
     ("GET", f"{_ADMIN}/agents"): Rule(need="admin", is_whole=True),
     ("GET", f"{_ADMIN}/starts"): Rule(need="admin", is_whole=True),
+    ("GET", f"{_ADMIN}/nodes"): Rule(need="admin", is_whole=True),
     ("POST", f"{_ADMIN}/agents/{{name}}/validate"): Rule(need="admin", agent="name"),
     ("GET", f"{_ADMIN}/agents/{{name}}/files"): Rule(need="admin", agent="name"),
     ("GET", f"{_ADMIN}/agents/{{name}}/files/{{path:path}}"): Rule(need="admin", agent="name"),
