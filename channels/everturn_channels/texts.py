@@ -178,38 +178,31 @@ def turn_ended(outcome: Outcome, error: str = "") -> str:
 # --- questions ---
 
 
+_TAKEN: Final[Mapping[Decision, str]] = {
+    "allow_once": marked("Allowed, this once."),
+    "allow_always": marked("Allowed from now on."),
+    "deny": marked("Not allowed."),
+    "answer": marked("Answered."),
+}
+_LATE: Final[Mapping[Resolution, str]] = {
+    "allow_once": marked("Too late: it was allowed already."),
+    "allow_always": marked("Too late: it was allowed already."),
+    "deny": marked("Too late: it was denied already."),
+    "answer": marked("Too late: it was answered already."),
+    "overtaken": marked("Too late: a new message came first."),
+    "withdrawn": marked("Too late: it does not have to be answered any more."),
+    "expired": marked("Too late: this question has expired."),
+}
+
+
 def click_taken(decision: Decision) -> str:
     """Tell whoever clicked a button that their decision counts. One short line, plain text."""
-    match decision:
-        case "allow_once":
-            return t("Allowed, this once.")
-        case "allow_always":
-            return t("Allowed from now on.")
-        case "deny":
-            return t("Not allowed.")
-        case "answer":
-            return t("Answered.")
-        case _:
-            assert_never(decision)
+    return said(_TAKEN[decision])
 
 
 def click_late(resolved: Resolution | None = None) -> str:
     """Tell whoever clicked a button that it is too late. One short line, plain text."""
-    match resolved:
-        case "allow_once" | "allow_always":
-            return t("Too late: it was allowed already.")
-        case "deny":
-            return t("Too late: it was denied already.")
-        case "answer":
-            return t("Too late: it was answered already.")
-        case "overtaken":
-            return t("Too late: a new message came first.")
-        case "withdrawn":
-            return t("Too late: it does not have to be answered any more.")
-        case "expired" | None:
-            return t("Too late: this question has expired.")
-        case _:
-            assert_never(resolved)
+    return said(_LATE[resolved or "expired"])
 
 
 def click_refused() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Final
 
@@ -18,7 +17,7 @@ from msgspec import Struct, structs
 
 from everturn_actors.events import Announced, Event, ModelReplied, Received
 from everturn_actors.model import MEMORY, ConversationKey, Labels, SessionStatus, Usage
-from everturn_actors.ports import Agent, Observer
+from everturn_actors.ports import Observer, PassingObserver
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
 
@@ -62,7 +61,7 @@ class SessionOverview(Struct, frozen=True, kw_only=True):
         return self.labels.title or self.first_words
 
 
-class Changes:
+class Changes(PassingObserver):
     """Observes sessions for an observer of its own, and keeps the newest row of those that changed.
 
     Each change has a version; rows that were only read have none.
@@ -70,7 +69,7 @@ class Changes:
 
     def __init__(self, observer: Observer) -> None:
         """Begin with nothing known."""
-        self._observer = observer
+        super().__init__(observer)
         self._rows: dict[str, SessionOverview] = {}
         "The one that was touched last stands at the end."
         self._versions: dict[str, int] = {}
@@ -90,19 +89,9 @@ class Changes:
         self, before: SessionState | None, after: SessionState, events: Sequence[Event]
     ) -> None:
         """See `Observer.durable`."""
-        self._observer.durable(before, after, events)
+        super().durable(before, after, events)
         known = self._rows.pop(after.session_id, None)
         self._put(_row(after, events, known))
-
-    def active(self, session_id: str) -> AbstractContextManager[None]:
-        """See `Observer.active`."""
-        return self._observer.active(session_id)
-
-    def answering(
-        self, state: SessionState, turn: int, agent: Agent | None
-    ) -> AbstractContextManager[None]:
-        """See `Observer.answering`."""
-        return self._observer.answering(state, turn, agent)
 
     # --- for lists ---
 

@@ -53,6 +53,7 @@ from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.http_session import HttpSession
+from everturn_gateway.providers.transport.streaming import Connection
 
 PACKED_BYTES = 32 * 1024 * 1024
 KEY = "sk-test-0123456789"
@@ -96,7 +97,7 @@ async def open_impatient(url: str, stall_timeout_s: float) -> AsyncGenerator[Mod
         stall_timeout_s=stall_timeout_s,
     )
     try:
-        yield OpenAICompatible(endpoint, clients=clients, mask=str)
+        yield OpenAICompatible(Connection(endpoint=endpoint, clients=clients, mask=str))
     finally:
         await clients.aclose()
 

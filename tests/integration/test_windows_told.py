@@ -27,6 +27,7 @@ from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport import streaming as transport
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.streaming import Connection
 
 WAIT_S = 60.0
 LISTING = "/v1/models"
@@ -169,7 +170,9 @@ async def test_the_question_carries_the_key() -> None:
     async with open_model_api() as api:
         api.told = {LISTING: {"data": [{"id": "m", "context_length": 4096}]}}
         there = dataclasses.replace(endpoint, address=api.url.removesuffix("/v1"))
-        provider = OpenAICompatible(there, clients=clients, mask=str, model="m")
+        provider = OpenAICompatible(
+            Connection(endpoint=there, clients=clients, mask=str), model="m"
+        )
         tokens = await provider.window_tokens()
         await clients.aclose()
 

@@ -38,6 +38,7 @@ from everturn_gateway.providers.ollama import Ollama
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import endpoint_for
 from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.streaming import Connection
 
 KEY = "sk-contract-0123456789"
 KEYS = dict.fromkeys(
@@ -212,14 +213,15 @@ async def open_impatient(
     clients = HttpClients()
     model = ModelSpec(provider=kind.name, name="m", base_url=base_url)
     endpoint = replace(endpoint_for(model, KEYS), stall_timeout_s=stall_timeout_s)
+    connection = Connection(endpoint=endpoint, clients=clients, mask=str)
     try:
         match endpoint.api:
             case "openai":
-                yield OpenAICompatible(endpoint, clients=clients, mask=str, model="m")
+                yield OpenAICompatible(connection, model="m")
             case "anthropic":
-                yield Anthropic(endpoint, clients=clients, mask=str, model="m")
+                yield Anthropic(connection, model="m")
             case "ollama":
-                yield Ollama(endpoint, clients=clients, mask=str, model=model)
+                yield Ollama(connection, model=model)
     finally:
         await clients.aclose()
 

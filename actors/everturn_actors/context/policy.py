@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.projection.projection import (
@@ -99,6 +99,14 @@ def due_from(what: str, trigger: int, now: int, of: str = "", then: str = "") ->
     if now < trigger:
         return f"{where}: {trigger - now:,} to go"
     return f"{where}: there are {now:,}, so that it is due, as far as something can go"
+
+
+def would_summarise(projection: Projection, messages: int) -> Projection:
+    """Return it with a note of what a summary would stand for, where there is no model to ask."""
+    note = f"would summarise the oldest {messages} messages"
+    if not messages or note in projection.notes:
+        return projection
+    return structs.replace(projection, notes=(*projection.notes, note))
 
 
 _SUMMARY = """\

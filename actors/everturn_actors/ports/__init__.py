@@ -8,7 +8,7 @@ from everturn_actors.ports.models import (
     Summariser,
     WindowSource,
 )
-from everturn_actors.ports.observer import NullObserver, Observer
+from everturn_actors.ports.observer import NullObserver, Observer, PassingObserver
 from everturn_actors.ports.ownership import LocalOwnership, Node, Ownership
 from everturn_actors.ports.store import (
     ALL_SESSIONS,
@@ -55,6 +55,7 @@ __all__ = [
     "NullObserver",
     "Observer",
     "Ownership",
+    "PassingObserver",
     "Place",
     "Questions",
     "Quotes",

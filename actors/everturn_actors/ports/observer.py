@@ -66,3 +66,31 @@ class NullObserver:
         """Enclose nothing."""
         del state, turn, agent
         return nullcontext()
+
+
+class PassingObserver:
+    """Passes all that it is told on to another observer: the base of those that add something."""
+
+    def __init__(self, observer: Observer) -> None:
+        """Begin with nothing told.
+
+        Args:
+            observer: Is told first.
+        """
+        self._observer = observer
+
+    def durable(
+        self, before: SessionState | None, after: SessionState, events: Sequence[Event]
+    ) -> None:
+        """See `Observer.durable`."""
+        self._observer.durable(before, after, events)
+
+    def active(self, session_id: str) -> AbstractContextManager[None]:
+        """See `Observer.active`."""
+        return self._observer.active(session_id)
+
+    def answering(
+        self, state: SessionState, turn: int, agent: Agent | None
+    ) -> AbstractContextManager[None]:
+        """See `Observer.answering`."""
+        return self._observer.answering(state, turn, agent)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from everturn_actors.events import Event
-from everturn_actors.ports import Agent, Clock, Observer
+from everturn_actors.ports import Clock, Observer, PassingObserver
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ONCE
 from everturn_actors.state.session_state import SessionState
@@ -33,28 +33,19 @@ async def open_search(
         yield index
 
 
-class NotingObserver:
+class NotingObserver(PassingObserver):
     """Observes sessions for an observer of its own, and for what goes by all that they append."""
 
     def __init__(self, observer: Observer, messages: MessageIndex, resting: Resting) -> None:
         """Begin with nothing told; the index learns what was said, `resting` which turns end."""
-        self._observer, self._messages, self._resting = observer, messages, resting
+        super().__init__(observer)
+        self._messages, self._resting = messages, resting
 
     def durable(
         self, before: SessionState | None, after: SessionState, events: Sequence[Event]
     ) -> None:
         """See `Observer.durable`."""
-        self._observer.durable(before, after, events)
+        super().durable(before, after, events)
         if after.key.channel != ONCE:
             self._messages.note(after, events)
             self._resting.note(before, after)
-
-    def active(self, session_id: str) -> AbstractContextManager[None]:
-        """See `Observer.active`."""
-        return self._observer.active(session_id)
-
-    def answering(
-        self, state: SessionState, turn: int, agent: Agent | None
-    ) -> AbstractContextManager[None]:
-        """See `Observer.answering`."""
-        return self._observer.answering(state, turn, agent)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from everturn_gateway import commands
-from everturn_gateway.cli.declaration import Json, ModelName, Provider, command
+from everturn_gateway.cli.declaration import BaseUrl, Json, ModelName, Provider, TestFirst, command
 from everturn_gateway.commands.shared.options import Options
 
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
@@ -122,15 +122,11 @@ def use_model(
     name: Annotated[str, typer.Argument(help="The model, or PROVIDER/MODEL.", show_default=False)],
     *,
     agent: Annotated[str, typer.Option(help="Which agent; by default the only one.")] = "",
-    base_url: Annotated[
-        str, typer.Option(metavar="URL", help="Address of a server that speaks OpenAI's API.")
-    ] = "",
+    base_url: BaseUrl = "",
     key_file: Annotated[
         str, typer.Option(metavar="FILE", help="Holds the key; - reads it from stdin.")
     ] = "",
-    test: Annotated[
-        bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
-    ] = True,
+    test: TestFirst = True,
 ) -> int:
     """Have an agent use another model, by default of the provider that it uses now."""
     answers = commands.setup.Answers(

@@ -35,6 +35,12 @@ Provider: TypeAlias = Annotated[
 ModelName: TypeAlias = Annotated[
     str, typer.Option("--model", help="The model's name.", show_default="by the provider")
 ]
+TestFirst: TypeAlias = Annotated[
+    bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
+]
+BaseUrl: TypeAlias = Annotated[
+    str, typer.Option(metavar="URL", help="Address of a server that speaks OpenAI's API.")
+]
 
 _OPTIONS: Final = "options"
 _CONTEXT: Final = "context"

@@ -13,11 +13,13 @@ import typer
 from everturn_gateway import commands
 from everturn_gateway.cli.declaration import (
     AgentName,
+    BaseUrl,
     Json,
     ModelName,
     Provider,
     Session,
     SessionId,
+    TestFirst,
     Yes,
     command,
 )
@@ -100,16 +102,12 @@ def setup(
     *,
     agent: Annotated[str, typer.Option(help="Which agent; by default the only one.")] = "",
     provider: Provider = "",
-    base_url: Annotated[
-        str, typer.Option(metavar="URL", help="Address of a server that speaks OpenAI's API.")
-    ] = "",
+    base_url: BaseUrl = "",
     model: Annotated[str, typer.Option("--model", help="The model's name.")] = "",
     key_file: Annotated[
         str, typer.Option(metavar="FILE", help="Holds the key or token; - reads it from stdin.")
     ] = "",
-    test: Annotated[
-        bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
-    ] = True,
+    test: TestFirst = True,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; tell what is set up, and try it.")
     ] = False,

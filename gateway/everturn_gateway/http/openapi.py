@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Final, TypeAlias
 
@@ -71,6 +71,17 @@ def openai_errors(*statuses: int) -> dict[int | str, dict[str, object]]:
 def event_stream(description: str) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI response of a route that sends server-sent events."""
     return {200: {"description": description, "content": {"text/event-stream": _EVENTS}}}
+
+
+def download(description: str, content: Mapping[str, object]) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI response of a route that gives a file: its media types, with schemas."""
+    return {200: {"description": description, "content": content}}
+
+
+def object_or_stream(description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI response of a route that sends an object, or events where asked for."""
+    content = {"application/json": {"schema": {"type": "object"}}, "text/event-stream": _EVENTS}
+    return {200: {"description": description, "content": content}}
 
 
 def _responses(

@@ -24,6 +24,7 @@ from everturn_gateway.providers.local.provider import (
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.streaming import Connection
 from everturn_gateway.providers.transport.wire import SentBytes
 
 if TYPE_CHECKING:
@@ -62,19 +63,15 @@ class ConnectedProviders:
         return Inquiring(self._adapter(model, endpoint), model=model, inquiry=inquiry)
 
     def _adapter(self, model: ModelSpec, endpoint: Endpoint) -> Asked:
-        clients, mask = self._clients, self._mask
+        connection = Connection(endpoint=endpoint, clients=self._clients, mask=self._mask)
         match endpoint.api:
             case "openai":
-                return OpenAICompatible(
-                    endpoint, clients=clients, mask=mask, model=model.name, sent=self._sent
-                )
+                return OpenAICompatible(connection, model=model.name, sent=self._sent)
             case "anthropic":
-                return anthropic.Anthropic(endpoint, clients=clients, mask=mask, model=model.name)
+                return anthropic.Anthropic(connection, model=model.name)
             case "ollama":
                 keep_alive = ollama.keep_alive_of(self._environ)
-                return ollama.Ollama(
-                    endpoint, clients=clients, mask=mask, model=model, keep_alive=keep_alive
-                )
+                return ollama.Ollama(connection, model=model, keep_alive=keep_alive)
             case _:
                 assert_never(endpoint.api)
 

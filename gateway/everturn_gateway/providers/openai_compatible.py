@@ -12,12 +12,15 @@ from msgspec.structs import replace
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest
 from everturn_gateway.providers.adaptive import AdaptiveProvider
-from everturn_gateway.providers.transport.endpoints import Endpoint, MaxTokensField
-from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.endpoints import MaxTokensField
 from everturn_gateway.providers.transport.model_errors import unsupported_parameter
 from everturn_gateway.providers.transport.reading import ReplyReader
 from everturn_gateway.providers.transport.sse import EventParser
-from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport
+from everturn_gateway.providers.transport.streaming import (
+    Connection,
+    RefusedRequestError,
+    Transport,
+)
 from everturn_gateway.providers.transport.wire import BodyWriter, SentBytes
 
 # DeepSeek and Kimi want the thoughts back that led to a call.
@@ -41,14 +44,12 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        connection: Connection,
         *,
-        clients: HttpClients,
-        mask: Callable[[str], str],
         model: str = "",
         sent: SentBytes | None = None,
     ) -> None:
-        transport = Transport(endpoint, clients=clients, mask=mask, parser=EventParser)
+        endpoint, transport = connection.endpoint, Transport(connection, parser=EventParser)
         manner = _Manner(max_tokens_field=endpoint.max_tokens_field)
         super().__init__(transport, model=model, manner=manner)
         self._origin = endpoint.address

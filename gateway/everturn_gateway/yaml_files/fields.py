@@ -51,7 +51,7 @@ FolderPath = Annotated[str, AfterValidator(partial(_path, what="a folder"))]
 def _address(value: str) -> str:
     try:
         parts = urlsplit(value)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
     if not valid:

@@ -57,19 +57,19 @@ def estimate_tools(tools: Sequence[ToolDefinition]) -> int:
 
 def tools_json(tools: Sequence[ToolDefinition]) -> str:
     """Return tool definitions as the JSON that a request carries."""
-    return _json(
-        [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-            for tool in tools
-        ]
-    )
+    return _json([tool_json(tool) for tool in tools])
+
+
+def tool_json(tool: ToolDefinition) -> dict[str, object]:
+    """Return a tool as OpenAI's API, and Ollama's, are told it."""
+    return {
+        "type": "function",
+        "function": {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+        },
+    }
 
 
 def calls_json(calls: Sequence[ToolCall]) -> str:

@@ -30,8 +30,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 
-from msgspec.structs import replace
-
 from everturn_actors.context.estimation.budget import DEFAULT_RESERVE_TOKENS, Budget
 from everturn_actors.context.estimation.estimates import (
     UNITS_PER_TOKEN,
@@ -48,6 +46,7 @@ from everturn_actors.context.policy import (
     Policy,
     due_from,
     quoted_summary,
+    would_summarise,
 )
 from everturn_actors.context.projection.markers import Markers, gap_messages
 from everturn_actors.context.projection.projection import (
@@ -331,10 +330,7 @@ def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     def summarise(projection: Projection, budget: Budget) -> Outcome:
         cleared, _ = _clear(numbers, limits)(projection, budget)
         messages = count_messages(projection.blocks[: _older(numbers, limits, cleared, budget)])
-        note = f"would summarise the oldest {messages} messages"
-        if not messages or note in projection.notes:
-            return projection, ()
-        return replace(projection, notes=(*projection.notes, note)), ()
+        return would_summarise(projection, messages), ()
 
     return (summarise,)
 

@@ -26,11 +26,10 @@ from dataclasses import dataclass
 from math import ceil
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from everturn_actors.context.estimation.budget import Budget
 from everturn_actors.context.estimation.tokens import calls_json, tools_json
-from everturn_actors.context.policy import ContextUsage, Limits, Policy, due_from
+from everturn_actors.context.policy import ContextUsage, Limits, Policy, due_from, would_summarise
 from everturn_actors.context.projection.projection import (
     Outcome,
     Projection,
@@ -250,10 +249,7 @@ def _used(projection: Projection, budget: Budget, count: Estimates) -> int:
 def _between(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     def summarise(projection: Projection, budget: Budget) -> Outcome:
         messages = count_messages(projection.blocks[: _older(numbers, limits, projection, budget)])
-        note = f"would summarise the oldest {messages} messages"
-        if not messages or note in projection.notes:
-            return projection, ()
-        return replace(projection, notes=(*projection.notes, note)), ()
+        return would_summarise(projection, messages), ()
 
     return (summarise,)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands.first_steps.prompts import ask_secret
+from everturn_gateway.commands.first_steps.writing import told
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -23,14 +24,8 @@ def key_in(name: str) -> str:
     Raises:
         GatewayError: It cannot be read.
     """
-    try:
+    with told(f"the key file {name}", "read"):
         text = sys.stdin.readline() if name == "-" else Path(name).read_text(encoding="utf-8")
-    except OSError as error:
-        msg = f"the key file {name} cannot be read: {error.strerror or error}"
-        raise GatewayError(msg) from error
-    except UnicodeDecodeError as error:
-        msg = f"the key file {name} is not UTF-8 at byte {error.start}"
-        raise GatewayError(msg) from error
     return text.strip()
 
 

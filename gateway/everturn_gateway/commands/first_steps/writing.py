@@ -82,8 +82,12 @@ def model_in(path: Path) -> ModelSpec:
 
 
 @contextmanager
-def told(path: Path) -> Generator[None]:
+def told(file: str | Path, what: str = "written") -> Generator[None]:
     """Say of a file that cannot be read or written why.
+
+    Args:
+        file: What it is called.
+        what: What is done with it.
 
     Raises:
         GatewayError: It cannot.
@@ -91,10 +95,10 @@ def told(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        msg = f"{path} cannot be written: {error.strerror or error}"
+        msg = f"{file} cannot be {what}: {error.strerror or error}"
         raise GatewayError(msg) from error
     except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8 at byte {error.start}"
+        msg = f"{file} is not UTF-8 at byte {error.start}"
         raise GatewayError(msg) from error
 
 

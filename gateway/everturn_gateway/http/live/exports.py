@@ -17,7 +17,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.state.serialization import encode_event
 from everturn_gateway.http.live.markdown import ExportFormat, MarkdownExport
 from everturn_gateway.http.live.openai_export import OpenAIExport
-from everturn_gateway.http.openapi import SessionId, problems
+from everturn_gateway.http.openapi import SessionId, download, problems
 from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.schemas.messages import GapBody
 from everturn_gateway.http.uploads import download_headers
@@ -30,6 +30,9 @@ _TYPES: Final = {
 }
 
 
+_TEXT: Final = {"schema": {"type": "string"}}
+
+
 def exports_router(gateway: HasSessions) -> APIRouter:
     """Return the route `/api/v1/sessions/{id}/export`."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["sessions"])
@@ -39,13 +42,10 @@ def exports_router(gateway: HasSessions) -> APIRouter:
         "/export",
         response_class=Response,
         responses={
-            200: {
-                "description": "The session, as a download",
-                "content": {
-                    kind.partition(";")[0]: {"schema": {"type": "string"}}
-                    for _, kind in _TYPES.values()
-                },
-            },
+            **download(
+                "The session, as a download",
+                {kind.partition(";")[0]: _TEXT for _, kind in _TYPES.values()},
+            ),
             **problems(404),
         },
     )

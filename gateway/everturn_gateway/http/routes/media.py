@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from everturn_gateway.http.openapi import SessionId, problems
+from everturn_gateway.http.openapi import SessionId, download, problems
 from everturn_gateway.http.ports import HasSessions
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.uploads import (
@@ -32,10 +32,9 @@ def media_router(gateway: HasSessions) -> APIRouter:
         "/media/{name}",
         response_class=Response,
         responses={
-            200: {
-                "description": "The file, as a download",
-                "content": dict.fromkeys((*SAFE_TYPES, UNKNOWN_TYPE), _BYTES),
-            },
+            **download(
+                "The file, as a download", dict.fromkeys((*SAFE_TYPES, UNKNOWN_TYPE), _BYTES)
+            ),
             **problems(404),
         },
     )

@@ -27,7 +27,7 @@ from everturn_gateway.http.openai.client_headers import (
 from everturn_gateway.http.openai.questions import Questions, answer_or_question, patience_s
 from everturn_gateway.http.openai.request import ChatRequest
 from everturn_gateway.http.openai.turn_request import Handed, OpenAiHost, TurnRequest, read_request
-from everturn_gateway.http.openapi import event_stream, openai_errors
+from everturn_gateway.http.openapi import object_or_stream, openai_errors
 from everturn_gateway.http.problems import ProblemError, with_headers
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
 from everturn_gateway.http.schemas.base import RETRY_FOR_MAX_S
@@ -98,13 +98,7 @@ def _add_completions(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -
         response_class=Response,
         openapi_extra=DESCRIBED,
         responses={
-            200: {
-                "description": "The completion; with `stream`, its chunks as server-sent events",
-                "content": {
-                    "application/json": {"schema": {"type": "object"}},
-                    **event_stream("")[200]["content"],
-                },
-            },
+            **object_or_stream("The completion; with `stream`, its chunks as server-sent events"),
             **openai_errors(404, 409, 429, 502, 507),
         },
     )

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import orjson
 from fastapi import APIRouter, Path, Query
@@ -48,7 +48,7 @@ from everturn_gateway.http.openai.turn_request import (
     TurnRequest,
     read_request,
 )
-from everturn_gateway.http.openapi import event_stream, openai_errors
+from everturn_gateway.http.openapi import object_or_stream, openai_errors
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.routes.openai import IGNORED_HEADER, header_of
 from everturn_gateway.http.routes.turns import IdempotencyKey, refuse_other_content, replay_headers
@@ -60,6 +60,9 @@ from everturn_gateway.principals import Principal
 ResponseId = Annotated[str, Path(pattern=r"^resp_[0-9A-Za-z_-]{1,60}$")]
 _JSON = "application/json"
 _PREVIOUS = "previous_response_id"
+
+
+_RESPONSE: Final = object_or_stream("The response; with `stream`, its events as server-sent events")
 
 
 def responses_router(gateway: OpenAiHost, waits: OpenWaits) -> APIRouter:
@@ -76,13 +79,7 @@ def _add_create(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> Non
         response_class=Response,
         openapi_extra=DESCRIBED,
         responses={
-            200: {
-                "description": "The response; with `stream`, its events as server-sent events",
-                "content": {
-                    _JSON: {"schema": {"type": "object"}},
-                    **event_stream("")[200]["content"],
-                },
-            },
+            **_RESPONSE,
             **openai_errors(404, 409, 429, 502, 507),
         },
     )
@@ -135,13 +132,7 @@ def _add_stored(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> Non
         "/{response_id}",
         response_class=Response,
         responses={
-            200: {
-                "description": "The response; with `stream`, its events as server-sent events",
-                "content": {
-                    _JSON: {"schema": {"type": "object"}},
-                    **event_stream("")[200]["content"],
-                },
-            },
+            **_RESPONSE,
             **openai_errors(404, 503),
         },
     )

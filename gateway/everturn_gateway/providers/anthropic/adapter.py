@@ -14,10 +14,12 @@ from everturn_gateway.providers.adaptive import AdaptiveProvider
 from everturn_gateway.providers.anthropic.capabilities import Manner, Thinking, manner_of
 from everturn_gateway.providers.anthropic.reading import ReplyReader
 from everturn_gateway.providers.anthropic.wire import BodyWriter, may_think
-from everturn_gateway.providers.transport.endpoints import Endpoint
-from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.sse import EventParser
-from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport
+from everturn_gateway.providers.transport.streaming import (
+    Connection,
+    RefusedRequestError,
+    Transport,
+)
 
 # How thoughts that are sent back are refused: signed by another model or account, or changed on
 # the way. It says in which message they stand.
@@ -37,10 +39,8 @@ _NEXT_THINKING: Final[dict[Thinking, tuple[Thinking, ...]]] = {
 class Anthropic(AdaptiveProvider[Manner]):
     """One model behind the Messages API."""
 
-    def __init__(
-        self, endpoint: Endpoint, *, clients: HttpClients, mask: Callable[[str], str], model: str
-    ) -> None:
-        transport = Transport(endpoint, clients=clients, mask=mask, parser=EventParser)
+    def __init__(self, connection: Connection, *, model: str) -> None:
+        endpoint, transport = connection.endpoint, Transport(connection, parser=EventParser)
         super().__init__(transport, model=model, manner=manner_of(model))
         self._origin = endpoint.address
         self._writer = BodyWriter(origin=endpoint.address)

@@ -33,6 +33,7 @@ from everturn_gateway.providers.local.weights import installed
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
 from everturn_gateway.providers.transport.endpoints import OWN_STALL_TIMEOUT_S, Endpoint
 from everturn_gateway.providers.transport.http_clients import HttpClients
+from everturn_gateway.providers.transport.streaming import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -240,7 +241,9 @@ class LocalModel:
             if self._endpoint is not None:  # of a process that is gone
                 await self._clients.drop(self._endpoint.address)
             self._endpoint = endpoint
-            self._adapter = OpenAICompatible(endpoint, clients=self._clients, mask=self._mask)
+            self._adapter = OpenAICompatible(
+                Connection(endpoint=endpoint, clients=self._clients, mask=self._mask)
+            )
         small = replace(
             request,
             model=self._name,

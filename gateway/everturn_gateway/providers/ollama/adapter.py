@@ -19,9 +19,11 @@ from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.ollama.lines import LineParser
 from everturn_gateway.providers.ollama.reading import ReplyReader
 from everturn_gateway.providers.ollama.wire import BodyWriter, KeepAlive, Thinking
-from everturn_gateway.providers.transport.endpoints import Endpoint
-from everturn_gateway.providers.transport.http_clients import HttpClients
-from everturn_gateway.providers.transport.streaming import RefusedRequestError, Transport
+from everturn_gateway.providers.transport.streaming import (
+    Connection,
+    RefusedRequestError,
+    Transport,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -39,16 +41,12 @@ class Ollama(AdaptiveProvider[Thinking]):
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        connection: Connection,
         *,
-        clients: HttpClients,
-        mask: Callable[[str], str],
         model: ModelSpec,
         keep_alive: KeepAlive = None,
     ) -> None:
-        transport = Transport(
-            endpoint, clients=clients, mask=mask, parser=LineParser, accept="application/x-ndjson"
-        )
+        transport = Transport(connection, parser=LineParser, accept="application/x-ndjson")
         super().__init__(transport, model=model.name, manner="level")
         self._num_ctx = window_asked(model)
         self._writer = BodyWriter(num_ctx=self._num_ctx, keep_alive=keep_alive)

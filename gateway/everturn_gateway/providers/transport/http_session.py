@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache, partial
 from math import inf
-from types import TracebackType
 from typing import Final, Self, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -377,12 +376,7 @@ class _Translated:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if error is None:
             return
         if isinstance(

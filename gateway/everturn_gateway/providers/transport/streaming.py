@@ -12,6 +12,7 @@ from typing import Protocol
 
 import anyio
 import anyio.to_thread
+from msgspec import Struct
 
 from everturn_actors.errors import (
     ModelError,
@@ -73,22 +74,28 @@ class RefusedRequestError(Exception):
         super().__init__(str(error))
 
 
+class Connection(Struct, frozen=True, kw_only=True):
+    """How one endpoint is reached."""
+
+    endpoint: Endpoint
+    clients: HttpClients
+    mask: Callable[[str], str]
+    "Takes secrets out of the texts of errors."
+
+
 class Transport:
     """Sends requests to one endpoint and reads what comes back."""
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        connection: Connection,
         *,
-        clients: HttpClients,
-        mask: Callable[[str], str],
         parser: Callable[[], Parser],
         accept: str = "text/event-stream",
     ) -> None:
-        self._endpoint = endpoint
-        self._clients = clients
-        self._mask = mask
-        self._parser = parser
+        endpoint = connection.endpoint
+        self._endpoint, self._clients = endpoint, connection.clients
+        self._mask, self._parser = connection.mask, parser
         self._headers = {
             "content-type": "application/json",
             "accept": accept,

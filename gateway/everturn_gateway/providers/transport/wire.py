@@ -20,6 +20,7 @@ from typing import Any, Final, assert_never
 import orjson
 from msgspec import Struct
 
+from everturn_actors.context.estimation.tokens import tool_json
 from everturn_actors.model import (
     DEFAULT_OPTIONS,
     AnyMessage,
@@ -285,15 +286,3 @@ def _with_pictures(
         for each in shown
     ]
     return b'{"role":"user","content":[%b]}' % b",".join(parts)
-
-
-def tool_json(tool: ToolDefinition) -> dict[str, object]:
-    """Return a tool as OpenAI and Ollama are told it."""
-    return {
-        "type": "function",
-        "function": {
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-        },
-    }

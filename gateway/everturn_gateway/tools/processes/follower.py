@@ -25,7 +25,7 @@ from everturn_gateway.tools.processes.files import ProcessFiles
 from everturn_gateway.tools.processes.output import read_output
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Watch
-from everturn_gateway.tools.processes.telling import tell, watch
+from everturn_gateway.tools.processes.telling import ScreenWatch, tell
 from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
 
@@ -205,4 +205,12 @@ class ProcessFollower(Struct, kw_only=True):
         with scope:
             await self.may_tell.wait()
             look = partial(self.files.look, process)
-            await watch(process, self.tmux, self.link.service, self.clock, self._cleaned, look)
+            watch = ScreenWatch(
+                process=process,
+                tmux=self.tmux,
+                service=self.link.service,
+                clock=self.clock,
+                clean=self._cleaned,
+                look=look,
+            )
+            await watch.run()

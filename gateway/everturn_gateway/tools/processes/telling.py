@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from anyio import to_thread
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import (
@@ -87,69 +88,66 @@ async def tell(
         delay_s = min(delay_s * 2, _RETRY_MAX_S)
 
 
-async def watch(
-    process: Process,
-    tmux: Tmux,
-    service: TurnService,
-    clock: Clock,
-    clean: Callable[[str], str],
-    look: Callable[[], Awaitable[None]],
-) -> None:
-    """Tell whenever nothing has been written for `Watch.quiet_s` and the screen has changed.
+class ScreenWatch(Struct, frozen=True, kw_only=True):
+    """Tells the conversation of a process when its screen stands still."""
 
-    `look` finds out, once the screen was read, whether text from outside is behind it. It may raise
-    `OSError`. Ends with the process, by cancellation, or after `MESSAGES_MAX` messages.
-    """
-    size, quiet_since, looked_at = -1, clock.now(), False
-    told_at = None
-    while process.record.watch is not None:
-        now, wish = clock.now(), process.record.watch
-        new_size = await to_thread.run_sync(output_size, process.folder)
-        if new_size != size:
-            size, quiet_since, looked_at = new_size, now, False
-        is_quiet = (now - quiet_since).total_seconds() >= wish.quiet_s
-        is_soon = told_at is not None and (now - told_at).total_seconds() < GAP_S
-        if is_quiet and not looked_at and not is_soon:
-            looked_at = True
-            if await _look(process, tmux, service, clock, clean, look):
-                told_at = clock.now()
-        await clock.sleep(min(_LOOK_S, wish.quiet_s))
+    process: Process
+    tmux: Tmux
+    service: TurnService
+    clock: Clock
+    clean: Callable[[str], str]
+    "Masks what no message may show."
+    look: Callable[[], Awaitable[None]]
+    """Finds out, once the screen was read, whether text from outside is behind it. May raise
+    `OSError`."""
 
+    async def run(self) -> None:
+        """Tell whenever nothing was written for `Watch.quiet_s` and the screen has changed.
 
-async def _look(
-    process: Process,
-    tmux: Tmux,
-    service: TurnService,
-    clock: Clock,
-    clean: Callable[[str], str],
-    look: Callable[[], Awaitable[None]],
-) -> bool:
-    """Tell what the screen shows, unless that is what was told last; return whether it was told."""
-    record = process.record
-    wish = record.watch
-    assert wish is not None, "somebody watches"
-    try:
-        screen = await tmux.screen(record.handle)
-    except ToolFailedError:  # it ends in this moment; its end is told
-        return False
-    try:
-        await look()
-    except OSError as error:  # what was found holds all the same
-        _warn(record.handle, error)
-    record = process.record
-    seen = hashlib.sha256(screen.encode()).hexdigest()[:16]
-    if seen == wish.screen:
-        return False
-    number = wish.told + 1
-    ends = number >= MESSAGES_MAX
-    text = clean(message_of_screen(record, "" if record.untrusted else screen, ends=ends))
-    if not await tell(service, clock, record, f"screen-{wish.name}-{number}", text):
-        return False
-    try:
-        await process.set_watch(None if ends else replace(wish, told=number, screen=seen))
-    except OSError as error:
-        _warn(record.handle, error)
-    return True
+        Ends with the process, by cancellation, or after `MESSAGES_MAX` messages.
+        """
+        size, quiet_since, looked_at = -1, self.clock.now(), False
+        told_at = None
+        while self.process.record.watch is not None:
+            now, wish = self.clock.now(), self.process.record.watch
+            new_size = await to_thread.run_sync(output_size, self.process.folder)
+            if new_size != size:
+                size, quiet_since, looked_at = new_size, now, False
+            is_quiet = (now - quiet_since).total_seconds() >= wish.quiet_s
+            is_soon = told_at is not None and (now - told_at).total_seconds() < GAP_S
+            if is_quiet and not looked_at and not is_soon:
+                looked_at = True
+                if await self._tell_screen():
+                    told_at = self.clock.now()
+            await self.clock.sleep(min(_LOOK_S, wish.quiet_s))
+
+    async def _tell_screen(self) -> bool:
+        """Tell what the screen shows, unless it was told last; return whether it was told."""
+        record = self.process.record
+        wish = record.watch
+        assert wish is not None, "somebody watches"
+        try:
+            screen = await self.tmux.screen(record.handle)
+        except ToolFailedError:  # it ends in this moment; its end is told
+            return False
+        try:
+            await self.look()
+        except OSError as error:  # what was found holds all the same
+            _warn(record.handle, error)
+        record = self.process.record
+        seen = hashlib.sha256(screen.encode()).hexdigest()[:16]
+        if seen == wish.screen:
+            return False
+        number = wish.told + 1
+        ends = number >= MESSAGES_MAX
+        text = self.clean(message_of_screen(record, "" if record.untrusted else screen, ends=ends))
+        if not await tell(self.service, self.clock, record, f"screen-{wish.name}-{number}", text):
+            return False
+        try:
+            await self.process.set_watch(None if ends else replace(wish, told=number, screen=seen))
+        except OSError as error:
+            _warn(record.handle, error)
+        return True
 
 
 def _warn(handle: str, error: OSError) -> None:

@@ -7,25 +7,13 @@ Everturn's additions to it.
 from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
 from everturn_gateway.tools.policy.policy import AfterUntrusted, Mode
 from everturn_gateway.tools.policy.rules.patterns import KINDS, Pattern, read_pattern
 from everturn_gateway.yaml_files import Section
-
-
-def _address(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        msg = "must be an address that starts with http:// or https://"
-        raise ValueError(msg)
-    return value
+from everturn_gateway.yaml_files.fields import Address
 
 
 def _some(value: str) -> str:
@@ -57,7 +45,7 @@ class WebhookSection(Section):
     """A POST of JSON."""
 
     type: Literal["webhook"]
-    url: Annotated[str, AfterValidator(_address)]
+    url: Address
 
 
 DeliverySection: TypeAlias = Annotated[LogSection | WebhookSection, Field(discriminator="type")]
