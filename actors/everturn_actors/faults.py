@@ -37,7 +37,13 @@ def kind_of(error: BaseException) -> str:
 def first_cause(error: BaseException) -> BaseException:
     """Return the first failure of what may be a group; that an actor stopped is never the cause."""
     if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        causes = [first_cause(leaf) for leaf in group.exceptions]
+        causes = [first_cause(leaf) for leaf in parts_of(error)]
         return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
     return error
+
+
+def parts_of(error: BaseException) -> tuple[BaseException, ...]:
+    """Return what a group of errors holds; of any other error that error alone."""
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return (error,)

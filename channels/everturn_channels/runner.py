@@ -9,11 +9,12 @@ import logging
 import random
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final, NoReturn, cast
+from typing import Final, NoReturn
 
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, JournalError
+from everturn_actors.faults import parts_of
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
@@ -164,10 +165,9 @@ class _Run:
         self._health.retrying(retry_at, str(cause) or type(cause).__name__)
 
 
-def _first_cause(error: Exception) -> Exception:
+def _first_cause(error: BaseException) -> BaseException:
     """Return what its owner can change where that is in a group of errors; else its first."""
     if isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
-        causes = [_first_cause(leaf) for leaf in group.exceptions]
+        causes = [_first_cause(leaf) for leaf in parts_of(error)]
         return next((cause for cause in causes if isinstance(cause, SetupError)), causes[0])
     return error

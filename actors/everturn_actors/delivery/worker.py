@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import cast
 
 import anyio
 from msgspec import Struct
@@ -16,7 +15,7 @@ from msgspec import Struct
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import ActorStoppedError, SessionEndedError
 from everturn_actors.events import Body
-from everturn_actors.faults import is_cancelled
+from everturn_actors.faults import is_cancelled, parts_of
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import RecordDelivery, Tick
@@ -187,9 +186,8 @@ class DeliveryWorker(Struct, kw_only=True):
         return await self.store.read_media(self.session_id, name)
 
 
-def _is_end(error: Exception) -> bool:
+def _is_end(error: BaseException) -> bool:
     """Whether it says no more than that the session or its actor came to an end."""
     if isinstance(error, ExceptionGroup):
-        group = cast("ExceptionGroup[Exception]", error)
-        return all(_is_end(each) for each in group.exceptions)
+        return all(map(_is_end, parts_of(error)))
     return isinstance(error, SessionEndedError | ActorStoppedError)

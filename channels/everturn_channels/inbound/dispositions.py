@@ -6,7 +6,7 @@ Whether an adapter may confirm something that failed is decided here and nowhere
 from __future__ import annotations
 
 import errno
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -21,6 +21,7 @@ from everturn_actors.errors import (
     UnknownAgentError,
     UnknownFormatError,
 )
+from everturn_actors.faults import parts_of
 
 Disposition: TypeAlias = Literal["settled", "not now", "unclear"]
 """settled: it never will be taken as it is, and whoever sent it is told so; it is confirmed.
@@ -53,8 +54,7 @@ _SCARCE: Final = frozenset(
 def disposition_of(error: BaseException) -> Disposition:
     """Return what a failure says of what was being taken when it happened."""
     if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        found: set[Disposition] = {disposition_of(each) for each in group.exceptions}
+        found: set[Disposition] = {disposition_of(each) for each in parts_of(error)}
         return found.pop() if len(found) == 1 else "unclear"
     if isinstance(error, ActorFailedError):
         return disposition_of(error.cause)  # the session starts afresh with the next try

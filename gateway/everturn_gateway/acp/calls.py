@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import orjson
 from acp import tool_diff_content
 from acp.schema import FileEditToolCallContent, ToolCallLocation, ToolKind
 from msgspec import Struct
 
+from everturn_actors.json_values import is_object
 from everturn_actors.model import ToolCall
 from everturn_channels.names import visible
 
@@ -89,7 +90,7 @@ def _diffs(name: str, given: Mapping[str, object], root: str) -> Diffs:
 
 def _object(text: str) -> dict[str, object] | None:
     try:
-        found = orjson.loads(text or "{}")
+        found: object = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:
         return None
-    return cast("dict[str, object]", found) if isinstance(found, dict) else None
+    return found if is_object(found) else None

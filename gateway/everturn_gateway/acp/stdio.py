@@ -12,6 +12,7 @@ import anyio
 import orjson
 from acp import Agent, run_agent
 
+from everturn_actors.json_values import is_object
 from everturn_gateway.acp.agent import EditorAgent
 from everturn_gateway.errors import GatewayError
 
@@ -91,12 +92,12 @@ class Lines:
                 await self._on_end()
                 return None
             try:
-                found = orjson.loads(line)
+                found: object = orjson.loads(line)
             except orjson.JSONDecodeError:
                 await self._refuse(-32700, "the line is not JSON")
                 continue
-            if isinstance(found, dict):
-                return cast("dict[str, object]", found)
+            if is_object(found):
+                return found
             await self._refuse(-32600, "a message is a JSON object")
 
     async def send(self, message: dict[str, object]) -> None:

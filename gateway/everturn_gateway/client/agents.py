@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
-from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.answers import Json, value_of
 from everturn_gateway.client.api import Api, ask_once
 
 
@@ -37,7 +35,7 @@ async def list_agents(api: Api) -> tuple[AgentSummary, ...]:
     return value_of(_summaries, await api.ask("GET", "/api/v1/agents", repeat=True))
 
 
-def _summaries(data: Mapping[str, Any]) -> tuple[AgentSummary, ...]:
+def _summaries(data: Json) -> tuple[AgentSummary, ...]:
     return tuple(
         AgentSummary(name=each["name"], description=each["description"]) for each in data["agents"]
     )
@@ -59,5 +57,5 @@ async def ask_tools(url: str, agent: str, *, token: str) -> ToolsNow:
     return value_of(_tools, said)
 
 
-def _tools(data: Mapping[str, Any]) -> ToolsNow:
+def _tools(data: Json) -> ToolsNow:
     return ToolsNow(names=tuple(data["tools"]), faults=tuple(data["tool_faults"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import httpx2
@@ -39,6 +39,10 @@ from everturn_channels.errors import ClientError
 from everturn_gateway.usage import NANODOLLARS
 
 T = TypeVar("T")
+
+Json: TypeAlias = Mapping[str, Any]
+"""An object of an answer. What is read from it is believed to be what the API's document says;
+`value_of` turns what is not into an error of its own."""
 
 SESSIONS: Final = "/api/v1/sessions/"
 _USAGE_TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_written_tokens")
@@ -79,7 +83,7 @@ def refuse(response: httpx2.Response, content: bytes) -> NoReturn:
     _raise(problem, f"the gateway answered with status {response.status_code}")
 
 
-def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
+def _raise(problem: Json, otherwise: str) -> NoReturn:
     """Raise the error that a problem document tells of."""
     kind = str(problem.get("type", "")).rpartition(":")[2]
     detail = str(problem.get("detail") or otherwise)
@@ -121,7 +125,7 @@ def _raise(problem: Mapping[str, Any], otherwise: str) -> NoReturn:
             raise ClientError(detail)
 
 
-def _fields(problem: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _fields(problem: Json) -> Iterable[tuple[str, str]]:
     """Yield the fields of a body that are at fault: `#/to/webhook` is `to.webhook`."""
     errors: list[dict[str, str]] = problem.get("errors") or []
     for each in errors:
@@ -137,7 +141,7 @@ def _first_quoted(text: str) -> str:
     return text.partition("'")[2].partition("'")[0]
 
 
-def approval_of(data: Mapping[str, Any]) -> Approval:
+def approval_of(data: Json) -> Approval:
     """Return the approval that a session's document tells of."""
     return Approval(
         call_id=data["call_id"],
@@ -151,7 +155,7 @@ def approval_of(data: Mapping[str, Any]) -> Approval:
     )
 
 
-def _inquiry_of(data: Mapping[str, Any] | None) -> Inquiry | None:
+def _inquiry_of(data: Json | None) -> Inquiry | None:
     if data is None:
         return None
     return Inquiry(
@@ -162,10 +166,10 @@ def _inquiry_of(data: Mapping[str, Any] | None) -> Inquiry | None:
     )
 
 
-def outage_of(session: Mapping[str, Any]) -> Outage | None:
+def outage_of(session: Json) -> Outage | None:
     """Return the outage that a session's document tells of."""
-    turn: dict[str, Any] = session["open_turn"] or {}
-    data: dict[str, Any] | None = turn.get("outage")
+    turn: Json = session["open_turn"] or {}
+    data: Json | None = turn.get("outage")
     if data is None:
         return None
     times = {
@@ -202,7 +206,7 @@ def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
         raise ClientError(_FOREIGN) from error
 
 
-def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
+def attachments_of(data: Json) -> tuple[Attachment, ...]:
     """Return the files that came with a message."""
     return tuple(
         Attachment(**{name: value for name, value in each.items() if name != "url"})
@@ -210,7 +214,7 @@ def attachments_of(data: Mapping[str, Any]) -> tuple[Attachment, ...]:
     )
 
 
-def key_of(data: Mapping[str, Any]) -> ConversationKey:
+def key_of(data: Json) -> ConversationKey:
     """Return the conversation that a session belongs to."""
     return ConversationKey(
         channel=data["channel"],
@@ -220,7 +224,7 @@ def key_of(data: Mapping[str, Any]) -> ConversationKey:
     )
 
 
-def usage_of(data: Mapping[str, Any]) -> Usage:
+def usage_of(data: Json) -> Usage:
     """Return the usage of a body."""
     tokens = {name: int(data[name]) for name in _USAGE_TOKENS}
     return Usage(**tokens, cost_nanodollars=round(data["cost_usd"] * NANODOLLARS))

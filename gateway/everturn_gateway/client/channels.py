@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from everturn_channels.chats.lanes import BlockedLane
 from everturn_channels.health import ChannelStatus
-from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.answers import Json, value_of
 from everturn_gateway.client.api import ask_once
 
 
@@ -27,7 +25,7 @@ async def ask_channels(url: str, *, token: str) -> tuple[ChannelStatus, ...]:
     return value_of(lambda data: tuple(map(_status, data["channels"])), said)
 
 
-def _status(data: Mapping[str, Any]) -> ChannelStatus:
+def _status(data: Json) -> ChannelStatus:
     return ChannelStatus(
         name=data["name"],
         platform=data["platform"],
@@ -49,7 +47,7 @@ def _status(data: Mapping[str, Any]) -> ChannelStatus:
     )
 
 
-def _lane(data: Mapping[str, Any]) -> BlockedLane:
+def _lane(data: Json) -> BlockedLane:
     return BlockedLane(
         chat=data["chat"],
         since=datetime.fromisoformat(data["since"]),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from everturn_actors.context.estimation.calibration import Hint, ModelStatistics
-from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.answers import Json, value_of
 from everturn_gateway.client.api import ask_once
 from everturn_gateway.model_statistics import KnownModel
 
@@ -47,11 +46,11 @@ async def forget_models(
     return value_of(_models, await ask_once(url, "DELETE", _MODELS, token=token, params=params))
 
 
-def _models(data: Mapping[str, Any]) -> tuple[KnownModel, ...]:
+def _models(data: Json) -> tuple[KnownModel, ...]:
     return tuple(map(_model, data["models"]))
 
 
-def _model(data: Mapping[str, Any]) -> KnownModel:
+def _model(data: Json) -> KnownModel:
     statistics = ModelStatistics(
         scale=data["scale"],
         reports=data["reports"],
@@ -63,7 +62,7 @@ def _model(data: Mapping[str, Any]) -> KnownModel:
     return KnownModel(label=data["model"], statistics=statistics, learnt_at=data["learnt_at"])
 
 
-def _hint(data: Mapping[str, Any] | None) -> Hint | None:
+def _hint(data: Json | None) -> Hint | None:
     if data is None:
         return None
     return Hint(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
-from everturn_gateway.client.answers import value_of
+from everturn_gateway.client.answers import Json, value_of
 from everturn_gateway.client.api import ask_once
 
 UNAVAILABLE: Final = 503
@@ -53,7 +53,7 @@ async def ask_readiness(url: str, *, token: str) -> Readiness:
     return value_of(_readiness, said)
 
 
-def _readiness(data: Mapping[str, Any]) -> Readiness:
+def _readiness(data: Json) -> Readiness:
     is_told_apart = str(data.get("type", "")).endswith(_CHANNELS)
     is_ready = data.get("status") == "ready"
     return Readiness(
@@ -64,7 +64,7 @@ def _readiness(data: Mapping[str, Any]) -> Readiness:
     )
 
 
-def _task(data: Mapping[str, Any]) -> TaskDown:
+def _task(data: Json) -> TaskDown:
     return TaskDown(
         name=data["name"],
         is_given_up=data["state"] == "failed",

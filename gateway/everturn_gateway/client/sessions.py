@@ -33,6 +33,7 @@ from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.terminal.client import HISTORY_MAX, Match, Said, Status
 from everturn_gateway.client.answers import (
     SESSIONS,
+    Json,
     TryAgainError,
     approval_of,
     attachments_of,
@@ -361,7 +362,7 @@ def _attachment(upload: Upload) -> dict[str, str]:
     return {"media_type": kind, "data": b64encode(upload.data).decode(), **named}
 
 
-def _waiting_for(data: Mapping[str, Any]) -> str:
+def _waiting_for(data: Json) -> str:
     turn = data["open_turn"]
     return "" if turn is None else str(turn["waiting_for"])
 
@@ -370,7 +371,7 @@ def _prompts(agent: str) -> str:
     return f"/api/v1/agents/{quote(agent, safe='')}/prompts"
 
 
-def _offered(data: Mapping[str, Any]) -> tuple[OfferedPrompt, ...]:
+def _offered(data: Json) -> tuple[OfferedPrompt, ...]:
     return tuple(
         OfferedPrompt(
             name=each["name"],

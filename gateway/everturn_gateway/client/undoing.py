@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from everturn_channels.names import visible
+from everturn_gateway.client.answers import Json
 
 
-def undone_text(data: Mapping[str, Any]) -> str:
+def undone_text(data: Json) -> str:
     """Return what was taken back, a line for each file.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import AfterValidator, BeforeValidator, ValidationError, create_model
 
-from everturn_actors.json_values import as_list, is_list, is_object
+from everturn_actors.json_values import as_list, as_object, is_list, is_object
 from everturn_channels.adapter import ChatType
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_gateway.errors import Fault
@@ -342,5 +342,5 @@ def _read(model: type[SectionT], data: object) -> SectionT | None:
         return None
 
 
-def _fields(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+def _fields(value: object) -> Mapping[str, object]:
+    return as_object(value)

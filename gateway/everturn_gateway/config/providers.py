@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
+from everturn_actors.json_values import as_object
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import KeyedSection, ProviderSection, Registry, secret_fields
 from everturn_gateway.usage import Price, Rates
@@ -133,11 +134,11 @@ def provider_notes(document: Document, registry: Registry) -> Iterator[str]:
             yield str(document.fault(("providers", name), f"has no effect: {fault}"))
 
 
-def _entries(document: Document, field: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _entries(document: Document, field: str) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield the sections of a field that holds sections; what is none is told elsewhere."""
     for name, value in _fields(document.data.get(field)).items():
         yield str(name), _fields(value)
 
 
-def _fields(value: object) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+def _fields(value: object) -> Mapping[str, object]:
+    return as_object(value)

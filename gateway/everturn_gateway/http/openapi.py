@@ -24,6 +24,8 @@ SessionId: TypeAlias = Annotated[
     str, Path(description="Id of a session.", examples=["20261121T224956123-3f9a2c1b"])
 ]
 
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+"What a route may answer with, by status, as FastAPI takes it."
 _REF: Final = "#/components/schemas/{model}"
 _ERRORS: Final[tuple[type[BaseModel], ...]] = (ProblemBody, OpenAIErrorBody)
 # What any request may meet: it is malformed, too large or too slow, or the gateway fails.
@@ -58,35 +60,33 @@ like sessions that are not there.
 """
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def problems(*statuses: int) -> Responses:
     """Return the OpenAPI responses of a route that may answer with these problems."""
     return _responses(statuses, documents.MEDIA_TYPE, ProblemBody)
 
 
-def openai_errors(*statuses: int) -> dict[int | str, dict[str, object]]:
+def openai_errors(*statuses: int) -> Responses:
     """Return the same for a route under `/v1`."""
     return _responses(statuses, "application/json", OpenAIErrorBody)
 
 
-def event_stream(description: str) -> dict[int | str, dict[str, Any]]:
+def event_stream(description: str) -> Responses:
     """Return the OpenAPI response of a route that sends server-sent events."""
     return {200: {"description": description, "content": {"text/event-stream": _EVENTS}}}
 
 
-def download(description: str, content: Mapping[str, object]) -> dict[int | str, dict[str, Any]]:
+def download(description: str, content: Mapping[str, object]) -> Responses:
     """Return the OpenAPI response of a route that gives a file: its media types, with schemas."""
     return {200: {"description": description, "content": content}}
 
 
-def object_or_stream(description: str) -> dict[int | str, dict[str, Any]]:
+def object_or_stream(description: str) -> Responses:
     """Return the OpenAPI response of a route that sends an object, or events where asked for."""
     content = {"application/json": {"schema": {"type": "object"}}, "text/event-stream": _EVENTS}
     return {200: {"description": description, "content": content}}
 
 
-def _responses(
-    statuses: Sequence[int], media_type: str, model: type[BaseModel]
-) -> dict[int | str, dict[str, object]]:
+def _responses(statuses: Sequence[int], media_type: str, model: type[BaseModel]) -> Responses:
     schema = {"$ref": _REF.format(model=model.__name__)}
     return {
         status: {

@@ -9,6 +9,8 @@ from typing import Any, Final, cast
 
 import yaml
 
+from everturn_actors.json_values import as_object, is_object
+
 _PLAIN: Final = re.compile(r"[A-Za-z][\w./-]*(?::[\w./-]+)*", re.ASCII)
 _READ_OTHERWISE: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 
@@ -178,14 +180,13 @@ def _check(before: str, after: str, at: Sequence[str], fields: Mapping[str, str]
         wanted, found = None, ""
     place = wanted
     for name in at:
-        place = cast("dict[str, Any]", place)[name] if isinstance(place, dict) else None
-    if isinstance(place, dict):
-        section = cast("dict[str, Any]", place)
+        place = place[name] if is_object(place) else None
+    if is_object(place):
         for name, value in fields.items():
-            if value or (name in section and name in _at(found, at)):
-                section[name] = value
+            if value or (name in place and name in _at(found, at)):
+                place[name] = value
             else:
-                section.pop(name, None)
+                place.pop(name, None)
     if wanted != found:
         msg = f"{'.'.join(at)} stands there in a form that is not changed by a program"
         raise EditError(msg)
@@ -198,5 +199,5 @@ def _unshared(value: object) -> object:
 
 def _at(found: object, at: Sequence[str]) -> Mapping[str, object]:
     for name in at:
-        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
+        found = as_object(found).get(name)
+    return as_object(found)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
@@ -20,6 +20,7 @@ import httpx2
 import orjson
 from msgspec import Struct
 
+from everturn_actors.json_values import as_object, is_list
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.providers.transport.endpoints import Endpoint, endpoint_for
@@ -167,13 +168,13 @@ def _rows(data: bytes) -> list[_Row] | None:
         told: object = orjson.loads(data)
     except ValueError:
         return None
-    fields = cast("dict[str, Any]", told) if isinstance(told, dict) else {}
+    fields = as_object(told)
     listed = fields.get("data", fields.get("models"))
-    if not isinstance(listed, list):
+    if not is_list(listed):
         return None
     rows: list[_Row] = []
-    for each in cast("list[object]", listed):
-        row = cast("dict[str, Any]", each) if isinstance(each, dict) else {}
+    for each in listed:
+        row = as_object(each)
         name, created = row.get("id", row.get("name")), row.get("created")
         if isinstance(name, str) and name.isprintable():
             rows.append(

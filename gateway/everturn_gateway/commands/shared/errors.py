@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import cast
 
 from everturn_actors.errors import CoreError, WorkspaceLostError
+from everturn_actors.faults import parts_of
 from everturn_channels.errors import ChannelError
 from everturn_channels.names import clean
 from everturn_gateway.commands.shared.crash import crash_log
@@ -59,8 +59,7 @@ def _text(error: BaseException) -> str:
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     """Yield what a task group gathered, one by one."""
     if isinstance(error, BaseExceptionGroup):
-        group = cast("BaseExceptionGroup[BaseException]", error)
-        for inner in group.exceptions:
+        for inner in parts_of(error):
             yield from _leaves(inner)
     else:
         yield error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from everturn_actors.context.projection.grouping import Grouping, Misplaced
 from everturn_actors.context.projection.turns import Block
+from everturn_actors.json_values import as_object
 from everturn_actors.model import (
     CallOptions,
     Notice,
@@ -331,7 +332,7 @@ def _parts(message: ChatMessage, index: int) -> tuple[str, tuple[Upload, ...]]:
 
 def _object(value: object, where: str, *names: str) -> list[str]:
     """Return the texts of some fields of a part; the first has to be there."""
-    given = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    given = as_object(value)
     texts = [found if isinstance(found := given.get(name), str) else "" for name in names]
     if not texts[0]:
         refuse(where, f"an object with the field {names[0]!r} is expected")

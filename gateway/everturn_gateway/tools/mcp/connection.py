@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Final, cast
+from typing import Final
 
 import anyio
 import anyio.abc
 from msgspec import Struct
 
+from everturn_actors.faults import parts_of
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt, contain
 from everturn_gateway.tools.environment import ToolEnvironment
@@ -438,5 +439,5 @@ def _wants_login(error: BaseException) -> bool:
 def _first(error: BaseException) -> BaseException:
     """Return the first error of a group of errors."""
     while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        error = parts_of(error)[0]
     return error

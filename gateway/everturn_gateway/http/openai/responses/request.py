@@ -5,10 +5,11 @@ Source: https://platform.openai.com/docs/api-reference/responses/create (read 20
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from everturn_actors.json_values import as_object, is_list, is_object
 from everturn_gateway.http.openai.parameters import Lenient
 from everturn_gateway.http.openai.refusals import refuse
 from everturn_gateway.http.openai.request import ChatRequest, checked_name, named_by
@@ -178,11 +179,11 @@ def _messages(given: list[dict[str, object]]) -> list[tuple[int, dict[str, objec
 def _content(given: object, where: str) -> str | list[dict[str, object]]:
     if isinstance(given, str):
         return given
-    if not isinstance(given, list):
+    if not is_list(given):
         refuse(where, "it is a text, or a list of parts")
     parts: list[dict[str, object]] = []
-    for index, part in enumerate(cast("list[object]", given)):
-        found = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+    for index, part in enumerate(given):
+        found = as_object(part)
         kind = str(found.get("type"))
         if kind in _PARTS:
             name = _PARTS[kind]
@@ -223,8 +224,7 @@ def _form(text: dict[str, object] | None) -> dict[str, object] | None:
     form = (text or {}).get("format")
     if form is None:
         return None
-    if not isinstance(form, dict):
+    if not is_object(form):
         refuse("text.format", "it is an object with a 'type'")
-    found = cast("dict[str, object]", form)
     kind: Literal["json_schema"] = "json_schema"
-    return {"type": kind, kind: found} if found.get("type") == kind else found
+    return {"type": kind, kind: form} if form.get("type") == kind else form
