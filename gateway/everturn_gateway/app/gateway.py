@@ -46,14 +46,16 @@ from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, PriceList, Spending, UsageLedger
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the doctor looks at every plug-in there is
     from everturn_actors.cluster.leases import Share
     from everturn_actors.cluster.ownership import LeaseOwnership
     from everturn_gateway.app import cluster
+    from everturn_gateway.doctor import own as doctor
     from everturn_gateway.retention import cleaning, erasing
 else:
     cluster = late("everturn_gateway.app.cluster")
     cleaning = late("everturn_gateway.retention.cleaning")
+    doctor = late("everturn_gateway.doctor.own")
     erasing = late("everturn_gateway.retention.erasing")
 
 USAGE_FOLDER = "usage/"  # of keys: what agents used, by month
@@ -155,13 +157,11 @@ class Gateway(Struct, kw_only=True):
 
     async def examine(self) -> AsyncGenerator[Finding]:
         """Look at itself and its workspace; yield what is found, as it is found."""
-        # It looks at every plug-in there is.
-        from everturn_gateway.doctor.own import Own, examine_own  # noqa: PLC0415 - see above
 
         def agents() -> list[AgentFile]:
             return [self.library.file(name) for name in self.library.names()]
 
-        own = Own(
+        own = doctor.Own(
             keyed=self.keyed,
             secrets=self.secrets,
             models=self.models,
@@ -169,7 +169,7 @@ class Gateway(Struct, kw_only=True):
             check_journals=partial(check_journals, self.config, repair=False, looked=_untold),
             can_be_examined=partial(can_be_examined, self.config),
         )
-        async with self.examining, aclosing(examine_own(self, own)) as findings:
+        async with self.examining, aclosing(doctor.examine_own(self, own)) as findings:
             async for finding in findings:
                 yield finding
 

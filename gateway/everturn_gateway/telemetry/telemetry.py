@@ -33,9 +33,10 @@ from everturn_gateway.telemetry.tools import MeasuredTools
 from everturn_gateway.telemetry.tracing import NoTracer, Span, Tracer
 
 if TYPE_CHECKING:
-    from everturn_gateway.telemetry import exposition
+    from everturn_gateway.telemetry import exposition, otel
 else:
     exposition = late("everturn_gateway.telemetry.exposition")
+    otel = late("everturn_gateway.telemetry.otel")
 
 logger = logging.getLogger(__name__)
 
@@ -267,9 +268,7 @@ def make_tracer(
         for pair in environ.get(variable, "").split(","):
             secrets.add(pair.partition("=")[2].strip())
     try:
-        from everturn_gateway.telemetry.otel import (  # noqa: PLC0415 - an extra, and a large one
-            make_otel_tracer,
-        )
+        make_tracer = otel.make_otel_tracer  # loads an extra, and a large one
     except ImportError as error:
         remedy = "pip install 'everturn[otel]'"
         if otlp_endpoint:
@@ -281,7 +280,7 @@ def make_tracer(
             extra={"remedy": remedy},
         )
         return None
-    return make_otel_tracer(url, version)
+    return make_tracer(url, version)
 
 
 def traces_url(otlp_endpoint: str, environ: Mapping[str, str]) -> str:

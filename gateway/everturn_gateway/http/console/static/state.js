@@ -1,6 +1,7 @@
 // What the page knows, and what becomes of it with each frame of the stream.
 
-import { address, call, get, post, Problem } from "./api.js";
+import { call, get, post, Problem } from "./api.js";
+import { keptFiles, readDraft } from "./drafts.js";
 import { t } from "./parts/texts.js";
 import { loadRole } from "./role.js";
 
@@ -347,15 +348,6 @@ export function closeSession() {
   stream?.watch("", 0);
 }
 
-// Files that were added and not sent yet, by session: they outlive a look elsewhere.
-const added = new Map();
-
-export function setFiles(session, files) {
-  session.files = files;
-  session.key = ""; // with other files it is another message
-  added.set(session.id, files);
-}
-
 function newSession(id) {
   const draft = readDraft(id);
   return {
@@ -376,7 +368,7 @@ function newSession(id) {
     said: "",
     draft: draft.text ?? "",
     key: draft.key ?? "",
-    files: added.get(id) ?? [],
+    files: keptFiles(id),
     isSending: false,
     sendError: "",
   };
@@ -489,66 +481,11 @@ export async function remove(session) {
   }
 }
 
-export async function send(session, newKey) {
-  const text = session.draft.trim();
-  if ((!text && !session.files.length) || session.isSending) return;
-  // The key is made with the draft, so that the same message sent again is not said twice.
-  session.key ||= newKey();
-  session.isSending = true;
-  session.sendError = "";
-  keepDraft(session);
-  draw();
-  const body = { content: text };
-  if (session.files.length) {
-    body.attachments = session.files.map(({ name, type, data }) => ({
-      media_type: type || "application/octet-stream",
-      data,
-      file_name: name,
-    }));
-  }
-  try {
-    await post(`sessions/${session.id}/messages`, body, {
-      "Idempotency-Key": session.key,
-      Prefer: "respond-async",
-    });
-    session.draft = "";
-    session.files = [];
-    added.delete(session.id);
-    session.key = "";
-    session.follows = true;
-    keepDraft(session);
-  } catch (error) {
-    if (!needsLogin(error)) session.sendError = t("Not sent: {reason} What you wrote is kept.", { reason: failed(error) });
-  }
-  session.isSending = false;
-  draw();
-}
-
 export async function begin(agent) {
   try {
     const made = await post("sessions", { agent });
     location.hash = `#/s/${made.id}`;
   } catch (error) {
     if (!needsLogin(error)) say(failed(error));
-  }
-}
-
-const draftKey = (id) => `everturn draft ${address("")} ${id}`;
-
-export function keepDraft(session) {
-  try {
-    const { draft, key } = session;
-    if (draft) localStorage.setItem(draftKey(session.id), JSON.stringify({ text: draft, key }));
-    else localStorage.removeItem(draftKey(session.id));
-  } catch {
-    // a browser that keeps nothing
-  }
-}
-
-function readDraft(id) {
-  try {
-    return JSON.parse(localStorage.getItem(draftKey(id)) ?? "{}");
-  } catch {
-    return {};
   }
 }

@@ -11,7 +11,9 @@ import { number, t } from "../parts/texts.js";
 import { newestTurn } from "../parts/timing.js";
 import { todoList, todoOf } from "../parts/todo.js";
 import { raw, transcript } from "../parts/transcript.js";
-import { act, keepDraft, loadNewer, loadOlder, openSession, remove, say, send, setFiles, state } from "../state.js";
+import { keepDraft, setFiles } from "../drafts.js";
+import { send } from "../send.js";
+import { act, loadNewer, loadOlder, openSession, remove, say, state } from "../state.js";
 
 const NEAR_END_PX = 80;
 const FILE_MOST_BYTES = 20 * 1024 * 1024;
