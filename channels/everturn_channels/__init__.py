@@ -1,1 +1,31 @@
-"""Where people write from: adapters between a platform and the core."""
+"""Where people write from: adapters between a platform and the core.
+
+- `adapter`: what a chat platform has to do to be a channel, and the values that pass between the
+  two
+- `channel_context`: what stands behind every channel: the service, and who may use it
+- `chunks`: cuts a text into pieces of at most a platform's size
+- `errors`: errors of the channels: what goes wrong between a person and a conversation
+- `health`: the status of a channel: what its runner notes, and what people are shown
+- `menu`: the commands that people can give on every platform, as its menu shows them
+- `money`: what something cost, as people read it
+- `names`: what others wrote, made fit to be shown: names in one line, texts that hide nothing
+- `prompts`: prompts of MCP servers: what a person types after `/prompt`, and the list that they see
+- `rate_limits`: how often something may happen: a line in the log, a word to a person, a message
+- `runner`: keeps one channel running: logs in, hands on what comes, and begins anew whatever
+  happens
+- `settings`: the settings of channels, as values; the gateway reads them from its configuration
+- `texts`: the short texts that people get from the gateway itself
+- `access/`: who may talk to an agent: rules, pairing, owners
+- `chats/`: what is known of a platform's chats: their ids, kinds, cursors, and which of them are
+  blocked
+- `delivery/`: what sessions say, on its way to people: nothing is lost, nothing is repeated unsaid
+- `discord/`: the Discord channel: a bot account over discord.py
+- `inbound/`: what becomes of everything that people write, click and command, whatever their
+  platform
+- `ingestion/`: how the events of a platform come in: what every adapter needs and none builds by
+  itself
+- `languages/`: texts for people in their language: one file of them for each language but English
+- `plugin/`: channels that are programs of their own: lines of JSON on standard input and output
+- `telegram/`: the Telegram channel
+- `terminal/`: a conversation in a terminal
+"""

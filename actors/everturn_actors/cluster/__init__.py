@@ -2,4 +2,16 @@
 
 `partitions` and `leases` are pure; `ownership` asks the referee, which is the store. A process that
 is alone loads none of it (`ports.ownership.LocalOwnership`).
+
+- `addresses`: where nodes listen and are reached: a Unix socket, or a host and a port
+- `frames`: what two nodes say to each other: a frame is one value, one JSON object
+- `greeting`: two nodes find out that both know the secret, and which version they speak
+- `hub`: the side that other nodes call: lets in who knows the secret, and answers what they ask
+- `leases`: what a process holds, how long, and what it asks the referee for
+- `link`: links between nodes: each calls every other, and asks and follows over the stream it
+  opened
+- `ownership`: holds leases: asks the referee once a second, and tells who is concerned what came
+  and went
+- `partitions`: which partition a session is in, and which process should hold what
+- `wire`: frames over one stream: read whole, written in order, bounded in both directions
 """

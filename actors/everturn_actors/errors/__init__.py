@@ -1,6 +1,11 @@
 """Errors of the core. Each says who has to act: the caller, the operator, or the model.
 
 The first line of a class docstring is the text a person reads when no better message is given.
+
+- `base`: what all errors of the core are
+- `callers`: what the core answers to whoever asks it for something
+- `models`: what asking a model may fail of
+- `storage`: what reading, writing and holding a workspace may fail of: its operator has to act
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""What can happen to a session, by subject. Pure values; the log is a list of them."""
+"""What can happen to a session, by subject. Pure values; the log is a list of them.
+
+- `body`: what all events share
+- `calls`: calls of tools
+- `deliveries`: what was done to tell people
+- `event`: one line of a log
+- `messages`: what is said in a session, and to whom it belongs
+- `reductions`: what is hidden from the model
+- `turns`: a turn: begun, taken on by calls of a model, ended
+"""
 
 from everturn_actors.events.calls import (
     ApprovalAsked,

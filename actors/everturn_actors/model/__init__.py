@@ -1,4 +1,14 @@
-"""The values a conversation is made of, by subject. Pure: no IO, no clock."""
+"""The values a conversation is made of, by subject. Pure: no IO, no clock.
+
+- `conversation`: what the model is shown: the conversation, what is hidden from it, and the request
+- `incoming`: what callers hand in: messages on their way into a conversation
+- `messages`: messages: what people, models and tools say, once it is durable
+- `options`: what a caller asks of the model for its own turn, beside what the agent is
+- `outbox`: what people of a channel are owed, and what became of its chunks
+- `remembering`: values that carry what was derived from them
+- `turns`: turns and their steps, finished and open
+- `words`: words that values of a conversation are made of, and limits that all of it shares
+"""
 
 from everturn_actors.model.conversation import (
     Conversation,

@@ -1,4 +1,15 @@
-"""What the core asks of the world, by subject: each of it is a protocol or a value of one."""
+"""What the core asks of the world, by subject: each of it is a protocol or a value of one.
+
+- `agents`: who answers, and the time
+- `keyed`: where small durable things live that are no session: pairing, tokens, cursors, run logs
+- `models`: models, and what was learnt about them
+- `observer`: who is told what sessions do
+- `ownership`: which process works on which session, where several share one store
+- `search`: where it was said: a ranked index over what stands in the logs
+- `store`: where sessions live
+- `tools`: what an agent can do, and what decides whether it may
+- `transfer`: how all that a store keeps goes to another one, byte for byte
+"""
 
 from everturn_actors.ports.agents import Agent, Agents, Clock, Quotes
 from everturn_actors.ports.keyed import ABSENT, KeyedStore, Value

@@ -1,4 +1,4 @@
-"""Finds the actor of a session, starts it, lets it rest, and deals with its failure.
+"""Finds the actor of a session, starts and passivates it, and deals with its failure.
 
 Supervision: an actor that fails is closed, its callers and followers are told why, each of them
 once, and the next message starts a new one from the journal. One that fails again and again is not

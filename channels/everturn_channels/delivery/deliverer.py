@@ -1,4 +1,4 @@
-"""Carries what sessions say to the people of one channel, whatever its platform."""
+"""Delivers what sessions say to the people of one channel, whatever its platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,14 @@
 """How the events of a platform come in: what every adapter needs and none builds by itself.
 
 `open_chat_queues` gives an adapter its `ChatQueues`; it puts a `PlatformEvent` for whatever comes.
+
+- `chat_queues`: the order of what comes: one queue for each chat, taken one after the other; chats
+  side by side
+- `event_handler`: one event between a platform and the handler of its channel: read, handed in,
+  confirmed
+- `events`: what an adapter hands over: something that came from its platform, not read yet
+- `history`: the bounds of a backlog: how much of what was written during an absence is taken
+- `redelivery`: what was sent back to a platform and comes again: what follows it in its chat waits
+- `watermark`: how far a platform may be told that everything is taken, where it has one cursor for
+  all chats
 """

@@ -2,6 +2,15 @@
 
 `gateway` is what an open gateway is, `composition` opens one, `additions` what a program adds to it
 as objects, `journal_check` what `doctor` asks of the journals.
+
+- `additions`: what a program that embeds a gateway adds to it as objects, beside what files name
+- `composition`: opens the parts of a gateway one upon the other, and closes them in the opposite
+  order
+- `gateway`: an open gateway, and what is made of its configuration before it opens
+- `journal_check`: the journals of a workspace, looked at and set right; what `doctor` asks for
+- `moving`: moves all that a gateway keeps from one store to another; `everturn move`
+- `search`: opens the index of what was said, and tells it what sessions append
+- `storage`: opens the store of a gateway, for the gateway itself and for commands beside it
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""The chat channels of a gateway: which bots there are, and what stands behind them."""
+"""The chat channels of a gateway: which bots there are, and what stands behind them.
+
+- `adapters`: makes the bots of channels
+- `answering`: what the gateway tells its channels: who answers where, and where their files go
+- `bots`: one channel of a gateway: its bot is loaded, kept running, and delivers
+- `checking`: whether a channel is set up as it has to be: a bot of its own logs in and looks
+- `moves`: what an operator may change where chats were given another id by their platform
+- `running`: all channels of a gateway: run together, and asked how they fare
+- `searching`: `/search` in a chat: what was said in this conversation, in all its sessions
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,16 @@
 """What a person can type: reads the command line, then loads the command that is called.
 
 Nothing heavy is imported here, so that `--help` and completion answer at once.
+
+- `agents`: `everturn agent`, `everturn model` and `everturn local`
+- `declaration`: how a command is declared: options that several take, and those that every command
+  takes
+- `people`: `everturn channel`, `everturn pair` and `everturn token`: where people are, and who may
+  ask
+- `program`: `everturn` itself: the commands that stand directly under it, and its own options
+- `schedules`: `everturn schedule`
+- `servers`: `everturn mcp`: agents for MCP clients, and the logins at MCP servers
+- `sessions`: `everturn sessions` and `everturn context`
 """
 
 from __future__ import annotations

@@ -1,4 +1,17 @@
-"""The one client of the HTTP API: to a gateway in another process, or to one in this."""
+"""The one client of the HTTP API: to a gateway in another process, or to one in this.
+
+- `agents`: asks a running gateway about its agents, and about the tools of one
+- `answers`: what a gateway's answers mean: values, updates of a conversation, and errors
+- `api`: the HTTP API of a gateway, in another process or in this one: requests, answers, errors
+- `channels`: asks a running gateway how its channels fare
+- `in_process`: HTTP to an application in the same process: no socket, and answers that come piece
+  by piece
+- `models`: asks a running gateway what it learnt about models, and has it forget
+- `readiness`: asks a running gateway whether it takes messages, and what of it is down
+- `schedules`: the scheduled jobs of a gateway, for the commands
+- `sessions`: the sessions of a gateway, for the terminal and the commands
+- `undoing`: what a gateway says that it took back, in words for people
+"""
 
 from everturn_gateway.client.agents import ToolsNow, ask_tools
 from everturn_gateway.client.api import Api, open_api, open_api_here, open_http

@@ -2,6 +2,33 @@
 
 So `commands.sessions` costs nothing until a command of `everturn sessions` is called, and `--help`
 never pays for the gateway.
+
+- `agents`: `everturn agent`: list, show, validate, schema
+- `channel`: `everturn channel`: how the channels fare, and whether they are set up as they have to
+  be
+- `checkpoints`: `everturn agent checkpoints`: what turns changed in a workspace, and taking it back
+- `clients`: how a command gets to the conversations: through the running gateway, or by opening one
+- `doctor`: `everturn doctor`: is everything in order, and what to do where it is not
+- `local`: `everturn local pull`: the weights of the model that runs on this machine
+- `model`: `everturn model`: what was learnt about models, and how it is forgotten
+- `move`: `everturn move`: all that a gateway keeps, from the folder to a database or back
+- `own_gateway`: the gateway that a command opens for itself, where none runs
+- `pair`: `everturn pair`: who asked to talk to an agent, and who may
+- `peers`: `everturn mcp` and `everturn acp`: agents for a program that starts the command
+- `pid`: `everturn pid`: which process serves the workspace, for whoever signals that one alone
+- `run`: `everturn run`: one message, one answer
+- `scaffold`: `everturn init` and `everturn agent create`: files to start from
+- `sessions`: `everturn sessions`: list, search, show, export, retry, share, delete
+- `talk`: `everturn chat` and `everturn attach`
+- `token`: `everturn token`: the tokens of people and programs
+- `usage`: `everturn usage`: what agents used of models
+- `context/`: `everturn context`
+- `first_steps/`: `everturn setup`: from nothing to an answer of a real model
+- `jobs/`: `everturn schedule`
+- `servers/`: `everturn mcp login`, `logout` and `list`: the MCP servers of agents, and who is
+  logged in
+- `serving/`: `everturn serve`
+- `shared/`: what commands share: options, settings, errors, and how they print and ask
 """
 
 from __future__ import annotations

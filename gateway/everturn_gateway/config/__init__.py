@@ -1,1 +1,15 @@
-"""`everturn.yaml`: what it may say, read and checked."""
+"""`everturn.yaml`: what it may say, read and checked.
+
+- `changes`: what differs between two configurations, and what of it a running gateway takes over
+- `channels`: what `everturn.yaml` says of channels and routes
+- `cluster`: what `everturn.yaml` says of several gateways that share one store
+- `env_file`: variables in a file, `.env`, beside the configuration
+- `home`: where the configuration is for whoever works in a folder that has none
+- `owners`: what `everturn.yaml` says of owners: whose the agents are, by their accounts on the
+  channels
+- `providers`: what `everturn.yaml` says of providers and prices
+- `sections`: the fields of `everturn.yaml`, as models: what may stand there, not what is done with
+  it
+- `settings`: the gateway's own configuration: `everturn.yaml`, loaded once into one frozen value
+- `stores`: what `everturn.yaml` says of the store of sessions
+"""

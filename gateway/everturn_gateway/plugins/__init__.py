@@ -1,6 +1,14 @@
 """Plug-ins: channels, model providers, tools, context policies and stores.
 
 Each is described by one frozen value and found through an entry point; the built-in ones too.
+
+- `base`: what all plug-ins have in common: one frozen value that says everything about them
+- `channels`: the description of a channel: a platform on which people write
+- `policies`: the description of a context policy
+- `providers`: the description of a model provider
+- `registry`: finds what is installed
+- `stores`: the description of a store
+- `tools`: the description of a tool, or of several that belong together
 """
 
 from __future__ import annotations

@@ -1,4 +1,13 @@
-"""Who may ask what of the gateway: principals, their scopes, their tokens, their limits."""
+"""Who may ask what of the gateway: principals, their scopes, their tokens, their limits.
+
+- `limits`: how often somebody may do something: leaky buckets in bounded memory
+- `logins`: logins of browsers: whoever showed a token is known by a cookie for some hours
+- `registry`: the tokens as a running gateway knows them: what the file says now, and who used which
+  when
+- `stored`: the tokens of principals as they are kept
+- `tokens`: the text of a token: made once, shown once, and kept as its digest alone
+- `values`: who asks, and what of the gateway is open to them
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""What models are used for, by agent and day: counted, priced, limited, and kept."""
+"""What models are used for, by agent and day: counted, priced, limited, and kept.
+
+- `ledger`: what models were used for, kept by month: `usage/2026-11.json`
+- `metering`: counts what an agent's model calls use, and refuses more than its owner wants for a
+  day
+- `price_table`: prices of well-known models, in US dollars for a million tokens: what the vendors
+  publish
+- `prices`: what a model call costs
+- `spending`: what principals spend on models from day to day, and whether it is more than they may
+"""
 
 from __future__ import annotations
 

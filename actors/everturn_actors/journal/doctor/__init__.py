@@ -1,4 +1,10 @@
-"""Looks what is wrong with the files of sessions, and rebuilds them from what is good."""
+"""Looks what is wrong with the files of sessions, and rebuilds them from what is good.
+
+- `checks`: checks and repairs of sessions and of the index, as commands ask for them
+- `findings`: what is wrong with the files of one session
+- `repairs`: the files of one session, rebuilt from what is good in them
+- `stored`: what the files of one session hold, good and bad
+"""
 
 from everturn_actors.journal.doctor.checks import (
     IndexReport,

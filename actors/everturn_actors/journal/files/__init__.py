@@ -2,6 +2,12 @@
 
 `open_file_store` is the only way to get one. It holds the workspace's lock, owns the writer task,
 and lets go of both at its end. The store is made of three roles: logs, lists, and large texts.
+
+- `base`: what the roles of the file store share: the workspace, its lock, and worker threads
+- `blobs`: large results and media in files
+- `lists`: which sessions there are, and which of them are current or active, in files
+- `logs`: logs and snapshots in files
+- `transfer`: all that a workspace keeps as bytes, for a move to another store or from one
 """
 
 from __future__ import annotations

@@ -1,1 +1,9 @@
-"""What owners do from a private chat, and the questions that are brought to them."""
+"""What owners do from a private chat, and the questions that are brought to them.
+
+- `commands`: what owners do from a private chat: answer questions, pair people, end sessions, see
+  usage
+- `open_questions`: calls of any conversation that wait for a person, as an owner is shown them
+- `question_notices`: brings questions that nobody answers to the private chats of owners who want
+  that
+- `texts`: the short texts that owners get in private
+"""

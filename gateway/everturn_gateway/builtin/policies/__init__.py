@@ -1,1 +1,9 @@
-"""The context policies that come with Everturn: a module each, with the numbers that it has."""
+"""The context policies that come with Everturn: a module each, with the numbers that it has.
+
+- `baseagent`: the policy `baseagent`
+- `duragent`: the policy `duragent`
+- `everturn`: the policy `everturn`
+- `jutul`: the policy `jutul`
+- `picoclaw`: the policy `picoclaw`
+- `sections`: numbers that several policies have, and what has to hold between them
+"""

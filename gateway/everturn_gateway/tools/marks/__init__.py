@@ -1,4 +1,11 @@
-"""Files of a workspace that hold text from outside: their marks, and who opens them."""
+"""Files of a workspace that hold text from outside: their marks, and who opens them.
+
+- `attribute`: the mark of one file: an extended attribute with the sources of its text
+- `marked_files`: the marked files of a workspace: which there are, who opened them, and what came
+  of it
+- `open_watch`: sees which of some files are opened, by whomever: inotify, through libc
+- `walk`: goes through the files of a workspace for their marks
+"""
 
 from everturn_gateway.tools.marks.attribute import (
     ATTRIBUTE,

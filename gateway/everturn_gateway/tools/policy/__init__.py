@@ -2,6 +2,30 @@
 
 `load_policy` reads it, `PolicyGate` judges by it, `GuardedTool` stands around each tool, and
 `open_notifier` runs what tells people of calls.
+
+- `advice`: what to tell an agent's owner of patterns that cannot allow what they seem to
+- `binding`: binds a question to the files of the workspace that the call names
+- `command_state`: what a command line would meet in the workspace: what of it can run, write and
+  name
+- `descriptions`: tools of MCP servers whose words changed after somebody allowed them: asked about
+  anew
+- `gate`: decides which calls of an agent run, which need a person, and which are refused
+- `guarding`: what stands around every tool: clean results, a fence around outside text, notes and
+  notices
+- `held_files`: files that a call may run which waits for a person, or runs: others ask before they
+  write them
+- `hooks`: guards that refuse a call, and notes that go with a result
+- `judged_writes`: which file a call was judged for, between the gate that judged it and the tool
+  that writes
+- `notifying`: tells people of calls: a line in the log at once, webhooks one by one beside the work
+- `policy`: a tool policy as values: what it denies, allows and tells of
+- `subjects`: what a policy judges: one call, under the names that patterns may have for it
+- `webhook_client`: posts notices to webhooks, over HTTP
+- `commands/`: command lines: which commands they run, as far as that can be known before they do
+- `files/`: the files of a workspace that a call names, or that others run
+- `outside/`: text from outside: cleaned, fenced, and what of it a request shows
+- `policy_files/`: `policy.yaml`: read, checked, and added to
+- `rules/`: patterns, and what they say of a call
 """
 
 from __future__ import annotations
