@@ -88,9 +88,10 @@ def commit(jobs: Sequence[Job], threads: Executor) -> None:
         match job:
             case Append():
                 try:
+                    # All are written before the first is synced: the disk takes them together.
                     begun.append(_begin(job))
                 except JournalError as error:
-                    job.error = error
+                    job.error = error  # the others of the batch go on
             case Mark():
                 marks.append(job)
             case _:
@@ -98,7 +99,7 @@ def commit(jobs: Sequence[Job], threads: Executor) -> None:
     if marks:
         _mark(marks)
     new = [one for one in begun if one.new_folder]
-    failed = _sync_parents(new) if new else {}
+    failed = _sync_parents(new) if new else {}  # once for all folders that are new in one parent
 
     def finish(some: Sequence[_Begun]) -> None:
         for one in some:
@@ -110,7 +111,7 @@ def commit(jobs: Sequence[Job], threads: Executor) -> None:
     shares = SYNCS_AT_ONCE if len(begun) >= SIDE_BY_SIDE else 1
     others = [threads.submit(finish, begun[n::shares]) for n in range(1, min(shares, len(begun)))]
     try:
-        finish(begun[::shares])
+        finish(begun[::shares])  # in this thread too: it has nothing else to do
     finally:
         if others:  # to wait for nobody takes longer than to write a line
             wait(others)
@@ -125,6 +126,7 @@ def _begin(job: Append) -> _Begun:
         FencedError: The log is not as the caller knows it.
         JournalWriteError: Nothing was written.
     """
+    # After a start, or when a write failed.
     tail = job.tail if job.tail is not None else _look(job.files)
     path = job.files.log
     if tail.last_seq != job.expected_seq:
@@ -133,6 +135,7 @@ def _begin(job: Append) -> _Begun:
     is_first = job.expected_seq == 0
     new_folder = False
     try:
+        # A folder is made for a first event alone.
         new_folder = is_first and _create_folder(job.files.folder)
         fd = open_for_writing(path, create=is_first)
     except FileNotFoundError as error:
@@ -141,7 +144,7 @@ def _begin(job: Append) -> _Begun:
     except OSError as error:
         if new_folder:
             with suppress(OSError):
-                job.files.folder.rmdir()
+                job.files.folder.rmdir()  # it would look like a session that lost its log
         raise write_error(error, path) from error
     begun = _Begun(
         job=job,
@@ -177,11 +180,12 @@ def _create_folder(folder: Path) -> bool:
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
-        return False
+        return False  # a write that failed before had made it
     return True
 
 
 def _write(begun: _Begun) -> None:
+    # Another process may have written since: the lock is advisory.
     size = os.fstat(begun.fd).st_size
     if size != begun.size_before:
         message = f"the log has {size} bytes, not {begun.size_before}"
@@ -209,10 +213,10 @@ def _finish(begun: _Begun, parent_failed: OSError | None) -> None:
     job = begun.job
     try:
         if parent_failed is not None and begun.new_folder:
-            raise parent_failed
+            raise parent_failed  # without its name in there, the folder is gone after a crash
         os.fdatasync(begun.fd)
         if begun.is_new:
-            sync_directory(job.files.folder)
+            sync_directory(job.files.folder)  # a new file needs its name on disk as well
     except OSError as failure:
         _undo(begun)
         job.error = write_error(failure, job.files.log)
@@ -224,6 +228,7 @@ def _undo(begun: _Begun) -> None:
     """Take back what was written of a log whose append failed."""
     files = begun.job.files
     try:
+        # Whoever waits is told that it failed: then it must not be read later.
         os.ftruncate(begun.fd, begun.size_before)
         os.fdatasync(begun.fd)
     except OSError as error:
@@ -249,6 +254,7 @@ def _mark(marks: Sequence[Mark]) -> None:
         else:
             created.append(mark)
     for folder in {mark.path.parent for mark in created}:
+        # One sync serves all of them.
         here = [mark for mark in created if mark.path.parent == folder]
         try:
             sync_directory(folder)

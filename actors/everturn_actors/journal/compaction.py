@@ -60,10 +60,12 @@ def save_snapshot(
         end = find_offset(log, after=state.last_seq, end_bytes=tail.size_bytes)
         record: ArchiveRecord | None
         try:
+            # The snapshot names what the archive will hold, so that a loss is seen later.
             record = _foresee(files, state, log, end, compaction=compaction)
         except OSError:  # an archive that cannot be read: told below, when it is to be written
             record = read_record(files)
         try:
+            # First of all: without it no event may leave the log.
             replace_file(files.state, encode_state(state, record))
         except OSError as error:
             raise write_error(error, files.state) from error
@@ -71,12 +73,14 @@ def save_snapshot(
             return tail
         if compaction == "archive":
             try:
+                # Before the log is cut: a crash between leaves events twice, never not at all.
                 _archive(files, log, end)
             except OSError as error:
                 raise write_error(error, files.archive) from error
         log.seek(end)
         kept = log.read(tail.size_bytes - end)
     try:
+        # A new file under the same name: readers of the old one go on.
         replace_file(files.log, kept)
     except OSError as error:
         raise write_error(error, files.log) from error
@@ -132,6 +136,7 @@ def _archive(files: SessionFiles, log: BinaryIO, end: int) -> None:
     """Append to the archive what the log holds up to `end` and the archive does not hold yet."""
     is_new = not files.archive.exists()
     last_seq = 0 if is_new else _end_of_archive(files)
+    # What a crash had archived already is not archived twice.
     start = find_offset(log, after=last_seq, end_bytes=end)
     fd = open_for_writing(files.archive, create=is_new)
     try:
@@ -163,7 +168,7 @@ def _end_of_archive(files: SessionFiles) -> int:
         size = file.seek(0, os.SEEK_END)
         whole = end_of_lines(file, size)
     if whole < size:
-        cut(path, whole)
+        cut(path, whole)  # an archiving that a crash cut short
     try:
         tail = read_tail(path, files.session_id)
     except BadLineError as error:

@@ -60,8 +60,8 @@ def load_session(files: SessionFiles) -> tuple[Loaded, Tail] | None:
     found = _read_session(files)
     if found is None:
         return None
-    repairs = _repair_log(files, found.log)
-    _sync(files)
+    repairs = _repair_log(files, found.log)  # only now, when all else has been read without fault
+    _sync(files)  # what a process that was killed had written may be in memory alone
     if found.fault:
         repairs += (_quarantine_snapshot(files, found.fault),)
     elif found.is_rebuilt:
@@ -202,7 +202,7 @@ def read_header(files: SessionFiles) -> Header | None:
                 rest = file.read()
                 if not rest:
                     raise
-                return decode_header(data + rest)
+                return decode_header(data + rest)  # a header of its own is longer than most
     except FileNotFoundError:
         return None
 
@@ -235,6 +235,7 @@ def decode_snapshot(files: SessionFiles, data: bytes) -> SessionState:
     try:
         state = decode_state(data)
     except UnknownFormatError as error:
+        # No damage: another version wrote it, and reads it.
         raise UnknownFormatError(str(error), path=files.state) from error
     if state.session_id != files.session_id:
         message = (
@@ -252,7 +253,7 @@ def _read_snapshot(files: SessionFiles, data: bytes | None) -> tuple[SessionStat
     try:
         return decode_snapshot(files, data), ""
     except BadSnapshotError as error:
-        return None, str(error)
+        return None, str(error)  # the log may reach back far enough to do without it
 
 
 def _archived(
@@ -266,7 +267,7 @@ def _archived(
             events = read_events(archive, session_id=files.session_id, after=after, limit=ALL)
     except FileNotFoundError:
         return ()
-    before = log.first_seq or ALL
+    before = log.first_seq or ALL  # what both have is read from the log
     return tuple(event for event in events if event.seq < before)
 
 
@@ -278,7 +279,7 @@ def _check_reach(
         why = f"the log ends at event {log.last_seq}, but state.yaml holds event {after} already"
         raise _corrupt(files.log, why)
     if fault and not events:
-        raise _corrupt(files.state, fault)
+        raise _corrupt(files.state, fault)  # nothing else tells of the session
     expected = after
     for event in events:
         expected += 1
@@ -299,7 +300,7 @@ def _repair_log(files: SessionFiles, log: Log) -> tuple[str, ...]:
     try:
         if log.torn:
             kept = aside(path, "torn")
-            replace_file(kept, log.torn)
+            replace_file(kept, log.torn)  # kept first: a crash between the two loses nothing
             cut(path, log.size_bytes)
             text = (
                 f"{path.name}: the last line was not whole (a write that a crash cut short); its "
@@ -307,7 +308,7 @@ def _repair_log(files: SessionFiles, log: Log) -> tuple[str, ...]:
             )
             return (text,)
         if log.unterminated:
-            _terminate(path, log.size_bytes)
+            _terminate(path, log.size_bytes)  # the crash came between its last byte and its newline
             return (f"{path.name}: the last line is whole and got the newline that it lacked",)
     except OSError as error:
         raise write_error(error, path) from error
@@ -321,7 +322,7 @@ def _sync(files: SessionFiles) -> None:
     can be read, and is lost all the same when the machine loses power.
     """
     try:
-        fd = os.open(files.log, os.O_RDONLY)
+        fd = os.open(files.log, os.O_RDONLY)  # for reading is enough to sync
         try:
             os.fdatasync(fd)
         finally:

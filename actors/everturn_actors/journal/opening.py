@@ -62,6 +62,7 @@ async def open_file_store(
         JournalWriteError: The workspace cannot be written.
     """
     layout = Layout(workspace=workspace)
+    # Before anything is read: nobody else writes from here on.
     lock = await to_thread.run_sync(_enter, layout)
     listing = Listing(layout)
     try:
@@ -83,7 +84,7 @@ async def open_file_store(
                     tasks.start_soon(_list_on, store, supervisor, indexing, name="session index")
                 yield store
             finally:
-                writer.close()
+                writer.close()  # what waits is still written; then the task group ends
                 watching.cancel()
                 indexing.cancel()
     finally:
@@ -129,7 +130,7 @@ async def _write_on(writer: Writer, supervisor: Supervisor | None) -> None:
         else:
             await supervisor.run("journal writer", writer.run, policy=_WRITER, is_needed=True)
     finally:
-        writer.stop()
+        writer.stop()  # whoever still waits for a write is told that none comes
 
 
 def _enter(layout: Layout) -> WorkspaceLock:
@@ -161,7 +162,7 @@ def _enter(layout: Layout) -> WorkspaceLock:
 def _leave(listing: Listing, lock: WorkspaceLock) -> None:
     try:
         lock.check()
-        listing.write_behind()
+        listing.write_behind()  # what the cache knows is of use to the next start
     except WorkspaceLostError:
         pass  # whoever is here now has an index of their own
     finally:

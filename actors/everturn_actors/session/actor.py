@@ -247,7 +247,7 @@ class SessionActor:
                 if is_free and not self._memory.is_stopping:
                     self._compactor.consider(self._runtime.agent(state.key.agent), self._tasks)
             if self._snapshots.is_due(state):
-                await self._snapshots.save()
+                await self._snapshots.save()  # after the answers: nobody waits for it
 
     def _idle_s(self) -> float | None:
         """Return after which time without a command it is passivated; None while it has work.
@@ -272,7 +272,7 @@ class SessionActor:
         waiters = self._effects.waiters
         for each in (*self._mailbox.close(), *waiters.take_unfinished()):
             each.answer.fail(reason)
-        self._compactor.close(reason)
+        self._compactor.close(reason)  # a summary that is being written is of no use any more
         self._tasks.cancel()
         if self._memory.is_stopping:
             with anyio.move_on_after(FLUSH_S, shield=True):
@@ -370,13 +370,13 @@ class SessionActor:
                 self._scope.shield = False
             assert decision.state is not None, "an event makes a state"
             before, self.known = self.known, decision.state
-            self._turns.state = decision.state
+            self._turns.state = decision.state  # the turn's task reads it as soon as it is woken
             self._was_fenced = False
             self._snapshots.written(decision.checkpoint)
             self._runtime.observer.durable(before, decision.state, decision.events)
             self._feed.publish(decision.events)
-            self._news.tell()
-        self._memory = decision.memory
+            self._news.tell()  # after the feed: whoever is woken finds the events there
+        self._memory = decision.memory  # not before the append: a failed one changes nothing
         for each, answer in zip(batch, decision.answers, strict=True):
             if isinstance(answer, Later):
                 self._effects.waiters.add(answer, each)

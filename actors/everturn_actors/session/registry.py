@@ -163,7 +163,7 @@ class Registry:
                 await held.wait()
                 continue
             if active is None:
-                starts += 1
+                starts += 1  # it may be gone again before it takes the command
                 active = self._start(
                     session_id,
                     begin_with,
@@ -171,7 +171,7 @@ class Registry:
                     passivate_at_once=passivate_at_once,
                     is_new=is_new and starts == 1,
                 )
-                self._make_room()
+                self._make_room()  # one more is in memory now
             else:
                 self._active.move_to_end(session_id)
                 self._leaving.discard(session_id)
@@ -333,7 +333,7 @@ class Registry:
         if not self._runtime.is_here(session_id):
             raise MovedError(session_id)
         mailbox, feed = Mailbox(), self.feed(session_id)
-        feed.reopen()
+        feed.reopen()  # a failure told its followers so, and ended them
         is_quarantined = self._quarantine.why_not(session_id) is not None
         actor = SessionActor(
             session_id=session_id,

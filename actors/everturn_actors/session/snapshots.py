@@ -37,7 +37,7 @@ class Snapshots:
         Raises:
             JournalError: Its files cannot be read, or are damaged.
         """
-        self._saved = self._checkpoint = None
+        self._saved = self._checkpoint = None  # of another load; what is stored now counts
         loaded = await self._runtime.store.load(self._session_id)
         if loaded is None:
             return None, ()
@@ -47,7 +47,7 @@ class Snapshots:
         ):
             for text in texts:
                 logger.warning(what, extra={"session_id": self._session_id, "what": text})
-        recovered = recover(loaded.snapshot, loaded.events)
+        recovered = recover(loaded.snapshot, loaded.events)  # the same `apply` as when it happened
         self._saved = loaded.snapshot
         self._checkpoint = recovered.checkpoint if recovered else None
         return recovered.state if recovered else None, loaded.events
@@ -68,8 +68,9 @@ class Snapshots:
         if checkpoint is None or state is None:
             return False
         if saved is None:
+            # A short log is read faster than a snapshot.
             return state.last_seq >= SNAPSHOT_EVENTS or _listed(state) != _PLAIN
-        if checkpoint.last_seq <= saved.last_seq:
+        if checkpoint.last_seq <= saved.last_seq:  # only what is checkpointed is worth a file
             return False
         enough = max(SNAPSHOT_EVENTS, checkpoint.held_messages // MESSAGES_PER_EVENT)
         return state.last_seq - saved.last_seq >= enough or _listed(state) != _listed(saved)

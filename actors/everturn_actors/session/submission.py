@@ -191,6 +191,7 @@ class Submission(Struct, kw_only=True):
 
         One of the session before, or that did not speak to the agent, is known by its key alone.
         """
+        # One line of the log tells it.
         first = await self._registry.store.read(self.session_id, after=self.seq - 1, limit=1)
         # A turn is known by its beginning where it is a retry, and by what it waited for.
         begins = (Received, TurnStarted, CallsAnswered)
@@ -221,6 +222,7 @@ async def submit(
     What comes with it stands in `attachments`, and its bytes are kept by the session already. See
     `Actors.ask` for the other arguments and the errors.
     """
+    # Their bytes are with the store already, and stay out of the mailbox.
     words = replace(inbound, attachments=()) if inbound.attachments else inbound
     feed = registry.feed(session_id)
     accepted = await registry.ask(
@@ -253,6 +255,7 @@ async def answer_calls(
 
 def found(session_id: str, seq: int, state: SessionState, registry: Actors) -> Submission:
     """Return the way to the answer of a message that is durable as event `seq`."""
+    # Nothing is asked of the actor, so none is started.
     accepted = Accepted.of(state, seq, duplicate=False)
     return _submission(session_id, accepted, registry, registry.feed(session_id), ())
 

@@ -123,6 +123,7 @@ class TurnRunner:
         """Pause the turn that answers message `seq`, unless somebody follows it in a while."""
         await self._runtime.timing.clock.sleep(self._runtime.leave_grace_s)
         turn = self.state.open_turn
+        # Else another turn runs by now.
         waits = turn is not None and any(user.seq == seq for user in turn.heard)
         if waits and not self._feed.followers and self._task and not self._task.close_as:
             self.stop("pause")
@@ -146,7 +147,7 @@ class TurnRunner:
                     else:
                         return
                     finally:
-                        self._media.forget()
+                        self._media.forget()  # images of a turn may be large
             await self._close(task, agent)
 
     async def _close(self, task: _Task, agent: Agent | None) -> None:
@@ -159,12 +160,14 @@ class TurnRunner:
             error = "its agent was away for a moment" if isinstance(why, Agent) else str(why)
             await self.record(*close_turn(turn, "failed", error))
         elif not task.close_as:
+            # Its deadline ended it: nobody else did.
             await self.record(*close_turn(turn, "failed", too_slow(agent)))
         elif task.close_as == "stopped":
             await self.record(*close_turn(turn, "failed", "what it asked for had stopped"))
         elif task.close_as == "cancel":
             await self.record(*close_turn(turn, "cancelled", "cancelled by its user", task.by))
         elif task.close_as == "pause":
+            # The decision closes what was cut short.
             await self._mailbox.put(Pause(), own=True).wait()
 
     # --- the turn's side (TurnHost) ---

@@ -85,6 +85,7 @@ async def register_commands(client: Client) -> None:
     wanted = command_list()
     try:
         known = await client.http.get_global_commands(client.application_id)
+        # A bot may register only so often a day.
         if [_essence(dict(c)) for c in known] != [_essence(c) for c in wanted]:
             payload: Any = wanted
             await client.http.bulk_upsert_global_commands(client.application_id, payload)
@@ -140,12 +141,13 @@ class Interactions:
             log.exception("an interaction cannot be read and is left out")
             return
         if isinstance(event, ButtonClick):
+            # Within three seconds, or Discord tells its user that it failed.
             if await self._acknowledge(interaction, {"type": _DEFERRED_UPDATE}):
                 give(event, _nothing_more)
             return
         deferred = {"type": _DEFERRED, "data": {"flags": EPHEMERAL}}
         if await self._acknowledge(interaction, deferred) and not give(event, answers.finish):
-            await answers.finish()
+            await answers.finish()  # nobody takes it: the waiting sign must not stay
 
     def _answering(self, interaction: discord.Interaction) -> Callable[[str], Awaitable[None]]:
         async def answer(text: str) -> None:
@@ -231,6 +233,7 @@ class _CommandAnswers:
         for payload in self._render(text):
             body = _only_for_one(payload)
             if self._is_waiting:
+                # The first answer takes the place of the waiting sign.
                 await self._sender.post("PATCH", f"{webhook}/messages/@original", body)
                 self._is_waiting = False
             else:
@@ -261,5 +264,5 @@ def _only_for_one(payload: str) -> dict[str, object]:
 def _chat(interaction: discord.Interaction) -> ChatRef:
     if interaction.channel is not None:
         return chat_ref_of(interaction.channel, interaction.user.display_name)
-    is_dm = interaction.guild_id is None
+    is_dm = interaction.guild_id is None  # a channel that the bot cannot see
     return ChatRef(id=str(interaction.channel_id), type="dm" if is_dm else "group")

@@ -85,7 +85,7 @@ class Sender:
         channel = channel_of(message.chat_id, message.topic)
         payload = _content(message.payload)
         if message.is_repeat and message.is_late:  # the nonce may be forgotten
-            await self._label(message, payload)
+            await self._label(message, payload)  # the person is told that it may stand there twice
         payload |= {"allowed_mentions": NO_PINGS, "flags": NO_EMBEDS}
         # the library repeats a request after some errors of the server: never without a nonce
         payload |= {"nonce": message.nonce or secrets.token_hex(8), "enforce_nonce": True}
@@ -102,6 +102,7 @@ class Sender:
         try:
             answer = await self._request(act, route, payload, message)
         except _ReplyRefusedError:
+            # The message that it replies to is gone, or hidden from the bot.
             del payload["message_reference"]
             answer = await self._request(act, route, payload, message)
         return str(answer["id"])
@@ -195,7 +196,7 @@ class Sender:
         if client is None:
             text = "The bot is not logged in to Discord."
             raise NotSentError(text)
-        self._check_quiet(route)
+        self._check_quiet(route)  # asked again in a pause, Discord makes it longer
         arguments: dict[str, Any] = {"trace_request_ctx": attempt}
         if body is not None and message is not None and message.file is not None:
             arguments |= _form(body, message)
@@ -207,6 +208,7 @@ class Sender:
         except discord.RateLimited as error:
             if not attempt.is_global and route.channel_id:
                 until = anyio.current_time() + paused_s(error.retry_after)
+                # Of this channel alone; the library waits for all others.
                 self._paused_until[int(route.channel_id)] = until
             raise send_error(error, attempt) from error
         except discord.HTTPException as error:
@@ -244,6 +246,7 @@ class Sender:
         missing = _missing(client, int(route.channel_id), act)
         names = ", ".join(p.replace("_", " ").title() for p in missing)
         text = f"Discord does not take it: the bot lacks permissions there ({names})."
+        # Where no message may stand, nothing of it can be delivered.
         is_gone = act == "message" or (act == "file" and missing != ("attach_files",))
         return RefusedError(text, is_chat_gone=is_gone)
 
@@ -261,6 +264,7 @@ def _is_about_reply(error: discord.HTTPException, body: dict[str, Any] | None) -
 
 def _closed(attempt: Attempt) -> SendError:
     text = "The connection to Discord was closed."
+    # What went out may have arrived.
     return UnknownOutcomeError(text) if attempt.is_out else NotSentError(text)
 
 
@@ -308,7 +312,7 @@ def button_components(buttons: Sequence[Button]) -> list[dict[str, object]]:
     """
     each = [
         {"type": 2, "style": 2, "label": b.label[:LABEL_CHARS], "custom_id": b.data}
-        for b in buttons[: ROW_BUTTONS * ROWS]
+        for b in buttons[: ROW_BUTTONS * ROWS]  # more, and Discord refuses the message
     ]
     rows = [each[i : i + ROW_BUTTONS] for i in range(0, len(each), ROW_BUTTONS)]
     return [{"type": 1, "components": row} for row in rows]

@@ -64,12 +64,14 @@ class EventSettler:
             if error is not None:
                 match disposition_of(error):
                     case "not now":
+                        # It stays with its platform, and holds its chat.
                         raise self._not_now(event, error, began) from error
                     case "unclear" if backoff_s is not None:
                         self._log_unclear(event, error)
                         await self._clock.sleep(backoff_s)
                         continue
                     case _:
+                        # It would fail for ever, and what is behind it waits.
                         self._give_up(event, error)
             break
         self._health.lanes.release(
@@ -80,6 +82,7 @@ class EventSettler:
         """Note that an event has to wait; return what its adapter is told."""
         why = str(error) or "it took too long"
         if isinstance(error, ActorStoppedError):
+            # The gateway stops: the platform gives it again at the next start.
             return NotNowError(why)
         now, chat = self._clock.now(), event.chat.id
         lane = self._health.lanes.block(

@@ -67,6 +67,7 @@ async def fetch_files(
         limit_bytes: The largest that is taken.
         retry_s: How long to wait before the second try.
     """
+    # No setting makes it more than a session keeps.
     limit_bytes = min(limit_bytes, ATTACHMENT_BYTES)
     left_bytes = MESSAGE_BYTES
     fetched: list[Fetched] = []
@@ -75,6 +76,7 @@ async def fetch_files(
             name = clean_name(file.file_name)
             shown = shown_name(name, number)
             if number > ATTACHMENTS_MAX:
+                # Named all the same: its sender has to know.
                 fetched.append(Fetched(name=shown, why_not=_too_many))
                 continue
             data, why_not = await _fetch(file, limit_bytes, left_bytes, retry_s)
@@ -107,7 +109,7 @@ async def saved_name(upload: Upload) -> str:
 
 def clean_name(name: str) -> str:
     """Return the name of a file as a conversation keeps it: no path, no marks of control."""
-    last = re.split(r"[/\\]", name)[-1]
+    last = re.split(r"[/\\]", name)[-1]  # a path of the sender's machine means nothing here
     kept = "".join(c for c in last if unicodedata.category(c)[0] != "C" and c not in "\u2028\u2029")
     kept = kept.strip()
     if kept in {"", ".", ".."}:
@@ -133,6 +135,7 @@ async def _fetch(
     if left_bytes < limit_bytes:
         limit_bytes = left_bytes
         why_large = partial(too_large, MESSAGE_BYTES, with_others=True)
+    # The platform said so: nothing has to be fetched to know it.
     if (file.size_bytes or 0) > limit_bytes:
         return None, why_large
     for tried in range(1, TRIES + 1):
@@ -150,6 +153,7 @@ async def _fetch(
             logger.exception("a file could not be fetched", extra={"tried": tried})
             break
         else:
+            # The platform may have told another size.
             return (data, str) if len(data) <= limit_bytes else (None, why_large)
     return None, _not_fetched
 
@@ -180,11 +184,12 @@ def _upload(data: bytes, told_type: str, name: str) -> Upload | None:
     told = told_type.partition(";")[0].strip().lower()
     found = sniffed(data)
     if found or told in IMAGE_TYPES:
+        # Called an image and none: a model's API refuses the whole request for it.
         told = found or _ANY_TYPE
     upload = Upload(data=data, media_type=told, file_name=name)
     try:
         check_uploads([upload])
     except InvalidInputError as error:
         logger.info("a file is taken without its type and name", extra={"error": str(error)})
-        return Upload(data=data)
+        return Upload(data=data)  # better without a name than not at all
     return upload

@@ -111,6 +111,7 @@ class ChannelInboundHandler:
         """Deal with one event. See `InboundHandler.handle`."""
         self.received()
         self._health.count_in()
+        # Before anything goes by the chat's id.
         event = moved_event(self._as_meant(event), self._aliases)
         self._chat_types.note(event.chat)
         name = _name_of(event)
@@ -122,8 +123,8 @@ class ChannelInboundHandler:
         with speaking(await ready(language)):
             await self._settler.settle(event)
         if name is not None:
-            self._settled.note(name)
-        await self._notices.heard(event)
+            self._settled.note(name)  # not before: one that failed comes again
+        await self._notices.heard(event)  # an owner who writes can be told what waits
 
     async def suggestions(self, command: Command) -> Sequence[str]:
         """Return how a command may go on. See `InboundHandler.suggestions`."""
@@ -138,6 +139,7 @@ class ChannelInboundHandler:
         """Return a command of owners that somebody else wrote as the message that it is then."""
         match event:
             case Command(otherwise=Message() as message):
+                # To all others it is a message like any.
                 return event if self._commands.is_by_owner(event) else message
             case _:
                 return event
@@ -180,6 +182,7 @@ class ChannelInboundHandler:
             return False
         if isinstance(event, Message):
             hours = self._settings.backlog_max_age_s / _HOUR_S
+            # Told in one line a chat, not one a message.
             self._backlog.skip(event.chat, 1, f"more than {hours:g} hours old")
         return True
 
@@ -190,6 +193,7 @@ class ChannelInboundHandler:
         except OSError as error:
             why = f"that a chat has another id cannot be kept: {error.strerror or error}"
             wait_s = self.blocked(old, why)
+            # Without it, messages would begin another conversation.
             raise NotNowError(why, retry_after_s=wait_s) from error
         self.unblocked(old)
 
@@ -213,7 +217,7 @@ class ChannelInboundHandler:
             self._tasks.start("a line", partial(self._tell_unreadable, chat))
 
     async def _tell_unreadable(self, chat: ChatRef) -> None:
-        if await self._is_known(chat):
+        if await self._is_known(chat):  # strangers are told nothing, not even that
             with speaking(await ready(self._languages.of_chat(chat.id))):
                 await self._notifier.notify(chat, not_readable())
 
@@ -245,7 +249,7 @@ class ChannelInboundHandler:
         """Note that the platform was heard from. See `InboundHandler.received`."""
         self.heard_at, self.was_heard = self._context.clock.now(), True
         self._health.received()
-        self._limiter.heard()
+        self._limiter.heard()  # whoever speaks can be spoken to: pauses may end
 
     def connected(self, account: str) -> None:
         """Note that the login worked. See `InboundHandler.connected`."""

@@ -126,6 +126,7 @@ class Receiver:
         is_for_us = admission.decision.action == "answer"
         if self._access.is_flood(message):
             if is_for_us:
+                # What was not said to the agent is dropped without one.
                 self._word(message, TOO_FAST)
         elif is_for_us and (message.text.strip() or message.files):
             await self._take(message, admission)
@@ -149,6 +150,7 @@ class Receiver:
                 untrusted=decision.untrusted,
                 ambient=True,
             )
+            # It stands among the messages, and begins no turn.
             await self._submit(message, inbound, decision.queue)
             return
         ambient = AmbientMessage(
@@ -187,11 +189,13 @@ class Receiver:
     async def _take_files(self, message: Message, admission: Admission) -> None:
         """Fetch the files of a message and hand it in with them."""
         began = anyio.current_time()
+        # Before it is accepted: afterwards the platform would not give them again.
         fetched = await fetch_files(
             message.files,
             limit_bytes=self._settings.files_max_bytes,
             retry_s=self._limits.fetch_retry_s,
         )
+        # The other parts of an album may take as long.
         took_s = min(anyio.current_time() - began, FETCH_HOLD_MAX_S)
         why_not = _why_not(fetched)
         if why_not:
@@ -223,7 +227,7 @@ class Receiver:
             shown = upload.file_name or upload.media_type
             text = text_of(upload.file_name, upload.media_type, upload.data)
             if text is not None:
-                texts.append((shown, text))
+                texts.append((shown, text))  # a model reads it in place, without a tool
                 continue
             name = await saved_name(upload)
             try:
@@ -263,10 +267,10 @@ class Receiver:
             reply_to=message.id if in_group else "",
             queueing=queueing(decision.queue, is_album=message.is_album, took_s=took_s),
         )
-        self._remember(inbound.idempotency_key, extras)
+        self._remember(inbound.idempotency_key, extras)  # an edit brings the text alone
         submission = await self._submit(message, inbound, decision.queue)
         if submission is not None and not submission.duplicate:
-            self._acknowledge(message)
+            self._acknowledge(message)  # only now is it on disk
 
     async def say(self, command: Command, text: str, admission: Admission) -> bool:
         """Take what a command says in the name of whoever gave it, as text from outside.
@@ -282,7 +286,7 @@ class Receiver:
             key=admission.key,
             sender=command.sender.id,
             idempotency_key=message_key(admission.key, command.id),
-            untrusted=True,
+            untrusted=True,  # a server wrote it, and not whoever typed the command
             queueing=queueing(queue, is_album=False, took_s=0),
         )
         return await self._submit(message, inbound, queue) is not None
@@ -301,6 +305,7 @@ class Receiver:
         except QueueFullError as error:
             logger.info("a message was dropped, too many wait", extra=fields)
             if error.overflow == "reject" and is_for_us:
+                # `drop_new` drops in silence, as its owner wants it.
                 self._word(message, queue_full(queue.reject_message))
         except BusyError:
             logger.info("a message was dropped, a turn runs", extra=fields)
@@ -371,7 +376,7 @@ class Receiver:
             if size <= EXTRAS_CHARS:
                 self._extras[key] = extras
                 while len(self._extras) > EXTRAS_MAX:
-                    self._extras.popitem(last=False)
+                    self._extras.popitem(last=False)  # its message is older than anybody edits
 
     # --- words ---
 
@@ -391,6 +396,7 @@ def message_key(key: ConversationKey, message_id: str) -> str:
     told = f"{key.channel}:{key.chat}:{message_id}"
     if len(told) <= KEY_CHARS:
         return told
+    # The same each time, and short enough for a key.
     return f"{key.channel[:64]}:{sha256(told.encode('utf-8', 'replace')).hexdigest()}"
 
 
@@ -401,7 +407,7 @@ def queueing(queue: QueueRules, *, is_album: bool, took_s: float) -> Queueing:
     """
     debounce_s = queue.debounce_s
     if is_album:
-        debounce_s = max(debounce_s, ALBUM_HOLD_S) + took_s
+        debounce_s = max(debounce_s, ALBUM_HOLD_S) + took_s  # one turn answers all its parts
     return Queueing(
         debounce_s=debounce_s,
         joins="own" if queue.mode == "sequential" else "all",

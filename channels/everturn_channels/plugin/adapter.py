@@ -123,7 +123,7 @@ class PluginAdapter(Adapter):
             ConnectionLostError: It ended, or cannot reach its platform.
         """
         if self._is_over:
-            raise SetupError(self._is_over)
+            raise SetupError(self._is_over)  # its owner said that it is not started again
         self._recall(handler)
         is_clean = False
         async with open_plugin_process(self._program, self._clock) as process:
@@ -131,8 +131,9 @@ class PluginAdapter(Adapter):
                 try:
                     error = await self._serve(connection, handler)
                 finally:
-                    self._connection = None
+                    self._connection = None  # whoever sends is told that there is none
             if error is None:
+                # What it wrote at last tells more than its exit code.
                 text, is_clean = await obituary(process, self._program, connection.why)
                 error = ConnectionLostError(text)
         if self._restart == "never" or (self._restart == "on_failure" and is_clean):

@@ -67,6 +67,7 @@ class DirectRoute(Generic[B]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         found = None
+        # Mounted elsewhere, the paths are others.
         if scope["type"] == "http" and scope["method"] == "POST" and not scope["root_path"]:
             found = self._route.path_regex.fullmatch(scope["path"])
         if found is None:
@@ -76,6 +77,7 @@ class DirectRoute(Generic[B]):
         try:
             await self._protected(scope, receive, send)
         except _UnclearError as unclear:
+            # FastAPI tells what is wrong with it.
             await self._app(scope, _again(unclear.received, receive), send)
         except Exception as error:  # noqa: BLE001 - the route raises it anew, where all are answered
             scope[FAILURE] = error
@@ -98,7 +100,7 @@ class DirectRoute(Generic[B]):
         try:
             body = self._body.model_validate_json(data)
         except ValidationError:
-            raise _UnclearError(received) from None
+            raise _UnclearError(received) from None  # its errors are written for another reader
         reply = self._reply(Request(scope, receive, send), body)
         if reply is None:
             raise _UnclearError(received)
@@ -145,7 +147,7 @@ def _is_json(scope: Scope) -> bool:
     for name, value in scope["headers"]:
         if name == b"content-type":
             if kind is not None:
-                return False
+                return False  # two types: FastAPI decides which counts
             kind = value
     return kind == b"application/json" or (kind is not None and _JSON.fullmatch(kind) is not None)
 
@@ -170,6 +172,7 @@ def _again(received: list[Message], receive: Receive) -> Receive:
 
     async def receive_again() -> Message:
         message = next(left, None)
+        # What was read comes once more, then the rest.
         return await receive() if message is None else message
 
     return receive_again

@@ -30,9 +30,11 @@ def within_descriptors(config: ServerConfig, limit: int) -> ServerConfig:
     A connection for which there is no descriptor can only be closed, that of a health check too:
     so those that may be open leave as many for all else, or half where there are few.
     """
+    # A small limit is shared with the files, in halves.
     room = max(limit - BESIDE_CONNECTIONS, limit // 2, 1)
     if limit == resource.RLIM_INFINITY or config.max_connections <= room:
         return config
+    # 0 = derived from the connections.
     followers = config.max_followers if config.max_followers < room else 0
     return replace(config, max_connections=room, max_followers=followers)
 
@@ -105,6 +107,7 @@ class BodyLimits(Struct, frozen=True, kw_only=True):
 
     def of(self, scope: Scope) -> int:
         """Return how many bytes the body of a request may have."""
+        # Any other body is small, whoever sends it.
         takes_files = _UPLOADS.fullmatch(scope["path"]) is not None
         return self.most_of_uploads_bytes if takes_files else self.most_bytes
 
@@ -112,6 +115,7 @@ class BodyLimits(Struct, frozen=True, kw_only=True):
         """Return how many bytes a request says that its body has; 0 where it does not say."""
         for name, value in scope["headers"]:
             if name == b"content-length":
+                # A wrong length is refused where the body is read.
                 return int(value) if value.isdigit() else 0
         return 0
 

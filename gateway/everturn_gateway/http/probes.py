@@ -78,7 +78,7 @@ async def readiness(gateway: ProbedHost, caller: Principal) -> Response:
     try:
         await _details(gateway)
     except ProblemError:
-        raise ProblemError(_NO_DETAILS) from None
+        raise ProblemError(_NO_DETAILS) from None  # names of channels and tasks are the operator's
     return answer(
         ReadyBody(status="ready", tasks=(), restarts={}, blocked_chats={}, quarantined_sessions=0)
     )
@@ -93,12 +93,12 @@ async def exposition(gateway: ProbedHost, request: Request) -> Response:
 
 async def _details(gateway: ProbedHost) -> Response:
     tasks = tuple(map(TaskBody.of, gateway.supervisor.down()))
-    if any(each.needed for each in tasks):
+    if any(each.needed for each in tasks):  # one that no message needs is named, and nothing more
         raise ProblemError(_stuck(tasks))
     if fault := await gateway.journal_fault():
         raise ProblemError(_unwritable(fault))
     if troubled := gateway.channels.troubled():
-        raise ProblemError(_deaf(troubled))
+        raise ProblemError(_deaf(troubled))  # a load balancer should send nobody here
     statuses = gateway.channels.statuses()
     blocked = {each.name: each.blocked_count for each in statuses if each.blocked_count}
     return answer(
@@ -149,6 +149,7 @@ class Probes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
+        # Answered before FastAPI is loaded.
         probe = self._probes.get(scope["path"]) if scope["method"] == "GET" else None
         if probe is None:
             await self._app(scope, receive, send)

@@ -37,10 +37,10 @@ class _Joining:
         """Write; a head waits until the body comes, or the event loop has gone round once."""
         head, self._head = self._head, b""
         if head:
-            self._transport.write(head + data)
+            self._transport.write(head + data)  # head and body in one packet: a client wakes once
         elif data.startswith(b"HTTP/1."):
             self._head = data
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush)  # a head without a body goes out all the same
         else:
             self._transport.write(data)
 
@@ -62,7 +62,7 @@ def _write_now(cycle: RequestResponseCycle, body: bytes) -> bool:
     """
     if (
         not cycle.chunked_encoding
-        or cycle.flow.write_paused
+        or cycle.flow.write_paused  # a slow reader takes the usual way, which waits
         or cycle.disconnected
         or cycle.response_complete
         or cycle.transport.is_closing()
@@ -121,6 +121,7 @@ class LimitedProtocol(HttpToolsProtocol):
             each for each in others if not each.open_requests and not each.transport.is_closing()
         ]
         if silent:
+            # One that works on a request is never ended for another.
             min(silent, key=lambda each: each.idle_since).end()
 
     def end(self) -> None:
@@ -134,7 +135,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self.watch_flush(self.idle_timeout_s)
+        self.watch_flush(self.idle_timeout_s)  # who takes nothing for so long is gone
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -143,7 +144,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.departure.left()
+        self.departure.left()  # requests of it that wait end now, not when they are answered
         self.unwatch_flush()
 
     def watch_flush(self, period_s: float) -> None:
@@ -155,9 +156,9 @@ class LimitedProtocol(HttpToolsProtocol):
     def check_flush(self, period_s: float, before_bytes: int) -> None:
         left_bytes = self.transport.get_write_buffer_size()
         if left_bytes and left_bytes >= before_bytes:
-            self.transport.abort()
+            self.transport.abort()  # not one byte went in a whole period
         elif left_bytes:
-            self.watch_flush(period_s)
+            self.watch_flush(period_s)  # slow, but it reads: it gets another period
 
     def unwatch_flush(self) -> None:
         if self.flush_check is not None:
@@ -171,6 +172,7 @@ class LimitedProtocol(HttpToolsProtocol):
             return
         self.unclear_bytes = 0 if self.has_moved else self.unclear_bytes + len(data)
         if self.unclear_bytes > HEAD_BYTES:
+            # The parser holds all of it, whatever it is.
             self.send_400_response(f"the head of the request is over {HEAD_BYTES} bytes")
         elif not self.open_requests:
             # A part of a head, or of a body whose request was refused already.
@@ -179,7 +181,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self.has_moved = True
         if self.open_requests >= PIPELINED_MOST:
-            raise _TooManyRequestsError
+            raise _TooManyRequestsError  # each holds memory until it is answered
         self.open_requests += 1
         scope = cast("dict[str, object]", self.scope)
         scope[DEPARTURE] = self.departure

@@ -98,11 +98,11 @@ class EventStream(Response):
         super().__init__(
             headers={
                 "Cache-Control": "no-cache, no-transform",
-                "X-Accel-Buffering": "no",
+                "X-Accel-Buffering": "no",  # nginx would hold it until it is over
                 **(headers or {}),
             }
         )
-        del self.headers["content-length"]
+        del self.headers["content-length"]  # nobody knows it
         self._source = source
         self._waits = waits
         self._on_leave = on_leave
@@ -119,6 +119,7 @@ class EventStream(Response):
             ProblemError: It is a follower's, and there is no room for one; nothing was sent.
         """
         self._direct: WriteNow | None = scope.get(WRITE_NOW)
+        # Closed here, whatever ends the request.
         async with aclosing(self._source(self._write_now)) as source:
             with self._waits.waiter() if self._farewell else self._waits.follower() as wait:
                 with anyio.CancelScope(
@@ -135,7 +136,7 @@ class EventStream(Response):
             last = self._farewell if wait.cancelled_caught else b""
             await send({"type": "http.response.body", "body": last, "more_body": False})
         elif self._on_leave is not None:
-            await self._on_leave()
+            await self._on_leave()  # the client went, and not the stream
 
     async def _begin(self, send: Send) -> None:
         await send(
@@ -165,6 +166,7 @@ class EventStream(Response):
         while True:
             sent = self._sent
             await anyio.sleep(self._silence.longest_s / 2)
+            # Nothing came for half of the time, so that all of it is never passed.
             if self._sent == sent:
-                said = self._silence.says() or _COMMENT
+                said = self._silence.says() or _COMMENT  # a comment keeps proxies from cutting it
                 await send({"type": "http.response.body", "body": said, "more_body": True})

@@ -84,6 +84,7 @@ async def session_messages(
                         and isinstance(update.body, SessionShared)
                         and not sees_state(viewer, await service.view(session_id))
                     ):
+                        # It was taken back: nothing of it is shown from here on.
                         yield _error(ENDED, path)
                         return
     except CoreError as error:
@@ -92,6 +93,7 @@ async def session_messages(
 
 async def _event(service: TurnService, session_id: str, after: int, event: Event) -> list[bytes]:
     """Return an event as it is in the log, behind what is missing between `after` and it."""
+    # Whoever reads must not take a jump for nothing.
     gaps = await _gaps(service, session_id, after, event.seq)
     return [*gaps, sse.message(type_name(event.body), to_record(event), seq=event.seq)]
 
@@ -121,6 +123,7 @@ async def turn_messages(
                     continue
                 body = update.body
                 if isinstance(body, ModelReplied):
+                    # Later events name calls by their ids alone.
                     calls = {call.call_id: call for call in body.calls}
                 if isinstance(body, (TurnFinished, SessionEnded, Discarded)):
                     # Sent even to a client that has it: a stream without an end is no answer.
@@ -171,7 +174,7 @@ def _turn_event(event: Event, calls: dict[str, ToolCall]) -> bytes:
     match event.body:
         case Received():
             return sse.message("received", {"message_id": f"m{event.seq}"}, seq=event.seq)
-        case ModelReplied(text=text) if calls:
+        case ModelReplied(text=text) if calls:  # the last reply comes with the end
             asked = [ToolCallBody.of(call).model_dump() for call in calls.values()]
             data = {"message_id": f"m{event.seq}", "content": text, "tool_calls": asked}
             return sse.message("message", data, seq=event.seq)

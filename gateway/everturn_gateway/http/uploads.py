@@ -103,6 +103,7 @@ async def uploads_of(attachments: Sequence[NewAttachment]) -> tuple[Upload, ...]
     def decode() -> tuple[Upload, ...]:
         return tuple(_upload(each, index) for index, each in enumerate(attachments))
 
+    # A thread costs more than a small one takes.
     is_large = sum(len(each.data) for each in attachments) > _LARGE_CHARACTERS
     return await run_sync(decode) if is_large else decode()
 
@@ -114,6 +115,7 @@ def from_base64(data: str) -> bytes:
         ValueError: It is not in base64, as RFC 4648 has it; says why.
     """
     try:
+        # What is not strict would be read as other bytes.
         return binascii.a2b_base64(data, strict_mode=True)
     except binascii.Error as error:
         raise ValueError(str(error)) from error
@@ -134,6 +136,7 @@ def download_headers(file_name: str) -> dict[str, str]:
 def download_type(attachment: Attachment) -> str:
     """Return the Content-Type with which a file is given back."""
     kind = attachment.media_type
+    # A page or a script of a stranger must not open at this address.
     return kind if kind in SAFE_TYPES else UNKNOWN_TYPE
 
 

@@ -86,7 +86,7 @@ class OpenWaits:
         Raises:
             ProblemError: There is no room for one (503).
         """
-        self.check_follower()
+        self.check_follower()  # before anything is sent: a refusal has to be a whole answer
         return self._open(self._followers, lambda: self.stopping)
 
     def background(self) -> AbstractContextManager[anyio.CancelScope]:
@@ -95,6 +95,7 @@ class OpenWaits:
 
     def waiter(self) -> AbstractContextManager[anyio.CancelScope]:
         """Hold a scope that is cancelled when a stopping server waits no longer."""
+        # These outlive followers: their turn may still end in time.
         return self._open(self._waiters, lambda: self._ending)
 
     def add(self, wait: Ended) -> None:
@@ -115,6 +116,7 @@ class OpenWaits:
     def end_followers(self) -> None:
         """Let the followers go, and end what works without a client: the server begins to stop."""
         self.stopping = True
+        # A copy: each that ends takes itself out.
         for scope in (*self._followers, *self._background):
             scope.cancel()
 
@@ -139,7 +141,7 @@ class _Wait:
     def __enter__(self) -> anyio.CancelScope:
         scope = self._scope.__enter__()
         self._scopes.add(scope)
-        if self._is_over():
+        if self._is_over():  # it began between the call to stop and the end of the others
             scope.cancel()
         return scope
 
@@ -202,6 +204,7 @@ class Departure:
 
 async def disconnected(receive: Receive) -> None:
     """Return when the client is gone."""
+    # What else comes is of no interest any more.
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -218,7 +221,7 @@ async def while_connected(request: Request, work: Callable[[], Awaitable[T]]) ->
         with anyio.CancelScope() as scope:
             return await departure.ending(scope, work)
         raise ClientLeftError
-    done: list[T] = []
+    done: list[T] = []  # a list tells no result from one that is None
     failure: CoreError | None = None
     async with anyio.create_task_group() as tasks:
 
@@ -266,6 +269,7 @@ async def wait_for_turn(
     work = answer or submission.result
     try:
         if departure is not None and answer is None:
+            # The usual way: without a scope, a task or a timer of its own.
             results += await _Watched(submission).result(waits, departure, deadline)
         else:
             with waits.waiter() as scope:
@@ -275,6 +279,7 @@ async def wait_for_turn(
                 else:
                     results.append(await departure.ending(scope, work))
     except CoreError as error:
+        # The message is accepted all the same, and the answer says where.
         raise ProblemError(accepted_problem(error, submission)) from error
     except ClientLeftError:
         await leave(submission)
@@ -285,6 +290,7 @@ async def wait_for_turn(
         await leave(submission)
         raise ClientLeftError
     if waits.stopping:
+        # Its turn goes on with the next start: nobody has left it.
         raise ProblemError(stopping_problem(submission))
     await leave(submission)
     raise ProblemError(_late_problem(submission))
@@ -317,6 +323,7 @@ class _Watched:
         """
         timer = None
         if deadline != inf:
+            # One timer, where a scope would be entered and left.
             timer = asyncio.get_running_loop().call_at(deadline, self.cancel)
         waits.add(self)
         departure.add(self)
@@ -325,7 +332,7 @@ class _Watched:
         except ActorStoppedError:
             if not self.is_over:
                 raise
-            return ()
+            return ()  # ended from here, not by the service
         finally:
             departure.discard(self)
             waits.discard(self)
@@ -335,7 +342,7 @@ class _Watched:
 
 async def leave(submission: Submission) -> None:
     """Tell the session that the client waits no longer."""
-    with anyio.move_on_after(LEAVE_S, shield=True):
+    with anyio.move_on_after(LEAVE_S, shield=True):  # whoever is told may be stopping as well
         await submission.leave()
 
 

@@ -78,7 +78,7 @@ def decide(
     session_end.finish(draft)
     turns.begin(draft)
     turns.work(draft)
-    return draft.decision(answers)
+    return draft.decision(answers)  # one append for all of them
 
 
 def decide_restart(state: SessionState, context: Context, now: datetime) -> Decision:
@@ -96,12 +96,12 @@ def _decide_safely(command: AnyCommand, draft: Draft) -> Answer:
 
     What the actor's own tasks record cannot be left out: what follows stands on it.
     """
-    before = draft.mark()
+    before = draft.mark()  # commands of one batch must not fail for each other
     try:
         return _decide_one(command, draft)
     except Exception as error:
         if is_own(command):
-            raise
+            raise  # a fault in what our own tasks ask is the actor's failure
         draft.go_back(before)
         draft.effects.append(ReportFault(type(command).__name__, error))
         return CommandFailedError(draft.context.session_id, error)

@@ -61,7 +61,7 @@ def store_ambient(command: StoreAmbient, draft: Draft) -> bool | CoreError:
     """Keep a message that did not speak to the agent; answer whether it is a new one."""
     message = command.message
     if message.idempotency_key and message.idempotency_key in draft.known.seen:
-        return False
+        return False  # it came before; to store it again would show it twice
     error = draft.why_ended()
     if error is not None:
         return error
@@ -94,6 +94,7 @@ def announce(command: Announce, draft: Draft) -> Accepted | CoreError:
                 idempotency_key=said.idempotency_key,
                 title=said.title,
                 untrusted=said.untrusted,
+                # Settled now: a channel that is set up later owes nothing of it.
                 delivers=draft.context.delivers,
             )
         )

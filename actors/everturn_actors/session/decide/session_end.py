@@ -49,6 +49,7 @@ def finish(draft: Draft) -> None:
             return  # the turn is being cancelled; its end comes through the mailbox
         why = "the session was ended"
         draft.add(*close_turn(state.open_turn, "cancelled", why, memory.ended_by))
+    # The last event, behind all that belongs to its turns.
     draft.add(SessionEnded(reason=memory.ending, by=memory.ended_by))
 
 
@@ -57,6 +58,7 @@ def share(command: Share, draft: Draft) -> tuple[str, ...] | CoreError:
     error = draft.why_ended()
     if error is not None:
         return error
+    # Else it is so already.
     if (command.principal in draft.known.shared_with) == command.is_withdrawn:
         draft.add(
             SessionShared(

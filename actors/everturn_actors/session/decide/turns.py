@@ -87,7 +87,7 @@ def work(draft: Draft) -> None:
 def _let_go(draft: Draft) -> None:
     if draft.running or draft.is_cancelled:
         draft.running, draft.is_cancelled = 0, False
-        draft.effects.append(ReleaseTurn())
+        draft.effects.append(ReleaseTurn())  # whoever asked for the cancel is answered with it
 
 
 def release(draft: Draft) -> None:
@@ -135,6 +135,7 @@ def retry(command: Retry, draft: Draft) -> Accepted | CoreError:
     draft.add(
         TurnStarted(
             turn=state.turns + 1,
+            # The same messages, those that steered it too.
             received=tuple(user.seq for user in failed.heard),
             window_messages=state.window_messages,
             delivers=draft.context.delivers,

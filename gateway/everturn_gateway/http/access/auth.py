@@ -64,6 +64,7 @@ class Access(Struct, frozen=True, kw_only=True):
     def owner_scopes(self) -> frozenset[Scope]:
         """What whoever runs the gateway may do without the admin token."""
         may_administer = not self.admin_token and is_loopback(self.host)
+        # Whoever is on this machine can edit the files as well.
         return _EVERYTHING if may_administer else _ALL_BUT_ADMINISTRATION
 
     @property
@@ -149,6 +150,7 @@ class Authenticator:
             found = await self._holder(token, address, slowed=slowed)
             if found is not None:
                 return found
+        # A proxy on this machine makes strangers look like neighbours.
         passed_on = is_forwarded(headers)
         if self._is_open_here and not token.startswith(PREFIX) and not passed_on:
             return Caller(principal=self._local, address=address, has_stray_token=bool(token))
@@ -165,15 +167,18 @@ class Authenticator:
             (ADMIN_TOKEN, self.access.admin_token, frozenset[Scope]({"admin"})),
             (API_TOKEN, self.access.api_token, self.access.owner_scopes),
         ):
+            # A long one cannot be found by trying, so its holder is never slowed.
             if own and not (slowed and len(own) < STRONG_CHARACTERS) and _is_same(token, own):
                 principal = Principal(name=name, scopes=scopes, is_owner=True)
                 return Caller(principal=principal, address=address)
         if not is_token(token):
             return None
+        # The file is not read anew for whoever only tries.
         record = await self.tokens.recognise(token, may_be_new=not slowed)
         if record is None:
             return None
         if not self.tokens.is_valid(record):
+            # Its holder knew it: told apart from a wrong one.
             return Refused("expired", _unauthorized("the bearer token has expired"))
         self.tokens.note_use(record)
         return Caller(principal=record.principal, address=address, record=record)
@@ -191,6 +196,7 @@ def _bearer(line: str) -> str:
 
 
 def _is_same(given: str, token: str) -> bool:
+    # Takes as long whatever is right of it.
     return hmac.compare_digest(given.encode("latin-1", "replace"), token.encode())
 
 
@@ -233,7 +239,7 @@ def scope_refusal(access: Access, principal: Principal, need: Scope) -> Problem 
         return None
     if need == "admin" and principal.is_owner:
         if not access.admin_token:
-            return _ADMIN_CLOSED
+            return _ADMIN_CLOSED  # no token that one could show would do
         if principal.name == LOCAL:
             return NOT_THE_ADMIN_TOKEN
     remedy = "; show one that does, such as the admin token" if need == "admin" else ""
@@ -256,6 +262,7 @@ def foreign_refusal(access: Access, headers: Headers) -> Problem | None:
     if origin is not None:
         named["Origin"] = _hostname(origin)
     for header, name in named.items():
+        # A page can make its own name lead to this machine.
         if name != access.host.lower() and not is_loopback(name):
             return problem(
                 "foreign-host",

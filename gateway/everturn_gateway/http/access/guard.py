@@ -65,6 +65,7 @@ class WrongTokens(Struct):
         """Return for how long weak tokens from an address are not looked at."""
         return max(
             self.of_address.wait_s(address, per_minute=WRONG_OF_ADDRESS, burst=WRONG_BURST),
+            # Many addresses may try together.
             self.of_all.wait_s(_EVERYBODY, per_minute=WRONG_OF_ALL),
         )
 
@@ -124,6 +125,7 @@ class Guard:
 
     async def refusal(self, scope: Scope) -> Problem | None:
         """Return why a request is turned away; None where it may pass, with its caller noted."""
+        # The usual request of a program here, in a tenth of the time.
         if self._lets_programs_in and self._is_plain(scope):
             address = peer_address((scope["client"] or ("",))[0])
             scope[CALLER] = Caller(principal=self._owner, address=address)
@@ -135,9 +137,10 @@ class Guard:
         if path in OPEN_PATHS or (self._browsers is not None and is_page(path)):
             return foreign_refusal(self._access, headers) if self._access.is_open_here else None
         address = client_address((scope["client"] or ("",))[0], headers, self._trusted)
+        # Before a token is looked at: that costs a hash.
         if wait_s := self._ask_of_address(address):
             return self._throttled("address", f"{self._of_address} requests a minute", wait_s)
-        slowed_s = self._wrong.wait_s(address)
+        slowed_s = self._wrong.wait_s(address)  # before this try counts itself
         found = await self._by_login(scope, headers, address)
         if found is None:
             slowed = slowed_s > 0
@@ -149,9 +152,10 @@ class Guard:
         scope[CALLER] = found
         foreign = None
         if _is_local(found):
+            # A page of another port is no program.
             is_cross = header_of(headers, b"sec-fetch-site") in {"cross-site", "same-site"}
             foreign = FOREIGN_PAGE if is_cross else foreign_refusal(self._access, headers)
-        return foreign or self._too_often(found)
+        return foreign or self._too_often(found)  # what is refused uses up nothing of the holder's
 
     def _is_plain(self, scope: Scope) -> bool:
         """Whether a program of this machine asks the API, and says nothing of who it is.
@@ -169,6 +173,7 @@ class Guard:
                 host = value
             elif name not in _SAY_NOTHING:
                 return False
+        # A name of a stranger that leads here is a page's trick.
         return is_own_host(self._access, host)
 
     async def _by_login(
@@ -180,13 +185,14 @@ class Guard:
             return None
         token = bearer_of(headers)
         if token:
+            # Once: the link is in a history then.
             is_link = scope["path"] == LOGIN_PATH and browsers.logins.redeem(token)
             return Caller(principal=self._access.owner, address=address) if is_link else None
         login = browsers.login_of(scope, headers)
         if login is None:
             return None
         if login.record is not None or login.raised_by is not None:
-            await self._tokens.refresh()
+            await self._tokens.refresh()  # a token that was revoked takes its logins with it
         holder = browsers.logins.holder(login, self._tokens.is_valid)
         if holder is None:
             return None
@@ -201,6 +207,7 @@ class Guard:
         if refused.why == "wrong":
             if slowed_s > 0:
                 self._to.http_unauthorized.add("slowed")
+                # The same for a right one: else it would tell them apart.
                 return self._throttled("wrong_tokens", "tries with wrong tokens", slowed_s)
             self._wrong.note(address)
         self._to.http_unauthorized.add(refused.why)
@@ -217,7 +224,7 @@ class Guard:
 
     def _throttled(self, limit: str, what: str, wait_s: float) -> Problem:
         self._to.http_throttled.add(limit)
-        seconds = max(1, math.ceil(wait_s))
+        seconds = max(1, math.ceil(wait_s))  # 0 would say: at once
         return problem(
             "too-many-requests",
             f"this is over {what}; try again in {seconds} s",

@@ -50,6 +50,7 @@ class Lease(Struct):
         """
         if not self.has_body:
             got = await self.inner_receive()
+            # The body is read to its end: only then a wait begins.
             self.has_body = not got.get("more_body", False)
             return got
         found: list[Message] = []
@@ -62,6 +63,7 @@ class Lease(Struct):
             tasks.start_soon(leave)
             found.append(await self.inner_receive())
             tasks.cancel_scope.cancel()
+        # To the route it looks as if the client had gone.
         return found[0] if found else {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
@@ -86,6 +88,7 @@ class Lease(Struct):
         """End the answer, and say why as far as it has room for that."""
         if not self.started:
             answer = problem_response(ENDED, self.scope)
+            # Nothing was sent yet: it can still be refused.
             await answer(self.scope, self.inner_receive, self.inner_send)
             return
         last = _last_words(self.scope["path"]) if self.is_stream else b""

@@ -124,6 +124,7 @@ class Protected:
             raise failure
         rule = self._rule
         if rule is None:
+            # A route that somebody forgot to put in the table opens nothing.
             raise ProblemError(_CLOSED)
         if rule.need == "open":
             await self._app(scope, receive, send)
@@ -134,8 +135,10 @@ class Protected:
             if caller.has_stray_token:  # it was a try for the admin token
                 self._wrong.note(caller.address)
             raise ProblemError(refusal)
+        # It tells of agents that its token is not for.
         if rule.is_whole and caller.principal.agents is not None:
             raise ProblemError(WHOLE)
+        # After the scope: else it tells what is there.
         await self._check_subject(rule, caller, scope["path_params"])
         if rule.spends and caller.record is not None:
             await self._check_spending(rule, caller, scope["path_params"])
@@ -144,6 +147,7 @@ class Protected:
         if caller.record is None and caller.login is None:
             await self._app(scope, receive, send)
         else:
+            # A token may be revoked in the middle of a stream.
             await self._while_valid(caller, rule, scope, receive, send)
 
     async def _check_subject(self, rule: Rule, caller: Caller, named: dict[str, str]) -> None:
@@ -174,6 +178,7 @@ class Protected:
 
     def _logging(self, caller: Caller, scope: Scope, send: Send) -> Send:
         async def sent(message: Message) -> None:
+            # Logged with its outcome, before the body that may last.
             if message["type"] == "http.response.start":
                 status: int = message["status"]
                 logger.info(
@@ -221,6 +226,7 @@ class Protected:
         def opens() -> bool:
             if caller.login is not None:
                 now = self._gateway.logins.holder(caller.login, tokens.is_valid)
+                # A raised role ends sooner than its login.
                 return now is not None and _opens_still(caller.principal, now, rule)
             return caller.record is not None and tokens.is_valid(caller.record)
 
@@ -229,6 +235,7 @@ class Protected:
                 return False
             session_id: str = scope["path_params"].get(rule.session) or scope.get(SESSION, "")
             state = service.activity.present(session_id) if session_id else None
+            # What was shared may be taken back meanwhile.
             return state is None or sees_state(caller.principal, state)
 
         return still

@@ -46,6 +46,7 @@ async def visible_session(
         state = await service.view(session_id)
         if sees_state(principal, state):
             return state
+    # How long it took must not tell whether there is such a session.
     await _until_full_step(began_s)
     raise UnknownSessionError(session_id)
 
@@ -77,7 +78,7 @@ def own_key(principal: Principal, key: ConversationKey) -> ConversationKey:
         channel=key.channel,
         chat=key.chat,
         agent=key.agent,
-        topic=OWN_TOPIC.format(principal.name),
+        topic=OWN_TOPIC.format(principal.name),  # two who call a chat the same are in two sessions
     )
 
 
@@ -96,7 +97,7 @@ def check_agent(principal: Principal, library: Library, name: str) -> None:
         return
     known = visible_agents(principal, library)
     if name not in known:
-        raise UnknownAgentError(name, known)
+        raise UnknownAgentError(name, known)  # as of one that is not there, and with no other names
 
 
 def visible_jobs(principal: Principal, schedules: SchedulerClient) -> tuple[str, ...]:
@@ -121,5 +122,6 @@ def check_job(principal: Principal, schedules: SchedulerClient, job_id: str) -> 
 
 
 async def _until_full_step(began_s: float) -> None:
+    # Slow disks make it several.
     steps = math.floor((anyio.current_time() - began_s) / ANSWER_STEP_S) + 1
     await anyio.sleep_until(began_s + steps * ANSWER_STEP_S)

@@ -42,6 +42,7 @@ async def waiting_approvals(gateway: StatesHost, viewer: Principal) -> tuple[Wai
     """
     found: list[WaitingApproval] = []
     for state in await gateway.service.reader.open_turns():
+        # A row may be behind what the state says.
         if not state.open_approvals or not (viewer.sees_all or sees_state(viewer, state)):
             continue
         overview = await gateway.changes.overview(gateway.service, state.session_id)
@@ -69,7 +70,7 @@ class OtherStates:
     def tasks(self) -> Iterator[Callable[[], Coroutine[object, object, None]]]:
         """Yield what is to run as long as somebody reads."""
         yield self._send_approvals
-        if self._viewer.may("operate"):
+        if self._viewer.may("operate"):  # jobs and channels are the operator's
             yield self._send_jobs
             if self._viewer.agents is None:
                 yield self._send_channels
@@ -83,7 +84,7 @@ class OtherStates:
             except CoreError:  # whoever asks for the list is told
                 await anyio.sleep(FAULT_S)
                 continue
-            if found != shown:
+            if found != shown:  # most changes of a session leave its questions as they are
                 shown = found
                 rows = [each.model_dump(mode="json") for each in found]
                 await self._put(("approvals", {"approvals": rows}))

@@ -109,7 +109,7 @@ class LiveStream(Response):
             each.session_id: max(each.after, known.get(each.session_id, 0)) for each in watches
         }
         changes = gateway.changes
-        self._is_fresh = (
+        self._is_fresh = (  # of what was missed not all is known: the page has to fetch its list
             cursor.boot != changes.boot
             or not changes.knows(cursor.version)
             or len(changes.since(cursor.version)) > ROWS_MOST
@@ -157,6 +157,7 @@ class LiveStream(Response):
         yield sse.message("hello", hello, cursor=self._cursor())
         async for name, data in self._frames:
             if name == "rows":
+                # The cursor says what was sent, not what was read.
                 self._version = _number(data.pop("version"))
             elif name == "event":
                 self._seqs[str(data["session_id"])] = _number(data["seq"])
@@ -170,6 +171,7 @@ class LiveStream(Response):
         changes, viewer, version = self._gateway.changes, self._viewer, self._version
         while True:
             await changes.wait(version)
+            # States: of a row that changed ten times only the last is sent.
             rows = changes.since(version)
             version, is_fresh = changes.version, len(rows) > ROWS_MOST
             shown = [
@@ -183,7 +185,7 @@ class LiveStream(Response):
             if shown:
                 data: dict[str, object] = {"sessions": shown, "fresh": is_fresh}
                 await self._put.send(("rows", {**data, "version": version}))
-            await anyio.sleep(ROWS_S)
+            await anyio.sleep(ROWS_S)  # a busy gateway sends ten frames a second, not a thousand
 
 
 def _number(value: object) -> int:
@@ -246,7 +248,7 @@ class _Watcher(Struct):
     def _take(self, delta: TextDelta) -> bool:
         self.pieces.append(delta)
         self.has_pieces.set()
-        return True
+        return True  # taken, whether the stream is fast or not: nobody waits for it
 
     async def _send_pieces(self) -> None:
         while True:
@@ -257,6 +259,7 @@ class _Watcher(Struct):
 
     async def _flush(self) -> None:
         async with self.sending:
+            # What comes while this is sent goes with the next.
             pieces, self.pieces = self.pieces, []
             for delta in _joined(pieces):
                 data: dict[str, object] = {
@@ -280,7 +283,7 @@ def _joined(pieces: Sequence[TextDelta]) -> list[TextDelta]:
             first.step,
             end,
         )
-        if not is_next:
+        if not is_next:  # another reply, or one that begins anew
             if first is not None:
                 joined.append(_piece(first, run))
             first, run, end = piece, [], piece.offset
