@@ -151,7 +151,7 @@ async def world(
 ) -> AsyncGenerator[World]:
     """Open two nodes; the one that asks may have another secret, or speak another version."""
     sessions = Sessions()
-    text = f"unix:{folder}/b.sock" if way.is_socket else "127.0.0.1:0"
+    text = f"{folder}/b.sock" if way.is_socket else "127.0.0.1:0"
     listener, port = await listen(read_address(text), way.tls)
     if not way.is_socket:
         text = f"127.0.0.1:{port}"
@@ -292,7 +292,7 @@ async def test_a_node_that_is_gone_or_is_another_fails_what_waits(tmp_path: Path
         nowhere = Node(name="c", address=f"127.0.0.1:{it.address.port}")
         with pytest.raises(LinkBrokenError, match="is node 'b', not 'c'"):
             await it.link.ask(nowhere, asked, deadline_s=5)
-        for address in ("127.0.0.1:1", "", "nowhere", "unix:/no/such.sock"):
+        for address in ("127.0.0.1:1", "", "nowhere", "/no/such.sock"):
             with pytest.raises(LinkBrokenError, match="cannot be reached"):
                 await it.link.ask(Node(name="d", address=address), asked, deadline_s=5)
         with pytest.raises(LinkBrokenError, match=r"no `cluster\.listen`"):
@@ -305,7 +305,7 @@ async def test_a_node_that_says_nothing_any_more_is_gone(tmp_path: Path) -> None
         silent = await anyio.create_unix_listener(tmp_path / "silent.sock")
         with pytest.raises(LinkBrokenError, match="does not answer as a node does"):
             await it.link.ask(
-                Node(name="b", address=f"unix:{tmp_path}/silent.sock"),
+                Node(name="b", address=f"{tmp_path}/silent.sock"),
                 Asked(session_id="s", command=Cancel()),
                 deadline_s=5,
             )
@@ -379,6 +379,6 @@ def test_an_address_that_is_none_is_named(text: str) -> None:
 
 def test_addresses_are_read_as_people_write_them() -> None:
     """A path, a name, both kinds of numbers."""
-    assert read_address("unix:/run/e.sock") == Address(path="/run/e.sock")
+    assert read_address("/run/e.sock") == Address(path="/run/e.sock")
     assert read_address("db-1:7000") == Address(host="db-1", port=7000)
     assert read_address("[::1]:7000") == Address(host="::1", port=7000)

@@ -19,8 +19,7 @@ CONNECT_S: Final = 3.0
 _BACKLOG: Final = 128
 _OWNER_ALONE: Final = 0o600
 _PORTS: Final = range(65536)
-_FORM: Final = "must be host:port, [::1]:port or unix:/run/everturn/node.sock"
-_SOCKET: Final = "unix:"
+_FORM: Final = "must be host:port, [::1]:port or the path of a socket, /run/everturn/node.sock"
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -48,8 +47,8 @@ def read_address(text: str) -> Address:
     Raises:
         InvalidInputError: It names none; says what it has to look like.
     """
-    if text.startswith(_SOCKET):
-        return Address(path=text.removeprefix(_SOCKET))
+    if text.startswith("/"):
+        return Address(path=text)
     host, colon, port = text.rpartition(":")
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     is_whole = colon and bare and (":" not in bare or bare != host)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import secrets
+import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from hashlib import sha256
 from typing import Final, NoReturn
@@ -17,13 +18,18 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from everturn_actors.cluster.addresses import Tls, read_address
+from everturn_actors.cluster.greeting import Identity
 from everturn_actors.cluster.leases import Member, Referee, Share, shares
+from everturn_actors.cluster.node import LinkedNode, open_node
 from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.channels.seats import channel_seat
+from everturn_gateway.config.cluster import ClusterTls
 from everturn_gateway.config.settings import Config
+from everturn_gateway.errors import GatewayError
 from everturn_gateway.scheduler.sharing.shared_scheduler import SharedScheduler
 from everturn_gateway.specs import AgentLibrary
 
@@ -34,6 +40,7 @@ __all__ = [
     "differences",
     "give_back",
     "nodes_of",
+    "open_links",
     "open_ownership",
 ]
 
@@ -76,6 +83,45 @@ async def open_ownership(
         finally:
             tasks.cancel_scope.cancel()
             await ownership.leave()
+
+
+@asynccontextmanager
+async def open_links(config: Config, ownership: LeaseOwnership) -> AsyncGenerator[LinkedNode]:
+    """Let the other gateways reach this one, and reach them, for a block.
+
+    Raises:
+        GatewayError: The address is taken, or a certificate cannot be used.
+    """
+    cluster = config.cluster
+    assert cluster is not None, "a store is shared where the configuration says so"
+    me = Identity(name=cluster.node, secret=cluster.secret)
+    tls = await to_thread.run_sync(_tls, cluster.tls) if cluster.tls is not None else None
+    async with AsyncExitStack() as stack:
+        node = open_node(me, read_address(cluster.listen), ownership, tls=tls)
+        try:
+            linked = await stack.enter_async_context(node)
+        except OSError as error:
+            msg = (
+                f"cluster.listen: other gateways cannot reach this one at {cluster.listen}:"
+                f" {error.strerror or error}; take another address"
+            )
+            raise GatewayError(msg) from error
+        yield linked
+
+
+def _tls(files: ClusterTls) -> Tls:
+    """Return what certificates make of connections; of a file that is none, say which."""
+    own = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    others = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    name, path = "certificate", files.certificate
+    try:
+        own.load_cert_chain(files.certificate, files.key)
+        name, path = "authorities", files.authorities
+        others.load_verify_locations(files.authorities)
+    except (OSError, ssl.SSLError) as error:
+        msg = f"cluster.tls.{name}: {path} cannot be used: {error.strerror or error}"
+        raise GatewayError(msg) from error
+    return Tls(own=own, others=others)
 
 
 async def give_back(ownership: LeaseOwnership, deadline_s: float) -> None:

@@ -63,6 +63,7 @@ from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
 
 if TYPE_CHECKING:
+    from everturn_actors.cluster.node import LinkedNode
     from everturn_actors.cluster.ownership import LeaseOwnership
     from everturn_gateway.app import cluster
 else:
@@ -121,10 +122,10 @@ async def open_gateway(
         agents = await _open_agents(start, base)
         async with (
             # Beyond the service, whose sessions are this gateway's until they have stopped.
-            _owning(start, base) as ownership,
+            _owning(start, base) as (ownership, node),
             # As well: what running turns say while it stops still reaches people.
             _cancelled_at_end() as connections,
-            _open_work(start, base, agents, ownership) as work,
+            _open_work(start, base, agents, ownership, node) as work,
             anyio.create_task_group() as maintenance,
         ):
             _link(start, base, agents, work)
@@ -292,7 +293,11 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
 
 @asynccontextmanager
 async def _open_work(
-    start: _Start, base: _Base, agents: _AgentSide, ownership: LeaseOwnership | None
+    start: _Start,
+    base: _Base,
+    agents: _AgentSide,
+    ownership: LeaseOwnership | None,
+    node: LinkedNode | None,
 ) -> AsyncGenerator[_Work]:
     config = start.config
     settings = ServiceSettings(
@@ -315,6 +320,7 @@ async def _open_work(
                 on_delete=partial(_forget, base),
                 observer=base.changes,
                 ownership=ownership,
+                router=node.route if node is not None else None,
                 supervisor=start.supervisor,
             ),
         ) as service,
@@ -474,16 +480,22 @@ def _drain_s(config: Config) -> float:
 
 
 @asynccontextmanager
-async def _owning(start: _Start, base: _Base) -> AsyncGenerator[LeaseOwnership | None]:
-    """Hold leases where the store is shared; a gateway that is alone needs none."""
-    referee = base.storage.referee
+async def _owning(
+    start: _Start, base: _Base
+) -> AsyncGenerator[tuple[LeaseOwnership | None, LinkedNode | None]]:
+    """Hold leases and reach the others where the store is shared; who is alone needs neither."""
+    config, referee = start.config, base.storage.referee
     if referee is None:
-        yield None
+        yield None, None
         return
     async with cluster.open_ownership(
-        start.config, referee, start.clock, start.supervisor, version=start.version
+        config, referee, start.clock, start.supervisor, version=start.version
     ) as ownership:
-        yield ownership
+        if not start.watch:
+            yield ownership, None
+            return
+        async with cluster.open_links(config, ownership) as node:
+            yield ownership, node
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ import re
 import socket
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Final, Protocol, cast
 
 from pydantic import Field, field_validator
@@ -21,6 +22,17 @@ _EVERYWHERE: Final = frozenset(("0.0.0.0", "[::]"))  # noqa: S104 - what is told
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
+class ClusterTlsSection(Section):
+    """`cluster.tls`: how gateways on a network that others use talk to each other."""
+
+    certificate: str
+    "File with the certificate of this gateway, and what it was issued by; PEM."
+    key: str
+    "File with the key of it; PEM."
+    authorities: str
+    "File with those whose certificates are trusted; PEM. It names the addresses of `advertise`."
+
+
 class ClusterSection(Section):
     """`cluster`: this gateway among those that share its store."""
 
@@ -32,6 +44,9 @@ class ClusterSection(Section):
     "The same as the others see it; needed where it listens on every address."
     secret: Annotated[str, Field(repr=False)] = ""
     "The same for all of them, at least 16 characters, best as `${EVERTURN_CLUSTER_SECRET}`."
+    tls: ClusterTlsSection | None = None
+    """Encrypts what gateways say to each other, in all of them alike. Without it that is as safe as
+    the network between them."""
 
     @field_validator("listen", "advertise")
     @classmethod
@@ -65,6 +80,15 @@ class ClusterSection(Section):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterTls:
+    """The files by which gateways know each other."""
+
+    certificate: Path
+    key: Path
+    authorities: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
     """This gateway among those that share its store."""
 
@@ -76,17 +100,27 @@ class ClusterConfig:
     "The same as the others see it."
     secret: str = field(repr=False)
     "Known to all of them, and nobody else."
+    tls: ClusterTls | None = None
+    "None = what they say to each other is not encrypted."
 
 
-def cluster_config(section: ClusterSection | None) -> ClusterConfig | None:
-    """Return the value of a section; None = this gateway is alone."""
+def cluster_config(section: ClusterSection | None, base: Path) -> ClusterConfig | None:
+    """Return the value of a section; None = this gateway is alone. Paths begin at `base`."""
     if section is None:
         return None
+    tls = section.tls
     return ClusterConfig(
         node=section.node or _host_name(),
         listen=section.listen,
         advertise=section.advertise or section.listen,
         secret=section.secret,
+        tls=None
+        if tls is None
+        else ClusterTls(
+            certificate=base / tls.certificate,
+            key=base / tls.key,
+            authorities=base / tls.authorities,
+        ),
     )
 
 

@@ -198,7 +198,8 @@ class Config:
     def private_files(self) -> tuple[Path, ...]:
         """Files that hold secrets: this configuration, and those with keys."""
         keys = (each.api_key_file for each in self.providers.values())
-        return tuple(path for path in (self.path, self.env_file, *keys) if path is not None)
+        link = self.cluster.tls.key if self.cluster and self.cluster.tls else None
+        return tuple(path for path in (self.path, self.env_file, link, *keys) if path is not None)
 
     @property
     def env_file(self) -> Path | None:
@@ -296,7 +297,7 @@ def load_config(
         prices={name: each.value() for name, each in values.prices.items()},
         channels=(values.gateways or values.channels).values(installed(), base, chosen),
         store=store_config(values.store, read.document),
-        cluster=cluster_config(values.cluster),
+        cluster=cluster_config(values.cluster, base),
         routes=tuple(route.value() for route in values.routes),
         owners=tuple(owner.value() for owner in values.owners),
         notes=read.notes,

@@ -35,6 +35,7 @@ from everturn_actors.errors import (
     NotAnApproverError,
     NothingToRetryError,
     OutOfFilesError,
+    OwnerAwayError,
     SessionEndedError,
     SessionQuarantinedError,
     UnknownAgentError,
@@ -158,6 +159,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "fenced": _Kind(503, "Another writer changed the session", retry_after_s=1),
     "journal-not-writable": _Kind(503, "Messages cannot be kept", retry_after_s=5),
     "not-ready": _Kind(503, "The gateway is not ready", retry_after_s=5),
+    "owner-away": _Kind(503, "The node that has the session cannot be asked", retry_after_s=1),
     "out-of-files": _Kind(
         503, "The gateway has too many files and connections open", retry_after_s=5
     ),
@@ -183,6 +185,7 @@ _CORE: Final[Mapping[type[Exception], str]] = {
     ApprovalClosedError: "approval-closed",
     NothingToRetryError: "nothing-to-retry",
     MailboxFullError: "mailbox-full",
+    OwnerAwayError: "owner-away",
     ActorStoppedError: "stopping",
     ActorFailedError: "session-failed",
     WorkspaceLostError: "workspace-lost",

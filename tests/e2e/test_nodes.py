@@ -1,0 +1,61 @@
+"""Several gateways on one database: whatever happens to one of them, nobody who writes notices."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+
+import anyio
+from support.answers import Answer
+from support.database import needs_database, running_server
+from support.model_api import ModelApi, Received, open_model_api
+from support.node_world import Talk, World, audit, open_world, talking
+
+pytestmark = needs_database
+
+PEOPLE, MESSAGES = 6, 40
+MODEL_S = 0.1
+FROZEN_S = 6.5  # longer than a lease
+
+
+def reply(request: Received) -> Answer:
+    """Answer with what was said last."""
+    said = request.json()["messages"][-1]["content"]
+    return Answer(text=f"you said {said}", delay_s=MODEL_S)
+
+
+async def trouble(world: World, talk: Talk) -> None:
+    """Freeze a node, stop one in order, kill one: each time the other goes on."""
+    a, b = world.nodes.values()
+    await talk.until_told(20)
+    b.send(signal.SIGSTOP)
+    await anyio.sleep(FROZEN_S)
+    b.send(signal.SIGCONT)
+    await talk.until_told(20)
+    assert await a.end(signal.SIGTERM) == 0
+    await talk.until_told(20)
+    await a.start()
+    await talk.until_told(20)
+    await b.end(signal.SIGKILL)
+    await talk.until_told(20)
+
+
+async def play(folder: Path, api: ModelApi) -> None:
+    """Let people write while nodes come and go; hold what they were told against the logs."""
+    with running_server() as server:
+        async with open_world(folder, server, api.url, "a", "b") as world:
+            talk = Talk(world=world, chance=random.Random(7))  # noqa: S311 - the same each time
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(talking, talk, tasks, PEOPLE, MESSAGES)
+                tasks.start_soon(trouble, world, talk)
+            found = await audit(talk)
+    assert found.faults == ()
+    assert (found.turns, found.sessions) == (PEOPLE * MESSAGES, PEOPLE)
+
+
+async def test_no_node_that_stops_dies_or_freezes_loses_or_doubles_a_turn(tmp_path: Path) -> None:
+    """A call of the model may be made twice where its node dies; an answer is given once."""
+    async with open_model_api(default=reply) as api:
+        await play(tmp_path, api)
+        assert api.count <= PEOPLE * MESSAGES + 2 * PEOPLE
