@@ -286,3 +286,15 @@ async def test_a_gateway_whose_lock_is_removed_ends_and_says_why(tmp_path: Path)
     assert done.code == 1
     assert "workspace.lock: was removed or replaced" in done.err
     assert [row["id"] for row in rows["sessions"]] == [made.json()["id"]]
+
+
+async def test_several_processes_need_a_store_that_they_share(tmp_path: Path) -> None:
+    """One on files would not know what the other one wrote; nothing is begun."""
+    write_agent(tmp_path)
+    done = await everturn("serve", "--workers", "2", "--port", "0", cwd=tmp_path)
+    alone = await everturn("serve", "--worker", cwd=tmp_path)
+
+    assert done.code == alone.code == 2
+    assert "cannot share the store 'file'" in done.err
+    assert "take `store: {type: postgres}`" in done.err
+    assert "for processes that `everturn serve --workers` starts" in alone.err

@@ -14,11 +14,11 @@ from everturn_actors.errors import InvalidInputError, UnknownAgentError
 from everturn_channels.terminal.prompt import PipeReader
 from everturn_channels.terminal.screen import wants_colour
 from everturn_gateway.commands.clients import choose_agent
-from everturn_gateway.commands.serving.serve import from_here
 from everturn_gateway.commands.shared.finding import is_alive
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.running import (
     Running,
+    from_here,
     noted,
     read_note,
     remove_note,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -56,7 +56,7 @@ from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.starts import Starts, open_starts
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
-from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.factory import FILES_FOLDER, ToolFactory, open_tool_factory
 from everturn_gateway.tools.memory.resting import Resting
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.web.late_posting import make_poster
@@ -72,6 +72,9 @@ else:
 logger = logging.getLogger(__name__)
 
 DRAIN_SHARE = 0.4  # of the time there is to stop: how long running turns may take to finish
+
+
+_Sharing: TypeAlias = "tuple[LeaseOwnership | None, LinkedNode | None]"
 
 
 @asynccontextmanager
@@ -122,10 +125,10 @@ async def open_gateway(
         agents = await _open_agents(start, base)
         async with (
             # Beyond the service, whose sessions are this gateway's until they have stopped.
-            _owning(start, base) as (ownership, node),
+            _owning(start, base) as sharing,
             # As well: what running turns say while it stops still reaches people.
             _cancelled_at_end() as connections,
-            _open_work(start, base, agents, ownership, node) as work,
+            _open_work(start, base, agents, sharing) as work,
             anyio.create_task_group() as maintenance,
         ):
             _link(start, base, agents, work)
@@ -138,8 +141,8 @@ async def open_gateway(
                 yield gateway
             finally:
                 gateway.closing = True
-                if ownership is not None:
-                    await cluster.give_back(ownership, _drain_s(config))
+                if work.ownership is not None:
+                    await cluster.give_back(work.ownership, _drain_s(config))
                 maintenance.cancel_scope.cancel()
 
 
@@ -196,7 +199,7 @@ class _Work(Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
     config, clock, supervisor = start.config, start.clock, start.supervisor
-    workspace = config.workspace
+    workspace, common = config.workspace, config.common or config.workspace
     async with (
         open_telemetry(
             otlp_endpoint=config.telemetry.otlp_endpoint,
@@ -217,7 +220,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
         open_model_statistics(storage.keyed, clock, supervisor=supervisor) as models,
         open_providers(
             environ=start.environ,
-            models_dir=workspace / MODELS_FOLDER,
+            models_dir=common / MODELS_FOLDER,
             registry=start.secrets,
             model_statistics=models,
             settings=config.providers,
@@ -231,6 +234,7 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
         open_tokens(storage.keyed, clock, supervisor=supervisor, watch=start.watch) as tokens,
         open_tool_factory(
             state=workspace,
+            files=common / FILES_FOLDER,
             keyed=storage.keyed,
             environ=start.environ,
             secrets=start.secrets,
@@ -293,13 +297,9 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
 
 @asynccontextmanager
 async def _open_work(
-    start: _Start,
-    base: _Base,
-    agents: _AgentSide,
-    ownership: LeaseOwnership | None,
-    node: LinkedNode | None,
+    start: _Start, base: _Base, agents: _AgentSide, sharing: _Sharing
 ) -> AsyncGenerator[_Work]:
-    config = start.config
+    config, (ownership, node) = start.config, sharing
     settings = ServiceSettings(
         passivate_after_s=config.sessions.passivate_after_s,
         max_active=config.sessions.max_active,
@@ -326,7 +326,7 @@ async def _open_work(
         ) as service,
         open_scheduler(
             JobStorage(
-                folder=config.workspace / SCHEDULES_FOLDER,
+                folder=(config.common or config.workspace) / SCHEDULES_FOLDER,
                 keyed=base.storage.keyed,
                 timezone=config.schedules.timezone,
                 is_shared=base.storage.keeps_jobs,
@@ -480,22 +480,19 @@ def _drain_s(config: Config) -> float:
 
 
 @asynccontextmanager
-async def _owning(
-    start: _Start, base: _Base
-) -> AsyncGenerator[tuple[LeaseOwnership | None, LinkedNode | None]]:
+async def _owning(start: _Start, base: _Base) -> AsyncGenerator[_Sharing]:
     """Hold leases and reach the others where the store is shared; who is alone needs neither."""
     config, referee = start.config, base.storage.referee
     if referee is None:
         yield None, None
         return
-    async with cluster.open_ownership(
-        config, referee, start.clock, start.supervisor, version=start.version
-    ) as ownership:
-        if not start.watch:
-            yield ownership, None
-            return
-        async with cluster.open_links(config, ownership) as node:
-            yield ownership, node
+    async with (
+        cluster.open_ownership(
+            config, referee, start.clock, start.supervisor, version=start.version
+        ) as ownership,
+        cluster.open_links(config, ownership) if start.watch else nullcontext() as node,
+    ):
+        yield ownership, node
 
 
 @asynccontextmanager

@@ -89,13 +89,13 @@ async def open_storage(
         GatewayError: It is not installed, or cannot be loaded.
     """
     if additions.open_store is not None:
-        async with _held(config.workspace), additions.open_store() as store:
+        async with held_workspace(config.workspace), additions.open_store() as store:
             fault = WriteHealth(config.workspace).check
             yield OpenedStore(store=store, keyed=store.keyed, fault=fault, is_passing=True)
         return
     plugin = await plugin_of(config)
     setup = _setup(config, supervisor, on_batch=on_batch, is_serving=is_serving)
-    hold = nullcontext() if plugin.locks_workspace else _held(config.workspace)
+    hold = nullcontext() if plugin.locks_workspace else held_workspace(config.workspace)
     async with hold, plugin.open(setup) as opened:
         await check_not_moved(opened.keyed)
         yield opened
@@ -191,7 +191,7 @@ def _setup(
 
 
 @asynccontextmanager
-async def _held(workspace: Path) -> AsyncGenerator[None]:
+async def held_workspace(workspace: Path) -> AsyncGenerator[None]:
     """Keep other gateways out of a workspace whose sessions live elsewhere."""
     lock = await to_thread.run_sync(_lock, workspace)
     try:

@@ -140,9 +140,16 @@ def serve(
     log_format: Annotated[
         LogFormat | None, typer.Option(help="Log lines for people, or one JSON object a line.")
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="So many processes; they need a store that they share."),
+    ] = 1,
+    worker: Annotated[bool, typer.Option("--worker", hidden=True)] = False,
 ) -> int:
     """Run the gateway until it is told to stop."""
-    return commands.serve.serve(options, host=host, port=port, log_format=log_format)
+    return commands.serve.serve(
+        options, host=host, port=port, log_format=log_format, workers=workers, is_worker=worker
+    )
 
 
 @command(app)

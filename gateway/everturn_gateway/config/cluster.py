@@ -110,7 +110,7 @@ def cluster_config(section: ClusterSection | None, base: Path) -> ClusterConfig 
         return None
     tls = section.tls
     return ClusterConfig(
-        node=section.node or _host_name(),
+        node=section.node or host_name(),
         listen=section.listen,
         advertise=section.advertise or section.listen,
         secret=section.secret,
@@ -172,6 +172,7 @@ def _is_tcp(value: str) -> bool:
     return found is not None and 0 < int(found["port"]) < 65_536
 
 
-def _host_name() -> str:
+def host_name() -> str:
+    """Return the name of this machine, as a node may have it."""
     name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:63]
     return name if _NAME.fullmatch(name) else "node"

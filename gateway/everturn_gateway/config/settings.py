@@ -80,6 +80,7 @@ class ServerConfig:
     max_body_bytes: int = 1024 * 1024
     max_upload_bytes: int = 40 * MEGABYTE
     "Of the body of a message, which may hold files; never less than `max_body_bytes`."
+    shares_port: bool = False
     stop_timeout_s: float = STOP_TIMEOUT_S
     "How long an orderly stop may take, all of it together."
 
@@ -170,6 +171,8 @@ class Config:
     "Absolute. Sessions and everything else the gateway writes."
     agents_dir: Path
     "Absolute."
+    common: Path | None = None
+    "What several processes of one gateway share of its files; None = there is one process."
     server: ServerConfig = field(default_factory=ServerConfig)
     sessions: SessionsConfig = field(default_factory=SessionsConfig)
     schedules: SchedulesConfig = field(default_factory=SchedulesConfig)
@@ -216,9 +219,6 @@ class Config:
         return tuple(
             each for each in (*own, *of_channels, *of_providers, *self.store.secrets) if each
         )
-
-
-# --- the file ------------------------------------------------------------------------------------
 
 
 # --- loading -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import resource
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 
 import anyio
 import uvicorn
@@ -53,7 +54,9 @@ async def serve_http(gateway: Gateway, *, on_ready: Callable[[str], None]) -> No
     # A warning for each request that is none would let strangers fill the disk with lines.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = within_descriptors(config, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    sockets = await run_sync(listen, config.host, config.port)
+    sockets = await run_sync(
+        partial(listen, config.host, config.port, is_shared=config.shares_port)
+    )
     waits = OpenWaits(max_followers=config.follower_limit)
     limited = ConnectionLimit(
         create_app(gateway, waits).app, max_connections=config.max_connections
@@ -144,12 +147,13 @@ class _Server(uvicorn.Server):
                 await self._stop.wait()
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
+def listen(host: str, port: int, *, is_shared: bool = False) -> list[socket.socket]:
     """Return sockets that listen on every address of `host`, all on the same port.
 
     Args:
         host: A name or an address.
         port: 0 = any free one.
+        is_shared: Other processes of this gateway listen on it, too.
 
     Raises:
         GatewayError: Naming the address, with what to do.
@@ -169,6 +173,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
             continue
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if is_shared:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             listener.bind((address[0], port, *address[2:]))

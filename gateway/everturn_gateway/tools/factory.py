@@ -75,6 +75,8 @@ class SharedTools:
 
     state: Path
     "The gateway's workspace."
+    files: Path
+    "Holds a folder for each agent."
     keyed: KeyedStore
     "Where it is kept how tools were allowed."
     environ: Mapping[str, str] = field(repr=False)
@@ -169,7 +171,7 @@ class ToolFactory:
     def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
         """Return where the tools of an agent work; the arguments are those of `make_tools`."""
         shared = self.shared
-        workspace = (files or shared.state / FILES_FOLDER / agent).absolute()
+        workspace = (files or shared.files / agent).absolute()
         return ToolEnvironment(
             agent=agent,
             home=home.absolute(),
@@ -349,6 +351,7 @@ async def open_tool_factory(
     beyond: OutOfReach | None = None,
     watch: CallWatch | None = None,
     supervisor: Supervisor | None = None,
+    files: Path | None = None,
 ) -> AsyncGenerator[ToolFactory]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
@@ -366,6 +369,7 @@ async def open_tool_factory(
         beyond: What no command of a model can reach; None = there is nothing of the kind.
         watch: Is told of every call of a tool that runs.
         supervisor: Runs the tasks behind the tools; by default one of its own.
+        files: Holds a folder for each agent; None = `files` in the workspace.
 
     Raises:
         OSError: The workspace cannot be used.
@@ -391,6 +395,7 @@ async def open_tool_factory(
     ):
         shared = SharedTools(
             state=state,
+            files=files or state / FILES_FOLDER,
             keyed=keyed,
             environ=environ,
             secrets=secrets,

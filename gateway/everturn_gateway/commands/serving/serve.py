@@ -9,10 +9,8 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import NoReturn
-from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 from anyio.abc import TaskStatus
@@ -30,10 +28,16 @@ from everturn_gateway.commands.serving.reloads import (
     reload_config,
 )
 from everturn_gateway.commands.serving.supervision import READY, STOPPING, ServiceManager
+from everturn_gateway.commands.serving.workers import (
+    assigned,
+    read_assignment,
+    serve_workers,
+    until_parent_ends,
+)
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, say
 from everturn_gateway.commands.shared.options import DEFAULT_AGENT, Options
-from everturn_gateway.commands.shared.running import Running, noted, remove_note
+from everturn_gateway.commands.shared.running import Running, from_here, noted, remove_note
 from everturn_gateway.commands.shared.settings import (
     API_TOKEN_VARIABLE,
     OWN_TOKEN_VARIABLE,
@@ -56,7 +60,13 @@ logger = logging.getLogger(__name__)
 
 
 def serve(
-    options: Options, *, host: str | None, port: int | None, log_format: LogFormat | None = None
+    options: Options,
+    *,
+    host: str | None,
+    port: int | None,
+    log_format: LogFormat | None = None,
+    workers: int = 1,
+    is_worker: bool = False,
 ) -> int:
     """Run the gateway; return the exit code when it has stopped.
 
@@ -65,6 +75,8 @@ def serve(
         host: Instead of the configuration's `server.host`.
         port: Instead of the configuration's `server.port`.
         log_format: Instead of the configuration's `logging.format`.
+        workers: How many processes listen on the one port.
+        is_worker: This is one of them.
 
     Raises:
         ConfigError: The configuration is not valid.
@@ -80,13 +92,16 @@ def serve(
     fault = check_listener(config.server, config.path)
     if fault is not None:
         raise ConfigError(faults=[fault])
+    assignment = read_assignment() if is_worker else None
+    config = assigned(config, assignment)
+    make_private(config.common or config.workspace)
     make_private(config.workspace)
     secrets = crash_log.secrets
     level = logging.DEBUG if crash_log.debug else logging.INFO
     recent = RecentLog()
 
     def read() -> Config:
-        return read_again(options, host=host, port=port)
+        return assigned(read_again(options, host=host, port=port), assignment)
 
     def apply_logging(new: Config) -> None:
         setup_logging(level, secrets, form=log_format or new.logging.form, recent=recent)
@@ -105,6 +120,8 @@ def serve(
         logger.warning("a setting has no effect", extra={"setting": note})
 
     async def main() -> int:
+        if workers > 1:
+            return await serve_workers(config, options, workers)
         return await _serve(config, options, secrets, _Reload(read, apply_logging), recent)
 
     return run_async(main, fast_loop=True)
@@ -156,6 +173,8 @@ async def _serve(
         await watch.start(_watch_signals, config, serving, manager)
         await watch.start(_watch_hangups, terminal, reload)
         watch.start_soon(manager.keep_alive)
+        if config.server.shares_port:
+            watch.start_soon(_stop_with_parent, serving)
         async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
             reload.gateway, gateway.recent_log = gateway, recent
             tune_collector()
@@ -178,6 +197,10 @@ async def _listen(gateway: Gateway, options: Options, manager: ServiceManager) -
     async def announce() -> None:
         await listening.wait()
         running = Running(pid=os.getpid(), url=from_here(address))
+        if gateway.config.server.shares_port:  # whoever started it tells people
+            sys.stdout.write(f"{address}\n")
+            sys.stdout.flush()
+            await anyio.sleep_forever()
         async with noted(gateway.config.workspace, running):
             _greet(gateway, running.url, address, options)
             manager.tell(READY, f"STATUS=listens on {address}")
@@ -257,17 +280,11 @@ def _next_steps(
     )
 
 
-def from_here(url: str) -> str:
-    """Return the address by which this machine reaches what listens on `url`."""
-    parts = urlsplit(url)
-    try:
-        everywhere = ip_address(parts.hostname or "").is_unspecified
-    except ValueError:
-        everywhere = False
-    if not everywhere:
-        return url
-    host = "[::1]" if ":" in (parts.hostname or "") else "127.0.0.1"
-    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
+async def _stop_with_parent(serving: anyio.CancelScope) -> None:
+    """Stop in order where the process that started this one is gone."""
+    await until_parent_ends()
+    logger.warning("the process that started this one is gone, and it stops")
+    serving.cancel()
 
 
 async def _watch_hangups(

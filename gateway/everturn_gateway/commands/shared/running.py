@@ -9,7 +9,9 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import anyio.to_thread
@@ -32,6 +34,19 @@ class Running(Struct, frozen=True, kw_only=True):
     pid: int
     url: str
     "Where it can be reached from this machine, `http://127.0.0.1:8080`."
+
+
+def from_here(url: str) -> str:
+    """Return the address by which this machine reaches what listens on `url`."""
+    parts = urlsplit(url)
+    try:
+        everywhere = ip_address(parts.hostname or "").is_unspecified
+    except ValueError:
+        everywhere = False
+    if not everywhere:
+        return url
+    host = "[::1]" if ":" in (parts.hostname or "") else "127.0.0.1"
+    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}"))
 
 
 @asynccontextmanager
