@@ -332,6 +332,26 @@ async def test_a_token_that_is_taken_back_needs_its_owner(tmp_path: Path) -> Non
     assert [type(each) for each in raised.value.exceptions] == [SetupError]
 
 
+async def test_a_login_that_was_ended_is_made_anew_by_password(tmp_path: Path) -> None:
+    """As the same device, which keeps its keys and its place."""
+    async with open_world(tmp_path) as world:
+        bot = world.adapter(user=world.bot.user, password="secret")  # noqa: S106 - of the double
+        with pytest.raises(ExceptionGroup) as raised:
+            async with world.serving(bot):
+                device = world.handler.cursor("device")
+                world.api.devices = {
+                    token: each for token, each in world.api.devices.items() if each.id != device
+                }
+                world.api.wake()
+                await world.ann.write(world.room, "are you there?")
+                await anyio.sleep_forever()
+        async with world.serving(bot):
+            await world.heard("are you there?")
+
+    assert [type(each) for each in raised.value.exceptions] == [ConnectionLostError]
+    assert world.handler.cursor("device") == device
+
+
 async def test_a_look_says_which_rooms_are_encrypted(tmp_path: Path) -> None:
     """With a password it leaves no login behind."""
     async with open_world(tmp_path) as world:
@@ -383,6 +403,41 @@ async def test_an_invitation_of_somebody_else_is_turned_down(tmp_path: Path) -> 
             await world.api.until(lambda: rooms[room].membership(world.bot.user) == "leave")
 
     assert asked == [(world.ann.user, room, True)]
+
+
+async def test_a_room_that_takes_the_place_of_another_keeps_its_conversation(
+    tmp_path: Path,
+) -> None:
+    """Both rooms have to say so: anybody can open one that claims to follow another."""
+    async with open_world(tmp_path) as world:
+        moves: list[tuple[str, str]] = []
+
+        async def moved(old: str, new: str) -> None:
+            moves.append((old, new))
+
+        async def welcomes(person: str, chat: str, *, is_direct: bool) -> bool:
+            del person, chat
+            return is_direct  # the group is listed under its old id
+
+        world.handler.moved = moved  # type: ignore[method-assign] # as the gateway does
+        world.handler.welcomes = welcomes  # type: ignore[method-assign]
+        follows = {"creation_content": {"predecessor": {"room_id": world.room}}}
+        async with world.serving():
+            false = {**follows, "invite": [world.bot.user], "is_direct": True}
+            claimed = (await world.ann.ask("POST", "/createRoom", false))["room_id"]
+            await world.ann.write(claimed, "I am the group")
+            await world.heard("I am the group")
+            new = (await world.ann.ask("POST", "/createRoom", follows))["room_id"]
+            await world.ann.ask(
+                "PUT",
+                f"/rooms/{world.room}/state/m.room.tombstone",
+                {"body": "moved", "replacement_room": new},
+            )
+            await world.ann.ask("POST", f"/rooms/{new}/invite", {"user_id": world.bot.user})
+            await world.ann.write(new, "here now")
+            await world.heard("here now")
+
+    assert moves == [(world.room, new)]
 
 
 async def test_a_gap_of_many_messages_is_read_in_order(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ async def test_the_account_vouches_for_its_device(tmp_path: Path) -> None:
     assert {*device.keys["signatures"][world.bot.user]} == {f"ed25519:{device.id}", signing_key}
     assert len(world.api.sent("/device_signing/upload")) == 1
     assert oct((tmp_path / "bot" / f"{device.id}.db").stat().st_mode)[-3:] == "600"
-    assert json.loads((tmp_path / "bot" / "cross-signing.json").read_text()).keys() == {
+    assert json.loads((tmp_path / "bot" / "cross-signing.keys").read_text()).keys() == {
         "master",
         "self_signing",
         "user_signing",

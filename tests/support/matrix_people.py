@@ -53,7 +53,7 @@ class Person:
     async def create_room(self, *invited: str, is_encrypted: bool = False, name: str = "") -> str:
         """Open a room, and invite others."""
         body: Json = {"invite": list(invited), "is_direct": len(invited) == 1, "name": name}
-        body["preset"] = "trusted_private_chat"
+        body["preset"] = "private_chat"
         body["initial_state"] = [ENCRYPTED] if is_encrypted else []
         return str((await self.ask("POST", "/createRoom", body))["room_id"])
 

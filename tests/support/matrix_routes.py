@@ -93,7 +93,8 @@ async def create_room(api: MatrixApi, path: str, request: web.Request, body: Jso
     user = api.device(request).user
     room_id = f"!room{len(api.rooms)}:{NAME}"
     api.rooms[room_id] = Room()
-    api.say(room_id, user, "m.room.create", {"room_version": "11"}, state_key="")
+    created = {"room_version": "11", **body.get("creation_content", {})}
+    api.say(room_id, user, "m.room.create", created, state_key="")
     api.member(room_id, user, "join")
     for state in body.get("initial_state", ()):
         api.say(room_id, user, state["type"], state["content"], state_key="")

@@ -11,12 +11,16 @@ import anyio
 
 from everturn_actors.ports import Clock
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
-from everturn_channels.errors import ChannelError, NotSentError, SetupError
+from everturn_channels.errors import (
+    ChannelError,
+    ConnectionLostError,
+    NotSentError,
+    SetupError,
+)
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.matrix import markup
-from everturn_channels.matrix.account import Login, MatrixAccount, log_in, log_out
-from everturn_channels.matrix.checking import look
+from everturn_channels.matrix.account import Login, MatrixAccount, log_in, log_out, look
 from everturn_channels.matrix.encryption import Encryption, KeysLostError, open_encryption
 from everturn_channels.matrix.json_fields import text_of
 from everturn_channels.matrix.reading import Connection, EventReader
@@ -201,7 +205,8 @@ class MatrixAdapter(Adapter):
 
     def _explained(self, error: RequestFailedError) -> ChannelError:
         if error.is_token and self._account.password:
-            self._kept = None
+            self._kept = None  # somebody ended the login; there is a password for another
+            return ConnectionLostError(f"the login of {self._where} has ended: {error}")
         return error.to_connection_error(self._where)
 
     async def check(self) -> Sequence[str]:

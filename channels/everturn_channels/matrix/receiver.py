@@ -17,7 +17,7 @@ import anyio
 import orjson
 from msgspec import Struct
 
-from everturn_channels.errors import ConnectionLostError, SendError
+from everturn_channels.errors import ConnectionLostError
 from everturn_channels.ingestion.chat_queues import ChatQueues
 from everturn_channels.ingestion.events import Backfill, Gap, PlatformEvent
 from everturn_channels.ingestion.history import History
@@ -26,6 +26,7 @@ from everturn_channels.matrix.content import MESSAGES, time_of
 from everturn_channels.matrix.json_fields import Json, object_of, objects_of, text_of
 from everturn_channels.matrix.reading import Connection, EventReader, awaited_at
 from everturn_channels.matrix.requests import RequestFailedError, room_path
+from everturn_channels.matrix.visiting import Visitor, is_own
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ class Receiver:
 
     def __init__(self, connection: Connection, reader: EventReader, queues: ChatQueues) -> None:
         self._me, self._server, self._handler = connection.me, connection.server, connection.handler
-        self._rooms, self._sender = connection.rooms, connection.sender
+        self._rooms = connection.rooms
+        self._visitor = Visitor(connection)
         self._encryption, self._clock = connection.encryption, connection.clock
         self._limits, self._reader, self._queues = connection.limits, reader, queues
         self._mark: Watermark[str] = Watermark()
@@ -171,7 +173,7 @@ class Receiver:
             for key in await self._encryption.take(sync):
                 await self._read_again(key, position)
         for room_id, invited in object_of(sync, "rooms", "invite").items():
-            await self._answer_invitation(room_id, invited)
+            await self._visitor.answer(room_id, invited)
         for room_id in object_of(sync, "rooms", "leave"):
             self._rooms.forget(room_id)
         for room_id, joined in object_of(sync, "rooms", "join").items():
@@ -192,13 +194,17 @@ class Receiver:
             if text_of(each, "type") == "m.room.encryption":
                 self._rooms.mark_encrypted(room_id)
         if any(_is_leaving(each) for each in events):
-            await self._leave_if_alone(room_id)
+            await self._visitor.leave_if_alone(room_id)
         is_read: Callable[[Json], bool] = lambda _: True  # noqa: E731 - one of three
+        for raw in events:
+            if text_of(raw, "type") == "m.room.tombstone":
+                await self._visitor.follow(text_of(raw, "content", "replacement_room"))
         if after is not None:
             is_read, since = partial(_is_after, after, self._clock.now()), ""
         elif not since:
             return  # the very first sync: nothing old is read
         elif self._has_joined((*state, *events)):
+            await self._put_move(room_id, position)
             # What was written between an invitation and its acceptance is meant for the bot.
             is_read, since = partial(self._is_since_invitation, {"is_open": True}), ""
         fresh, is_complete = _newest(events, is_read)
@@ -324,49 +330,25 @@ class Receiver:
         for raw in self._unread.pop(key, []):
             await self._put(raw, room_id, position, again=True)
 
-    # --- invitations ---
-
-    async def _answer_invitation(self, room_id: str, invited: object) -> None:
-        """Join where whoever invites would be answered; turn it down else."""
-        events = objects_of(invited, "invite_state", "events")
-        own = next((e for e in events if self._is_own(e, "invite")), None)
-        who = text_of(own, "sender")
-        is_direct = own is not None and object_of(own, "content").get("is_direct") is True
-        fields = {"room": room_id, "by": who}
-        try:
-            if who and await self._handler.welcomes(who, room_id, is_direct=is_direct):
-                await self._sender.join(room_id)
-                logger.info("an invitation was accepted", extra=fields)
-            else:
-                await self._sender.leave(room_id)
-                logger.warning("an invitation was turned down", extra=fields)
-        except SendError as error:  # who invites can do it again
-            logger.warning(
-                "an invitation could not be answered", extra={**fields, "why": str(error)}
-            )
-
-    async def _leave_if_alone(self, room_id: str) -> None:
-        try:
-            room = await self._rooms.get(room_id)
-            if set(room.members) <= {self._me}:
-                await self._sender.leave(room_id)
-                logger.info("a room was left, nobody else is in it", extra={"room": room_id})
-        except (SendError, RequestFailedError) as error:
-            fields = {"room": room_id, "why": str(error)}
-            logger.info("a room could not be looked at", extra=fields)
-
-    def _is_own(self, raw: Json, membership: str) -> bool:
-        is_member = text_of(raw, "type") == "m.room.member" and raw.get("state_key") == self._me
-        return is_member and text_of(raw, "content", "membership") == membership
+    async def _put_move(self, room_id: str, position: str) -> None:
+        """Have it said first that a room takes the place of another, if it does."""
+        self._mark.begin(position)
+        event = PlatformEvent(
+            chat=room_id,
+            read=partial(self._visitor.moved, room_id),
+            kind="m.room.create",
+            confirm=partial(self._settle, position),
+        )
+        await self._queues.put(event)
 
     def _has_joined(self, events: Sequence[Json]) -> bool:
         """Whether the bot came in just now; a change of its name is another join."""
-        return any(self._is_own(each, "join") and _before(each) != "join" for each in events)
+        return any(is_own(each, self._me, "join") and _before(each) != "join" for each in events)
 
     def _is_since_invitation(self, reading: dict[str, bool], raw: Json) -> bool:
         """Whether an event, of those read backwards, came after the bot was invited."""
-        if self._is_own(raw, "invite") or (
-            self._is_own(raw, "join") and _before(raw) not in {"invite", "join"}
+        if is_own(raw, self._me, "invite") or (
+            is_own(raw, self._me, "join") and _before(raw) not in {"invite", "join"}
         ):
             reading["is_open"] = False
         return reading["is_open"]

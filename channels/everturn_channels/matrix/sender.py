@@ -29,6 +29,7 @@ from everturn_channels.matrix.requests import (
     room_path,
 )
 from everturn_channels.matrix.rooms import Rooms
+from everturn_channels.names import one_line
 
 T = TypeVar("T")
 
@@ -198,7 +199,7 @@ class Sender:
             msg = f"Files of {FILES_MAX_BYTES:,} bytes at most can be sent."
             raise RefusedError(msg)
         major = file.media_type.partition("/")[0]
-        name = file.file_name or "file"
+        name = one_line(file.file_name) or "file"
         content: dict[str, object] = {
             "msgtype": f"m.{major}" if major in _KINDS else "m.file",
             "body": name,

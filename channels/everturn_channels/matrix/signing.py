@@ -20,20 +20,19 @@ from typing import Final
 import vodozemac
 from anyio import to_thread
 
-from everturn_channels.matrix.account import Login, MatrixAccount
+from everturn_channels.matrix.account import (
+    NOT_OURS,
+    SIGNING_FILE,
+    Login,
+    MatrixAccount,
+)
 from everturn_channels.matrix.json_fields import Json, object_of, text_of
 from everturn_channels.matrix.requests import Homeserver, RequestFailedError
 
 logger = logging.getLogger(__name__)
 
-FILE: Final = "cross-signing.json"
 USAGES: Final = ("master", "self_signing", "user_signing")
 _PICKLE_KEY: Final = bytes(32)  # the file is as secret as the keys beside it
-
-NOT_OURS: Final = (
-    "another program made the cross-signing keys of the account: verify the bot's device there, or"
-    " reset them, or some clients will not show what the bot writes in encrypted rooms"
-)
 
 
 class SigningKeys:
@@ -82,12 +81,12 @@ async def sign_device(
     me = login.user_id
     body: dict[str, dict[str, list[str]]] = {"device_keys": {me: []}}
     known = await server.ask("POST", "/_matrix/client/v3/keys/query", body)
-    keys = await to_thread.run_sync(_read, folder / FILE, me)
+    keys = await to_thread.run_sync(_read, folder / SIGNING_FILE, me)
     there = object_of(known, "master_keys", me, "keys")
     if there and (keys is None or keys.public("master") not in there.values()):
         return NOT_OURS
     if keys is None:
-        keys = await to_thread.run_sync(_make, folder / FILE, me)
+        keys = await to_thread.run_sync(_make, folder / SIGNING_FILE, me)
     if not there:
         try:
             await _upload(server, account, keys)
