@@ -311,7 +311,7 @@ def test_every_page_stands_in_the_navigation_of_the_site() -> None:
     listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text()))
     pages = {
         each.relative_to(ROOT / "docs").as_posix()
-        for folder in ("docs", "docs/plugins")
+        for folder in ("docs", "docs/plugins", "docs/tutorials")
         for each in (ROOT / folder).glob("*.md")
     }
 

@@ -50,6 +50,26 @@ def export(
     )
 
 
+@command(app, "import")
+def move_in(
+    source: Annotated[
+        Literal["duragent", "nanobot", "openclaw", "hermes", "picoclaw"],
+        typer.Argument(metavar="PROGRAM", help="duragent, nanobot, openclaw, hermes or picoclaw."),
+    ],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Its folder, such as ~/.nanobot.")],
+    *,
+    to: Annotated[
+        Path, typer.Option(help="The folder that they move into.", metavar="DIR")
+    ] = Path(),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say what would move, and what not.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Take over agents, skills, memory, jobs, bots and conversations; nothing of theirs changes."""
+    return commands.imports.move_in(source, path, to=to, dry_run=dry_run, as_json=as_json)
+
+
 @command(app)
 def erase(
     options: Options,

@@ -68,6 +68,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     from everturn_gateway.commands.context import live as live_context
     from everturn_gateway.commands.first_steps import bots, checking, services, setup
     from everturn_gateway.commands.jobs import schedule
+    from everturn_gateway.commands.moving_in import moving as imports
     from everturn_gateway.commands.servers import logins
     from everturn_gateway.commands.serving import serve
 
@@ -79,6 +80,7 @@ __all__ = [
     "checkpoints",
     "doctor",
     "exporting",
+    "imports",
     "live_context",
     "local",
     "logins",
@@ -107,6 +109,7 @@ _ELSEWHERE: Final = {
     "transcripts": "context.context",
     "live_context": "context.live",
     "schedule": "jobs.schedule",
+    "imports": "moving_in.moving",
     "logins": "servers.logins",
     "serve": "serving.serve",
     "setup": "first_steps.setup",

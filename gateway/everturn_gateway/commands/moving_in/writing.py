@@ -1,0 +1,150 @@
+"""Writes what was found as files of ours. Overwrites nothing: what is there already is told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from everturn_gateway.commands.first_steps.writing import replace_file, told, write_key
+from everturn_gateway.commands.moving_in.found import Found, FoundAgent, FoundJob
+from everturn_gateway.commands.scaffold import CONFIG_NAME
+from everturn_gateway.config.env_file import ENV_NAME, read_env_file
+from everturn_gateway.errors import GatewayError
+from everturn_gateway.yaml_files.editing import EditError, with_section
+
+_TOOLS: Final = ("files", "bash", "web", "schedule")
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+
+
+def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
+    """Return what would be written, as what it is and where, and name what is there already."""
+    steps: list[tuple[str, Path]] = []
+    taken = set[str]()
+    agents = list(found.agents)
+    for agent in agents:
+        place = folder / "agents" / agent.name
+        if place.exists() or agent.name in taken:
+            found.left.append(
+                f"the agent {agent.name}: {place} is there already, and stays as it is"
+            )
+            found.agents.remove(agent)
+            continue
+        taken.add(agent.name)
+        steps.append((f"agent, {len(agent.files)} files", place))
+        if "HEARTBEAT.md" in agent.files and not agent.is_whole:
+            found.left.append(
+                f"HEARTBEAT.md of {agent.name} is taken along; spec.heartbeat in its agent.yaml"
+                " switches heartbeats on"
+            )
+    for job in tuple(found.jobs):
+        place = folder / ".everturn" / "schedules" / f"{job.job_id}.yaml"
+        if place.exists() or place in [each for _, each in steps]:
+            found.left.append(f"the job {job.job_id}: {place} is there already, and stays as it is")
+            found.jobs.remove(job)
+        else:
+            steps.append(("job", place))
+    steps += [("bot", folder / CONFIG_NAME) for _ in found.bots]
+    if found.config and not (folder / CONFIG_NAME).exists():
+        steps.append(("configuration", folder / CONFIG_NAME))
+    elif found.config:
+        found.left.append(f"{folder / CONFIG_NAME} is there already, and stays as it is")
+        found.config = b""
+    there = read_env_file(folder / ENV_NAME)
+    for name in sorted(found.keys):
+        if there.get(name):
+            found.left.append(f"{name}: {folder / ENV_NAME} has one already, which stays")
+            del found.keys[name]
+        else:
+            steps.append((f"key, {name}", folder / ENV_NAME))
+    found.talks = [talk for talk in found.talks if talk.messages]
+    steps += [
+        (f"conversation, {len(talk.messages)} messages", Path(talk.channel) / talk.chat)
+        for talk in found.talks
+    ]
+    return steps
+
+
+def write(found: Found, folder: Path) -> None:
+    """Write all but conversations.
+
+    Raises:
+        GatewayError: Something cannot be written; what was written before stays.
+    """
+    _write(folder / ".gitignore", b".everturn/\n.env\n", otherwise=True)
+    for agent in found.agents:
+        _write_agent(agent, folder / "agents" / agent.name)
+    for job in found.jobs:
+        _write_job(job, folder / ".everturn" / "schedules" / f"{job.job_id}.yaml")
+    file = folder / CONFIG_NAME
+    _write(file, found.config or b"workspace: .everturn\nagents_dir: agents\n", otherwise=True)
+    for platform, token in found.bots.items():
+        variable = f"{platform.upper()}_BOT_TOKEN"
+        with told(file):
+            text = file.read_text(encoding="utf-8")
+        try:
+            changed = with_section(text, "channels", platform, {"bot_token": f"${{{variable}}}"})
+        except EditError as error:
+            msg = f"{file}: {error}; set it by hand: channels: {{{platform}: …}}"
+            raise GatewayError(msg) from error
+        with told(file):
+            replace_file(file, changed, mode=file.stat().st_mode & 0o777)
+        write_key(folder / ENV_NAME, variable, token)
+    for name, key in found.keys.items():
+        write_key(folder / ENV_NAME, name, key)
+
+
+def _write_agent(agent: FoundAgent, folder: Path) -> None:
+    """Write an agent's folder; its agent.yaml last, so that half of one is none."""
+    files = dict(agent.files)
+    definition = files.pop("agent.yaml", b"") or _definition(agent)
+    for name, data in files.items():
+        _write(folder / name, data)
+    _write(folder / "agent.yaml", definition)
+
+
+def _definition(agent: FoundAgent) -> bytes:
+    model = {"provider": agent.model.provider, "name": agent.model.name}
+    if agent.model.base_url:
+        model["base_url"] = agent.model.base_url
+    spec: dict[str, object] = {"model": model}
+    for field, name in (("soul", "SOUL.md"), ("instructions", "INSTRUCTIONS.md")):
+        if name in agent.files:
+            spec[field] = f"./{name}"
+    spec["memory"] = {"backend": "filesystem"}
+    spec["tools"] = [{"type": "builtin", "name": name} for name in _TOOLS]
+    people = list(dict.fromkeys(each for each in agent.people if each != "*"))
+    if people:
+        spec["access"] = {"dm": {"policy": "allowlist", "allowlist": people}}
+    document = {
+        "apiVersion": "duragent/v1alpha1",
+        "kind": "Agent",
+        "metadata": {"name": agent.name},
+        "spec": spec,
+    }
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
+
+
+def _write_job(job: FoundJob, path: Path) -> None:
+    _write(path, yaml.safe_dump(job.fields, sort_keys=False, allow_unicode=True).encode())
+
+
+def _write(path: Path, data: bytes, *, otherwise: bool = False) -> None:
+    """Write a new file that belongs to its owner alone; `otherwise`: one that is there stays.
+
+    Raises:
+        GatewayError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+        if otherwise and path.exists():
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(path, flags, _FILE_MODE), "wb") as file:
+            file.write(data)
+    except OSError as error:
+        msg = f"{path} cannot be written: {error.strerror or error}"
+        raise GatewayError(msg) from error
