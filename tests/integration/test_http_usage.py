@@ -52,7 +52,7 @@ async def test_message_session_and_report_tell_what_it_cost(tmp_path: Path) -> N
     both: dict[str, Any] = {name: value * 2 for name, value in BODY.items()}
     assert [answer["usage"] for answer in answers] == [BODY, BODY]
     assert state["usage"] == both
-    assert report["total"] == {**both, "calls": 2, "unpriced_calls": 0}
+    assert report["total"] == {**both, "calls": 2, "unpriced_calls": 0, "saved_usd": 0}
     assert [(row["agent"], row["model"]) for row in report["rows"]] == [
         ("test", "scripted/scripted")
     ]

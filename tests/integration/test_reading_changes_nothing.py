@@ -223,7 +223,15 @@ async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
         corrupt in path
         or any(
             each in path
-            for each in (NOBODY, "/context", "/media/", "/checkpoints/", "/results/", "/files")
+            for each in (
+                NOBODY,
+                "/context",
+                "/media/",
+                "/checkpoints/",
+                "/results/",
+                "/files",
+                "/memory",
+            )
         )
         for path in odd
     ), odd

@@ -319,6 +319,7 @@ async def test_the_command_line_shows_what_was_used(tmp_path: Path) -> None:
         "cache_written_tokens": 0,
         "unpriced_calls": 1,
         "cost_usd": 0.0089,
+        "saved_usd": 0.0003,
     }
     assert "$0.0089 + ?" in table.out
     assert "?  the cost of 1 call is not known" in table.out

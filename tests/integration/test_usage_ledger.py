@@ -118,6 +118,7 @@ async def test_it_is_on_disk_a_few_seconds_later(tmp_path: Path) -> None:
                         "cache_written_tokens": 20,
                         "cost_nanodollars": 1234,
                         "unpriced_calls": 0,
+                        "saved_nanodollars": 0,
                     }
                 }
             }

@@ -205,3 +205,12 @@ def test_the_tables_make_sense(label: str, price: Price) -> None:
     if price.long is not None:
         assert price.long_above_tokens in {100_000, 200_000, 272_000}
         assert price.long.input > price.rates.input
+
+
+def test_what_a_cache_saves_is_told_by_the_price_list() -> None:
+    """To write to it costs more than not to: the first request saves less than nothing."""
+    price = Price(rates=Rates(input=3, output=15, cached=0.3, cache_write=3.75))
+
+    assert price.saved_nanodollars(Usage(input_tokens=1_000, cached_tokens=900)) == 2_430_000
+    assert price.saved_nanodollars(Usage(input_tokens=100, cache_written_tokens=100)) == -75_000
+    assert price.saved_nanodollars(Usage(input_tokens=100)) == 0

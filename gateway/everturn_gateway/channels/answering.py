@@ -378,4 +378,6 @@ def _usage_line(name: str, limit: DailyLimit, used: Tally) -> str:
 def _tally_text(used: Tally) -> str:
     calls = f"{used.calls:,} call{'' if used.calls == 1 else 's'}"
     unknown = f" and {used.unpriced_calls:,} of unknown cost" if used.unpriced_calls else ""
-    return f"{calls}, {used.tokens:,} tokens, {dollars(used.cost_nanodollars)}{unknown}"
+    less = used.saved_nanodollars
+    saved = f"; caches saved {dollars(less)}" if less > 0 else ""
+    return f"{calls}, {used.tokens:,} tokens, {dollars(used.cost_nanodollars)}{unknown}{saved}"

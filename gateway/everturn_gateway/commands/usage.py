@@ -72,8 +72,8 @@ def _document(rows: Sequence[UsageRow]) -> dict[str, object]:
 
 def _values(tally: Tally) -> dict[str, object]:
     values = structs.asdict(tally)
-    cost = values.pop("cost_nanodollars")
-    return {**values, "cost_usd": cost / NANODOLLARS}
+    cost, saved = values.pop("cost_nanodollars"), values.pop("saved_nanodollars")
+    return {**values, "cost_usd": cost / NANODOLLARS, "saved_usd": saved / NANODOLLARS}
 
 
 def _print(rows: Sequence[UsageRow]) -> None:
@@ -86,6 +86,8 @@ def _print(rows: Sequence[UsageRow]) -> None:
         ],
         right=_NUMBERS,
     )
+    if (saved := everything.saved_nanodollars) > 0:
+        sys.stdout.write(f"\ncaches saved {dollars(saved)}\n")
     if count := everything.unpriced_calls:
         calls = f"{count:,} call{'s' if count > 1 else ''}"
         sys.stdout.write(

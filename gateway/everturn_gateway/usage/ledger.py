@@ -46,9 +46,14 @@ class Tally(Struct, frozen=True, kw_only=True):
     "Of those calls whose cost is known."
     unpriced_calls: Count = 0
     "Calls whose cost is not known; they are not in `cost_nanodollars`."
+    saved_nanodollars: int = 0
+    """What caches saved: so much more the same tokens would have cost without any.
+
+    Below 0 where more was paid for writing to them than reading saved.
+    """
 
     @staticmethod
-    def of(usage: Usage, *, priced: bool) -> Tally:
+    def of(usage: Usage, *, priced: bool, saved_nanodollars: int = 0) -> Tally:
         """Return the tally of one call."""
         return Tally(
             calls=1,
@@ -58,6 +63,7 @@ class Tally(Struct, frozen=True, kw_only=True):
             cache_written_tokens=usage.cache_written_tokens,
             cost_nanodollars=usage.cost_nanodollars,
             unpriced_calls=0 if priced else 1,
+            saved_nanodollars=saved_nanodollars,
         )
 
     @property
@@ -74,6 +80,7 @@ class Tally(Struct, frozen=True, kw_only=True):
             cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
             cost_nanodollars=self.cost_nanodollars + other.cost_nanodollars,
             unpriced_calls=self.unpriced_calls + other.unpriced_calls,
+            saved_nanodollars=self.saved_nanodollars + other.saved_nanodollars,
         )
 
 
@@ -121,7 +128,15 @@ class UsageLedger:
         "By their first day."
         self._flushing = anyio.Lock()
 
-    def add(self, agent: str, model: str, usage: Usage, *, priced: bool) -> None:
+    def add(
+        self,
+        agent: str,
+        model: str,
+        usage: Usage,
+        *,
+        priced: bool,
+        saved_nanodollars: int = 0,
+    ) -> None:
         """Count one call that was answered.
 
         Args:
@@ -129,10 +144,12 @@ class UsageLedger:
             model: The model that answered, as `provider/name`.
             usage: What it used.
             priced: Whether `usage` tells what it cost.
+            saved_nanodollars: What caches saved of that.
         """
         day = self._today()
         month = self._month(day)
-        place, tally = (agent, model), Tally.of(usage, priced=priced)
+        tally = Tally.of(usage, priced=priced, saved_nanodollars=saved_nanodollars)
+        place = (agent, model)
         for rows in (month.rows.setdefault(day, {}), month.new.setdefault(day, {})):
             rows[place] = rows.get(place, Tally()) + tally
 

@@ -129,7 +129,10 @@ class Metered:
         if request.purpose:
             label = f"{label} ({request.purpose})"
         try:
-            self._meter.ledger.add(self._agent, label, usage, priced=priced)
+            saved = 0 if reply.usage.cost_nanodollars else self._saved(answered, usage)
+            self._meter.ledger.add(
+                self._agent, label, usage, priced=priced, saved_nanodollars=saved
+            )
             if self._meter.spending is not None and payer:
                 self._meter.spending.add(payer, self._agent, label, usage, priced=priced)
         except (Exception, get_cancelled_exc_class()):  # a boundary: the answer counts more
@@ -176,3 +179,10 @@ class Metered:
         cost = price.nanodollars(usage)
         is_told = bool(usage.input_tokens or usage.output_tokens)
         return replace(usage, cost_nanodollars=cost), is_told
+
+    def _saved(self, model: ModelSpec, usage: Usage) -> int:
+        """Return what caches saved of a call, by the price list; 0 where none says."""
+        if not usage.cached_tokens and not usage.cache_written_tokens:
+            return 0
+        price = self._meter.prices.price(model)
+        return 0 if price is None else price.saved_nanodollars(usage)

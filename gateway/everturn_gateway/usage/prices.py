@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
@@ -54,6 +55,11 @@ class Price(Struct, frozen=True, kw_only=True):
         """Return what one call costs, in billionths of a dollar."""
         is_long = self.long_above_tokens is not None and usage.input_tokens > self.long_above_tokens
         return (self.long if is_long and self.long else self.rates).nanodollars(usage)
+
+    def saved_nanodollars(self, usage: Usage) -> int:
+        """Return how much more one call would have cost without any cache; may be below 0."""
+        plain = replace(usage, cached_tokens=0, cache_written_tokens=0)
+        return self.nanodollars(plain) - self.nanodollars(usage)
 
     @property
     def is_free(self) -> bool:

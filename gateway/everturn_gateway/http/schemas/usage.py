@@ -30,6 +30,9 @@ class TallyBody(Body):
     )
     cost_usd: float = Field(description="What the calls whose cost is known cost, in US dollars.")
     unpriced_calls: int = Field(description="Calls whose cost is not known.")
+    saved_usd: float = Field(
+        description="What caches saved: so much more it would have cost without any."
+    )
 
     @staticmethod
     def of(tally: Tally) -> TallyBody:
@@ -42,6 +45,7 @@ class TallyBody(Body):
             cache_written_tokens=tally.cache_written_tokens,
             cost_usd=tally.cost_nanodollars / NANODOLLARS,
             unpriced_calls=tally.unpriced_calls,
+            saved_usd=tally.saved_nanodollars / NANODOLLARS,
         )
 
 

@@ -81,12 +81,13 @@ function whole(report) {
   `;
 }
 
-function sums({ calls, input_tokens: input, cached_tokens: cached, output_tokens: output, cost_usd: cost, unpriced_calls: unpriced }) {
+function sums({ calls, input_tokens: input, cached_tokens: cached, output_tokens: output, cost_usd: cost, saved_usd: saved, unpriced_calls: unpriced }) {
   const parts = [
     [t("Cost"), money.format(cost)],
     [t("Calls"), number(calls)],
     [t("Tokens in"), number(input)],
     [t("From the cache"), input ? percent.format(cached / input) : "-"],
+    ...(saved > 0 ? [[t("Saved by it"), money.format(saved)]] : []),
     [t("Tokens out"), number(output)],
   ];
   return html`<dl class="sums">${parts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
