@@ -7,6 +7,7 @@ from typing import Final
 
 import anyio
 import pytest
+from aiohttp import web
 from support.inbox import QuickClock
 from support.matrix_world import open_world
 
@@ -316,6 +317,17 @@ async def test_a_login_that_is_not_known_needs_its_owner(tmp_path: Path) -> None
         )
         with pytest.raises(ConnectionLostError):
             await away.serve(world.handler)
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    """A homeserver must not have the bot ask this machine for something, with its token."""
+    async with open_world(tmp_path) as world:
+        elsewhere = web.HTTPTemporaryRedirect(f"{world.api.url}/_matrix/elsewhere")
+        world.api.redirects = {"/account/whoami": elsewhere}
+        with pytest.raises(ConnectionLostError, match="another address"):
+            await world.adapter().check()
+
+    assert not [path for _, path, _ in world.api.requests if path.endswith("/elsewhere")]
 
 
 async def test_a_token_that_is_taken_back_needs_its_owner(tmp_path: Path) -> None:

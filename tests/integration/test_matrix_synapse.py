@@ -16,10 +16,17 @@ from typing import ClassVar, Final
 import aiohttp
 import anyio
 import pytest
+from support.inbox import QuickClock
 from support.matrix_contract import MatrixContract
 from support.matrix_kills import talk_through_kills
 from support.matrix_people import Person
 from support.synapse import NAME, PYTHON, Synapse, free_port
+
+from everturn.testing import RecordingHandler
+from everturn_channels.adapter import Outbound
+from everturn_channels.errors import NotSentError
+from everturn_channels.matrix import MatrixAccount, MatrixAdapter
+from everturn_gateway.clock import SystemClock
 
 pytestmark = pytest.mark.skipif(
     not (os.environ.get("EVERTURN_SYNAPSE") and PYTHON.exists()),
@@ -84,3 +91,34 @@ async def test_kills_lose_and_double_nothing(synapse: Synapse, tmp_path: Path) -
             seen = await talk_through_kills(home, synapse.url, bot, person, questions=12)
 
     assert seen == [f"re: question {n}" for n in range(12)]
+
+
+async def test_a_homeserver_with_its_usual_limits_is_told_less(tmp_path: Path) -> None:
+    """What it refuses was not sent, and it says for how long."""
+    server = Synapse(tmp_path / "synapse", free_port(), has_limits=True)
+    await server.start()
+    try:
+        bot = await server.register("bot", "pw")
+        async with aiohttp.ClientSession() as session:
+            person = Person(session, server.url, bot["user_id"], bot["access_token"])
+            room = await person.create_room()
+        adapter = MatrixAdapter(
+            name="matrix",
+            account=MatrixAccount(homeserver=server.url, access_token=bot["access_token"]),
+            clock=QuickClock(SystemClock().now()),
+        )
+        handler, sent = RecordingHandler(), 0
+        (payload,) = adapter.render("text")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(adapter.serve, handler)
+            await handler.until_connected()
+            with pytest.raises(NotSentError) as refused:
+                for sent in range(100):
+                    nonce = str(sent)
+                    await adapter.send(Outbound(chat_id=room, payload=payload, nonce=nonce))
+            tasks.cancel_scope.cancel()
+    finally:
+        await server.kill()
+
+    assert 5 <= sent < 100
+    assert refused.value.retry_after_s

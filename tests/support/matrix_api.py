@@ -97,6 +97,8 @@ class MatrixApi:
         self.requests: list[tuple[str, str, Json]] = []
         "Method, path and body of each."
         self.faults: list[Fault] = []
+        self.redirects: dict[str, web.HTTPException] = {}
+        "By a part of the path."
         self.receipts: dict[str, str] = {}
         self.typing: set[str] = set()
         self.has_poll = anyio.Event()
@@ -196,6 +198,9 @@ class MatrixApi:
         is_json = "json" in request.headers.get("Content-Type", "")
         body: Json = json.loads(raw) if raw and is_json else {}
         self.requests.append((request.method, path, body))
+        for part, redirect in self.redirects.items():
+            if part in path:
+                raise redirect
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         faults = (f for f in self.faults if f.part in path and f.token in {"", token})
         fault = next(faults, None)

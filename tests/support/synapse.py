@@ -11,8 +11,8 @@ import hmac
 import json
 import socket
 import subprocess
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,17 +136,3 @@ def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
-
-
-@asynccontextmanager
-async def open_synapse(
-    folder: Path, port: int, *, has_limits: bool = False
-) -> AsyncGenerator[Synapse]:
-    """Run a Synapse on a port until the block ends."""
-    synapse = Synapse(folder, port, has_limits=has_limits)
-    try:
-        await synapse.start()
-        yield synapse
-    finally:
-        with anyio.CancelScope(shield=True):
-            await synapse.kill()

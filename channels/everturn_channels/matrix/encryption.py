@@ -324,7 +324,12 @@ class Encryption:
             await self._keys.know(users)
             await self._share(room_id, users)
             event: dict[str, object] = {"type": kind, "content": dict(content)}
-            encrypted = await self._keys.run(partial(self._olm.group_encrypt, room_id, event))
+            try:
+                encrypted = await self._keys.run(partial(self._olm.group_encrypt, room_id, event))
+            except Exception as error:  # the boundary around a library
+                logger.exception("a message could not be encrypted", extra={"room": room_id})
+                msg = f"it could not be encrypted ({type(error).__name__})"
+                raise RequestFailedError(msg) from error
         # Servers read what a message replies to, or changes.
         relation = content.get("m.relates_to")
         return {**encrypted, **({"m.relates_to": relation} if relation else {})}

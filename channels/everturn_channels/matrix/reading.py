@@ -45,7 +45,7 @@ from everturn_channels.matrix.markup import render
 from everturn_channels.matrix.requests import Homeserver, RequestFailedError, room_path
 from everturn_channels.matrix.rooms import Room, Rooms
 from everturn_channels.matrix.sender import Sender
-from everturn_channels.rate_limits import Cooldown
+from everturn_channels.rate_limits import Cooldown, RecentKeys
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +90,8 @@ class EventReader:
         self.on_missing_key: Callable[[str, str, Json], None] = _nobody
         "Told the room, the session and the message of each key that is missing."
         self._told: Cooldown[str] = Cooldown(TOLD_EVERY_S)
+        self._missing: RecentKeys[tuple[str, str]] = RecentKeys()
+        "The rooms and sessions whose key was waited for in vain."
 
     async def read(self, raw: Json, room_id: str) -> Sequence[InboundEvent]:
         """Return what an event means; nothing where it is for nobody.
@@ -301,6 +303,8 @@ class EventReader:
                 except UndecryptableError as error:
                     if not error.session_id:
                         raise
+                    if (room.id, error.session_id) in self._missing:
+                        break  # one wait for all messages of a key
                     await news.wait()
         return await self._last_try(encryption, raw, room)
 
@@ -309,6 +313,7 @@ class EventReader:
             return await encryption.decrypt(raw, room.id)
         except UndecryptableError as error:
             if error.session_id:
+                self._missing.note((room.id, error.session_id))
                 self.on_missing_key(room.id, error.session_id, raw)
                 await self._tell(room, raw, NO_KEY)
                 raise MissingKeyError(str(error)) from error

@@ -201,10 +201,11 @@ class Homeserver:
                     headers=sent,
                     params=query,
                     proxy=self._proxy,
+                    allow_redirects=False,  # it goes where the operator said, or nowhere
                     trace_request_ctx=attempt,
                 ) as response:
                     body = await _read(response, limit_bytes)
-                    if response.status >= 400:
+                    if response.status >= 300:
                         raise _failure(response, body)
                     return body
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
@@ -241,6 +242,9 @@ def _failure(response: aiohttp.ClientResponse, body: bytes) -> RequestFailedErro
         said = _object(body, status=response.status)
     except RequestFailedError:
         said = {}
+    if response.status < 400:
+        msg = "it sends to another address, which is not followed: set its own as homeserver"
+        return RequestFailedError(msg, status=response.status)
     wait_ms = number_of(said, "retry_after_ms")
     wait_s = None if wait_ms is None else wait_ms / 1000
     if wait_s is None and response.headers.get("Retry-After", "").isdecimal():
