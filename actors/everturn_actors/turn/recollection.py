@@ -27,7 +27,9 @@ async def recollect(host: TurnHost, turn: OpenTurn, agent: Agent, now: datetime)
 
     A boundary: what fails here costs the turn its reminders, and nothing else.
     """
-    if agent.notes is None and agent.quotes is None:
+    # Most turns end here: nothing is hidden from them that could be quoted.
+    quotes_of = None if turn.quoted or not _hides(host.state) else agent.quotes
+    if agent.notes is None and quotes_of is None:
         return
     context, bodies = host.tool_context, list[Body]()
     fields = {"session_id": context.session_id}
@@ -36,7 +38,7 @@ async def recollect(host: TurnHost, turn: OpenTurn, agent: Agent, now: datetime)
             notes = await agent.notes(context) if agent.notes is not None else None
             if notes is not None and is_due(host.state, notes, agent.spec.model.cache_life_s, now):
                 bodies.append(NotesShown(text=notes.text, outside=notes.outside))
-            quotes = None if agent.quotes is None or turn.quoted else await agent.quotes(context)
+            quotes = await quotes_of(context) if quotes_of is not None else None
             if quotes is not None:
                 quoted = OlderQuoted(turn=turn.number, text=quotes.text, quoted=quotes.seqs)
                 bodies.append(quoted)
@@ -62,6 +64,11 @@ def is_due(state: SessionState, notes: ShownNotes, cache_life_s: float, now: dat
     if now - state.replied_at > timedelta(seconds=cache_life_s):
         return True
     return not _items(state.notes.text) <= _items(notes.text)
+
+
+def _hides(state: SessionState) -> bool:
+    """Whether whole turns of the session are not shown any more."""
+    return state.reductions.cut_turn > 1 or state.logged_messages > state.held_messages
 
 
 def _items(text: str) -> set[str]:

@@ -35,7 +35,7 @@ _READ_MAX_BYTES: Final = 64 * 1024  # of a file, which a person may have made la
 _DIGEST: Final = 10  # digits
 _NAME_CHARACTERS: Final = 60
 _BETWEEN: Final = " | "
-_NOTE: Final = re.compile(r"^- (?P<topic>[^:\n]+): (?P<text>.*?)(?: <!-- (?P<source>.*) -->)?$")
+_COMMENT: Final = (" <!-- ", " -->")
 _HEAD: Final = "# What is known of {whom}\n\n"
 
 
@@ -93,6 +93,9 @@ class People:
         with self._folder.place(whose.path, create=True) as place, place.locked():
             found = place.read_if_there(_READ_MAX_BYTES)
             before = "" if found is None else _decoded(found[0])
+            if found is not None and len(found[0]) >= _READ_MAX_BYTES:
+                msg = f"{whose.path} is larger than a file of notes may be; shorten it by hand"
+                raise ToolFailedError(msg)
             gone = {_same(topic) for topic in forget} | {_same(each.topic) for each in notes}
             old = read_notes(before)
             left = [each for each in old if _same(each.topic) not in gone]
@@ -104,7 +107,7 @@ class People:
                 for line in before.splitlines()
                 if (known := _read(line)) is None or _same(known.topic) not in gone
             ] or _HEAD.format(whom=whose.name).splitlines()
-            text = "\n".join((*kept, *map(_line, notes))).rstrip("\n") + "\n"
+            text = "\n".join((*kept, *map(note_line, notes))).rstrip("\n") + "\n"
             if text != before:
                 expected = None if found is None else found[1]
                 place.replace(text.encode(errors="backslashreplace"), expected=expected)
@@ -220,13 +223,16 @@ def _newest(lines: Sequence[str], most: int) -> list[str]:
 
 
 def _read(line: str) -> PersonNote | None:
-    found = _NOTE.match(line.rstrip())
-    if found is None:
+    """Return the note in a line; None where it is none."""
+    said, source = line.rstrip().removeprefix("- "), ""
+    if not line.startswith("- "):
         return None
-    topic, text = found["topic"].strip(), found["text"].strip()
-    if not topic or not text:
+    if said.endswith(_COMMENT[1]):
+        said, _, source = said.removesuffix(_COMMENT[1]).rpartition(_COMMENT[0])
+    topic, colon, text = (part.strip() for part in said.partition(": "))
+    if not topic or not colon or not text or ":" in topic:
         return None
-    fields = (found["source"] or "").split(_BETWEEN)
+    fields = source.split(_BETWEEN)
     if len(fields) < len(_FIELDS):
         return PersonNote(topic=topic, text=text)
     known = dict(zip(_FIELDS, fields, strict=False))
@@ -236,7 +242,8 @@ def _read(line: str) -> PersonNote | None:
 _FIELDS: Final = ("day", "who", "place", "quote")
 
 
-def _line(note: PersonNote) -> str:
+def note_line(note: PersonNote) -> str:
+    """Return a note as it stands in its file, whatever its parts say."""
     fields = [getattr(note, name) for name in _FIELDS]
     source = _BETWEEN.join(map(_plain, (*fields, *note.outside)))
     return f"- {one_line(note.topic).replace(':', ' ')}: {one_line(note.text)} <!-- {source} -->"

@@ -40,10 +40,10 @@ class OlderQuotes(Struct, frozen=True, kw_only=True):
     window_tokens: int
 
     async def __call__(self, context: ToolContext) -> Quotes | None:
-        """Return the quotes; None where nothing is hidden, or nothing hidden fits."""
+        """Return the quotes; None where nothing that the request does not have fits."""
         index, conversation = self.link.messages, context.conversation
         question = _question(conversation)
-        if index is None or not question or not _hides(conversation):
+        if index is None or not question:
             return None
 
         async def may_see(session_id: str) -> bool:
@@ -103,11 +103,6 @@ def _question(conversation: Conversation) -> str:
     asked = [u.text for u in turn.heard if u.sender not in PROGRAM_SENDERS and not u.untrusted]
     text = "\n".join(asked)[:_QUESTION_CHARACTERS]
     return text if is_telling(text) else ""
-
-
-def _hides(conversation: Conversation) -> bool:
-    reductions = conversation.reductions
-    return reductions.cut_turn > 1 or bool(conversation.left_messages)
 
 
 def _known(conversation: Conversation) -> set[int]:

@@ -1,0 +1,73 @@
+"""Notes about a person, as their file has them and as the prompt shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn_actors.errors import ToolFailedError
+from everturn_actors.model import ConversationKey
+from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.memory.people import (
+    People,
+    PersonNote,
+    note_line,
+    person_of,
+    read_notes,
+    shown_notes,
+)
+
+KEY = ConversationKey(channel="telegram", chat="../7\n", agent="a", topic="x")
+WORDS = st.text(min_size=1, max_size=40).filter(lambda text: any(c.isalnum() for c in text))
+
+
+def people(folder: Path) -> People:
+    """Return notes in a folder."""
+    return People(Confined(folder, what="your notes"))
+
+
+def test_a_file_keeps_what_people_wrote_into_it_and_loses_nothing(tmp_path: Path) -> None:
+    """A line that is no note stays; a note by hand is one; what is too large is not cut off."""
+    whose = person_of(KEY, "")
+    file = tmp_path / whose.path
+    file.parent.mkdir()
+    file.write_text("# Ann\nfree words\n- tea: green, always\n- no note\n")
+    kept = people(tmp_path)
+
+    assert [(each.topic, each.text) for each in kept.read(whose)] == [("tea", "green, always")]
+    gone = kept.keep(whose, [PersonNote(topic="TEA", text="none", day="2026-01-01")])
+    assert [each.topic for each in gone] == ["tea"]
+    new = "- TEA: none <!-- 2026-01-01 |  |  |  -->"
+    assert file.read_text() == f"# Ann\nfree words\n- no note\n{new}\n"
+    file.write_text("- a: b\n" * 20_000)
+    with pytest.raises(ToolFailedError, match="shorten it by hand"):
+        kept.keep(whose, [], ["a"])
+    assert file.read_text() == "- a: b\n" * 20_000
+
+
+def test_everybody_has_a_file_of_their_own() -> None:
+    """Also where names differ in what no file can be called, or belong to a principal."""
+    chats = ("7", "7 ", "/7")
+    keys = [KEY, *(ConversationKey(channel="telegram", chat=c, agent="a") for c in chats)]
+    paths = {person_of(key, "").path for key in keys} | {person_of(KEY, "ann").path}
+
+    assert len(paths) == 5
+    assert all(path.startswith("people/") and path.count("/") == 1 for path in paths)
+
+
+@given(WORDS, WORDS, WORDS, st.lists(WORDS, max_size=3))
+def test_what_is_written_is_read_again_in_one_line(
+    topic: str, text: str, quote: str, outside: list[str]
+) -> None:
+    """Whatever somebody says, it neither ends its line nor its comment nor its quote."""
+    note = PersonNote(
+        topic=topic, text=text, day="2026-01-01", quote=quote, place="s:1", outside=tuple(outside)
+    )
+    (again,) = read_notes(note_line(note))
+    assert (again.day, again.place) == ("2026-01-01", "s:1")
+    shown = shown_notes([again], "", most_characters=10_000).text.splitlines()
+    assert len(shown) == 7
+    assert shown[-1] == f"</{shown[-3][1:]}"
