@@ -17,6 +17,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY actors actors
 COPY channels channels
 COPY gateway gateway
+COPY docs docs
 # The extras in the versions of the lock.
 RUN /opt/everturn/bin/pip install --no-cache-dir --no-deps . \
     && if [ -n "$EXTRAS" ]; then \

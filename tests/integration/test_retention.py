@@ -137,6 +137,10 @@ async def test_both_are_commands(tmp_path: Path) -> None:
     nobody = await everturn("erase", "bob", cwd=tmp_path)
     unasked = await everturn("erase", "telegram:7", cwd=tmp_path)
     erased = await everturn("erase", "telegram:7", "--yes", cwd=tmp_path)
+    listed = await everturn("help", cwd=tmp_path)
+    page = await everturn("help", "how long what is kept", cwd=tmp_path)
+    options = await everturn("help", "sessions", "list", cwd=tmp_path)
+    no_topic = await everturn("help", "no such thing", cwd=tmp_path)
     (tmp_path / "everturn.yaml").write_text("sessions: {keep: {days: -1, weeks: 2}}\n")
     wrong = await everturn("clean", cwd=tmp_path)
 
@@ -155,5 +159,9 @@ async def test_both_are_commands(tmp_path: Path) -> None:
     assert (nobody.code, "CHANNEL:ID" in nobody.err) == (2, True)
     assert (unasked.code, "add --yes" in unasked.err) == (2, True)
     assert "0 messages of telegram:7 are erased" in erased.out
+    assert "\noperate " in listed.out
+    assert page.out.startswith("## How long what is kept\n")
+    assert "--limit" in options.out
+    assert (no_topic.code, "lists the pages" in no_topic.err) == (2, True)
     assert wrong.code == 2
     assert "sessions.keep.days" in wrong.err

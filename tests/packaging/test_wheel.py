@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = "everturn_gateway/docs/"
 PACKAGES = {"everturn", "everturn_actors", "everturn_channels", "everturn_gateway"}
 
 
@@ -48,7 +49,16 @@ def test_every_source_file_is_in_the_wheel_and_no_test_is(wheel: zipfile.ZipFile
         for path in (ROOT / folder).rglob("*.py")
     }
 
-    assert {name for name in wheel.namelist() if name.endswith(".py")} == sources
+    names = {name for name in wheel.namelist() if name.endswith(".py")}
+    assert {name for name in names if not name.startswith(DOCS)} == sources
+
+
+def test_the_documentation_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    """`everturn help` reads it there."""
+    pages = {f"{DOCS}{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*.md")}
+
+    assert f"{DOCS}operate.md" in pages
+    assert pages <= set(wheel.namelist())
 
 
 def test_the_console_is_in_the_wheel_as_it_is_here(wheel: zipfile.ZipFile) -> None:

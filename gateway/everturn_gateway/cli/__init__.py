@@ -46,6 +46,7 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
 def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code. Errors are told on stderr, without a traceback."""
     try:
+        arguments = _of_command(arguments)
         _declare_groups(_needed(arguments))
         command = typer.main.get_command(app)
         code = command.main(
@@ -65,15 +66,27 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _of_command(arguments: Sequence[str]) -> Sequence[str]:
+    """Return `sessions list --help` for `help sessions list`; what is no command is a topic."""
+    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in {*GROUPS, *_alone()}:
+        return (*arguments[1:], "--help")
+    return arguments
+
+
+def _alone() -> set[str]:
+    """Return the names of the commands that stand in no group."""
+    names = (
+        each.name or getattr(each.callback, "__name__", "") for each in app.registered_commands
+    )
+    return set(map(str, names))
+
+
 def _needed(arguments: Sequence[str]) -> Iterable[str]:
     """Return the groups to declare: all of them take as long as to load a small command."""
     called = arguments[0] if arguments else ""
     if called in GROUPS:
         return (called,)
-    alone = {
-        each.name or getattr(each.callback, "__name__", "") for each in app.registered_commands
-    }
-    return () if called in alone else GROUPS  # help, completion, or a name that nobody knows
+    return () if called in _alone() else GROUPS  # help, completion, or a name that nobody knows
 
 
 def _declare_groups(names: Iterable[str]) -> None:

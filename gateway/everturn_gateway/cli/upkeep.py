@@ -1,4 +1,4 @@
-"""`everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves with it."""
+"""What is done now and then: to clean, export, erase and move in; and the pages to read."""
 
 from __future__ import annotations
 
@@ -24,6 +24,17 @@ def clean(
 ) -> int:
     """Remove what is older or more than sessions.keep allows; a gateway does it once a day."""
     return commands.upkeep.clean(options, dry_run=dry_run, as_json=as_json)
+
+
+@command(app, "help")
+def show_help(
+    topic: Annotated[
+        list[str] | None,
+        typer.Argument(help="A command, a page, or words of a heading.", show_default=False),
+    ] = None,
+) -> int:
+    """Show the documentation: of a command, a page of it, or what stands under a heading."""
+    return commands.documentation.show_help(" ".join(topic or []))
 
 
 @command(app)

@@ -99,7 +99,9 @@ def erase(options: Options, person: str, *, ask: bool, as_json: bool) -> int:
             )
             for line in done["left"]:
                 print_line(f"left: {clean_text(line)}")
-            print_line("what agents noted in their memory is theirs: `everturn help erase`")
+            print_line(
+                "what agents noted in their memory stays: `everturn help operate` tells of it"
+            )
         return EXIT_FAILED if any(each.startswith("session ") for each in done["left"]) else EXIT_OK
 
     return run_async(main)

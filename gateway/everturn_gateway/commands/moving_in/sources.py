@@ -58,7 +58,7 @@ def _duragent(path: Path) -> Found:
             continue
         agent = FoundAgent(name=agent_folder.name, is_whole=True)
         for file in sorted(agent_folder.rglob("*")):
-            if file.is_file():
+            if file.is_file() and not file.is_symlink():
                 agent.files[str(file.relative_to(agent_folder))] = bytes_of(file, found)
         found.agents.append(agent)
     for name in ("duragent.yaml", "duragent.yml"):
