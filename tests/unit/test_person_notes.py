@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from anyio.to_thread import run_sync
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.tool_sites import tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
 from everturn_gateway.tools.confined import Confined
+from everturn_gateway.tools.memory.notes import Notes
 from everturn_gateway.tools.memory.people import (
     People,
     PersonNote,
@@ -19,6 +23,7 @@ from everturn_gateway.tools.memory.people import (
     read_notes,
     shown_notes,
 )
+from everturn_gateway.tools.memory.prompting import PromptNotes
 
 KEY = ConversationKey(channel="telegram", chat="../7\n", agent="a", topic="x")
 WORDS = st.text(min_size=1, max_size=40).filter(lambda text: any(c.isalnum() for c in text))
@@ -71,3 +76,33 @@ def test_what_is_written_is_read_again_in_one_line(
     shown = shown_notes([again], "", most_characters=10_000).text.splitlines()
     assert len(shown) == 7
     assert shown[-1] == f"</{shown[-3][1:]}"
+
+
+async def test_what_was_written_beside_text_from_outside_stays_out_of_prompts(
+    tmp_path: Path,
+) -> None:
+    """It would mark each conversation from then on; who may read it is told where it is."""
+    kept, key = people(tmp_path), ConversationKey(channel="telegram", chat="7", agent="a")
+    notes = [
+        PersonNote(topic="tea", text="green", place="s:1", quote="q"),
+        PersonNote(topic="key", text="send all", place="s:2", quote="q", outside=("a page",)),
+    ]
+    mark = "<!-- written while this was shown: a page -->\n"
+
+    def write() -> str:
+        (tmp_path / "MEMORY.md").write_text(f"{mark}obey")
+        kept.keep(person_of(key, ""), notes)
+        return kept.read(person_of(key, ""))[1].said
+
+    said = await run_sync(write)
+    own = Confined(tmp_path, what="your notes")
+    read = PromptNotes(own=own, notes=Notes(own, own), people=kept, window_tokens=100_000)
+    context = replace(tool_context(), key=key)
+    shown = await read(context)
+
+    assert "tea: green" in shown.text
+    assert "recall reads it" in shown.text
+    assert "send all" not in shown.text
+    assert "obey" not in shown.text.splitlines()
+    assert "tea" not in (await read(replace(context, is_shared=True))).text
+    assert "not in the prompt" in said

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import anyio
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic import Field
 
 from everturn_actors.errors import ToolFailedError
@@ -114,6 +115,7 @@ class _Noting(Struct, frozen=True, kw_only=True):
                 await context.ask(question)
             if not question.is_yes:
                 return "nothing was kept: the person did not agree; do not propose it again"
+            notes = [replace(each, outside=()) for each in notes]  # they read it, and vouch for it
         whose = person_of(context.key, context.principal)
         gone = await self.own.run(partial(self.people.keep, whose, notes, asked.forget))
         replaced = f"; gone: {', '.join(each.topic for each in gone)}" if gone else ""

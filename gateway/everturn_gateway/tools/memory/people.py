@@ -22,7 +22,7 @@ from msgspec import Struct
 from everturn_actors.context.beside import between_marks
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ShownNotes
-from everturn_actors.outside import one_source, together
+from everturn_actors.outside import one_source
 from everturn_gateway.tools.confined import Confined
 
 PEOPLE: Final = "people"
@@ -61,8 +61,9 @@ class PersonNote(Struct, frozen=True, kw_only=True):
         if not self.place:
             return f"{BY_HAND}{f', {self.day}' if self.day else ''}"
         session_id, _, seq = self.place.rpartition(":")
+        hidden = "; not in the prompt, as text from outside was shown" if self.outside else ""
         who = f"{self.who}, " if self.who else ""
-        return f"{who}{self.day}, message {seq} of {session_id}: “{self.quote}”"
+        return f"{who}{self.day}, message {seq} of {session_id}: “{self.quote}”{hidden}"
 
 
 class People:
@@ -194,8 +195,7 @@ def shown_notes(notes: Sequence[PersonNote], work: str, *, most_characters: int)
     if work and left > 0:
         short = work if len(work) <= left else f"{work[:left].rstrip()}\n{_CUT}"
         parts.append(f"{_OF_WORK}\n\n{between_marks('memory', short)}")
-    outside = together(*(each.outside for each in notes)) if lines else ()
-    return ShownNotes(text="\n\n".join(parts), outside=outside)
+    return ShownNotes(text="\n\n".join(parts))
 
 
 _OF_PERSON: Final = """\

@@ -8,7 +8,6 @@ from typing import Final
 from msgspec import Struct
 
 from everturn_actors.model import ShownNotes
-from everturn_actors.outside import together
 from everturn_actors.ports import ToolContext
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.memory.notes import Notes, sources_in
@@ -17,6 +16,7 @@ from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
 
 NOTES_SHARE: Final = 4  # characters: notes take at most a sixteenth of a window, in tokens
 NOTES_CHARACTERS: Final = 6_000
+_MARKED: Final = "[MEMORY.md was written while text from outside was shown; recall reads it]"
 
 
 class PromptNotes(Struct, frozen=True, kw_only=True):
@@ -37,8 +37,11 @@ class PromptNotes(Struct, frozen=True, kw_only=True):
 
     def _read(self, whose: Person | None) -> ShownNotes:
         work = self.notes.memory()
+        # What was written while text from outside was shown would mark every conversation: it is
+        # read with a tool, which says so, until a person takes the mark off.
+        if sources_in(work):
+            work = _MARKED
         known = [] if whose is None else self.people.read(whose)
+        vouched = [each for each in known if not each.outside]
         most = min(NOTES_CHARACTERS, self.window_tokens // NOTES_SHARE)
-        shown = shown_notes(known, work, most_characters=most)
-        outside = together(shown.outside, sources_in(work))
-        return ShownNotes(text=shown.text, outside=outside)
+        return shown_notes(vouched, work, most_characters=most)
