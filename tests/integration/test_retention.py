@@ -9,11 +9,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import httpx2
 from support.command import everturn, write_agent
 from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway
 
+from everturn_actors.events import Received
 from everturn_actors.model import AmbientMessage, ConversationKey, Inbound
 from everturn_actors.testing import ManualClock
 from everturn_gateway.config.keep import SessionsKeepSection
@@ -81,6 +84,29 @@ async def test_old_sessions_go_and_pinned_and_busy_ones_stay(tmp_path: Path) -> 
     assert twice == [("done", {"removed": 0, "stayed": 0, "size_bytes": 0})]
 
 
+async def test_what_is_said_to_a_session_that_is_held_waits_and_is_answered(
+    tmp_path: Path,
+) -> None:
+    """It is not lost, whatever is done to the session meanwhile; two do not hold it at once."""
+    async with open_http_gateway(tmp_path) as gateway, anyio.create_task_group() as tasks:
+        session = await say(gateway, "c", "7", "hello")
+        held = gateway.service.upkeep.held
+        async with held(session) as is_held, held(session) as is_held_twice:
+            before = await gateway.store.read(session, after=0, limit=99)
+            tasks.start_soon(say, gateway, "c", "7", "are you there?")
+            for _ in range(100):
+                await anyio.lowlevel.checkpoint()
+            meanwhile = await gateway.store.read(session, after=0, limit=99)
+        again = await say(gateway, "c", "7", "thank you")
+        after = await gateway.store.read(session, after=0, limit=99)
+
+    assert (is_held, is_held_twice) == (True, False)
+    assert meanwhile == before
+    assert again == session
+    said = [each.body.text for each in after if isinstance(each.body, Received)]
+    assert sorted(said) == ["are you there?", "hello", "thank you"]
+
+
 async def test_what_a_person_said_is_nowhere_any_more(tmp_path: Path) -> None:
     """Their own chat goes; in a group what others said stays, and the group goes on."""
     key = ConversationKey(channel="telegram", chat="g", agent="test")
@@ -130,7 +156,9 @@ async def test_both_are_commands(tmp_path: Path) -> None:
     taken = await everturn("export", "--media", "--format", "jsonl", "--json", cwd=tmp_path)
     both = await everturn("export", "x", "--agent", "y", cwd=tmp_path)
     unset = await everturn("clean", "--dry-run", cwd=tmp_path)
-    (tmp_path / "everturn.yaml").write_text("sessions: {keep: {days: 0.0000001}}\n")
+    keep = "sessions: {keep: {days: 0.0000001, agents: {gone: {days: 3}}}}\n"
+    (tmp_path / "everturn.yaml").write_text(keep)
+    doctor = await everturn("doctor", cwd=tmp_path)
     plan = await everturn("clean", "--dry-run", cwd=tmp_path)
     done = await everturn("clean", "--json", cwd=tmp_path)
     nothing = await everturn("clean", cwd=tmp_path)
@@ -153,6 +181,7 @@ async def test_both_are_commands(tmp_path: Path) -> None:
     assert both.code == 2
     assert (unset.code, "`sessions.keep` in everturn.yaml has no limit" in unset.out) == (0, True)
     assert "2 would be removed" in plan.out
+    assert "sessions.keep has limits for 'gone', and there is no such agent" in doctor.out
     assert "nothing happened in it for 1e-07 days" in plan.out
     assert json.loads(done.out)["removed"] == 2
     assert nothing.out == "0 removed, 0.0 MB\n"

@@ -28,6 +28,10 @@ def agent_findings(
     if not agents and not faults:
         text = f"none in {config.agents_dir}; `everturn init` creates one"
         found.append(Finding(verdict="problem", subject="agent", text=text))
+    names = {agent.spec.name for agent in agents}
+    for name in sorted(config.sessions.keep.agents.keys() - names):
+        text = f"sessions.keep has limits for {name!r}, and there is no such agent"
+        found.append(Finding(verdict="note", subject="agent", text=text))
     for agent in agents:
         name, model = agent.spec.name, agent.spec.model
         text = f"{name}: {model.provider} / {model.name}"
