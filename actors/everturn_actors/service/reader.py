@@ -18,7 +18,6 @@ from everturn_actors.gaps import Gap, jumps
 from everturn_actors.model import Attachment
 from everturn_actors.ports import (
     ALL_SESSIONS,
-    Loaded,
     Place,
     SessionFilter,
     SessionStore,
@@ -28,13 +27,12 @@ from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.protocol.subscription import log_of
 from everturn_actors.session.runtime import Runtime
-from everturn_actors.state.recovery import Recovered, recover
+from everturn_actors.session.snapshots import replayed
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import type_of
 from everturn_actors.turn.replay import RequestReplay
 
 EXPLAIN_PAGE_EVENTS = 1000  # some 50 ms of a thread: what a client that left can still cost
-REPLAY_EVENTS = 500  # some 6 ms; a log without a snapshot may have any number
 LOOK_BACK_EVENTS = 500  # in which a decision that comes too late finds out why
 
 
@@ -59,7 +57,7 @@ class SessionReader:
         if state is not None:
             return state
         loaded = await self._store.inspect(session_id)
-        recovered = loaded and await _replayed(loaded)
+        recovered = loaded and await replayed(loaded)
         # It may have become active, and gone on, while its files were read.
         state = self._registry.present(session_id)
         if state is not None:
@@ -272,10 +270,3 @@ class SessionReader:
         events = await self._store.read(session_id, after=after, limit=LOOK_BACK_EVENTS)
         decided = (e.body for e in reversed(events) if isinstance(e.body, ApprovalDecided))
         return next((body for body in decided if body.call_id == call_id), None)
-
-
-async def _replayed(loaded: Loaded) -> Recovered | None:
-    """Replay what was loaded; beside the event loop where it is long."""
-    if len(loaded.events) > REPLAY_EVENTS:
-        return await to_thread.run_sync(recover, loaded.snapshot, loaded.events)
-    return recover(loaded.snapshot, loaded.events)

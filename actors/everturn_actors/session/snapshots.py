@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 
+from anyio import to_thread
+
 from everturn_actors.errors import CoreError, FencedError
 from everturn_actors.events import Event
 from everturn_actors.model import Labels
+from everturn_actors.ports import Loaded
 from everturn_actors.session.runtime import Runtime
-from everturn_actors.state.recovery import recover
+from everturn_actors.state.recovery import Recovered, recover
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_EVENTS = 400  # are replayed in 5 ms; a snapshot takes 2 ms to write, and six syncs
 MESSAGES_PER_EVENT = 3  # that a snapshot holds are written in the time that an event is replayed
+
+REPLAY_EVENTS = 500  # some 6 ms; a log without a snapshot may have any number
 
 _PLAIN = ("active", (), Labels())
 
@@ -47,7 +52,7 @@ class Snapshots:
         ):
             for text in texts:
                 logger.warning(what, extra={"session_id": self._session_id, "what": text})
-        recovered = recover(loaded.snapshot, loaded.events)  # the same `apply` as when it happened
+        recovered = await replayed(loaded)  # the same `apply` as when it happened
         self._saved = loaded.snapshot
         self._checkpoint = recovered.checkpoint if recovered else None
         return recovered.state if recovered else None, loaded.events
@@ -127,3 +132,14 @@ class Snapshots:
 def _listed(state: SessionState) -> tuple[str, tuple[str, ...], Labels]:
     """Return what lists go by, which read the head of the snapshot and nothing else."""
     return state.status, state.shared_with, state.labels
+
+
+async def replayed(loaded: Loaded) -> Recovered | None:
+    """Replay what was loaded; beside the event loop where it is long.
+
+    Raises:
+        CorruptJournalError: No version could have written such a log.
+    """
+    if len(loaded.events) > REPLAY_EVENTS:
+        return await to_thread.run_sync(recover, loaded.snapshot, loaded.events)
+    return recover(loaded.snapshot, loaded.events)
