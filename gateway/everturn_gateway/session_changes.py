@@ -192,12 +192,12 @@ def _row(
 
 
 def _said(state: SessionState, events: Sequence[Event]) -> str:
-    turn = state.open_turn or state.newest_turn
-    if turn is not None and all(user.sender == MEMORY for user in turn.heard):
-        return ""  # the gateway asks the agent for itself, and nobody reads that
     for event in reversed(events):
         body = event.body
         if isinstance(body, _SAID) and body.text:
+            turn = state.open_turn or state.newest_turn
+            if turn is not None and all(user.sender == MEMORY for user in turn.heard):
+                return ""  # the gateway asks the agent for itself, and nobody reads that
             return _first_words(body.text, PREVIEW_CHARACTERS)
     return ""
 

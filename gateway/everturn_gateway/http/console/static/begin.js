@@ -12,6 +12,7 @@ const SESSION = [
   "parts/todo.js",
   "parts/transcript.js",
   "vendor/lit-html/directives/live.js",
+  "send.js",
   "views/approvals.js",
   "views/session.js",
 ];
