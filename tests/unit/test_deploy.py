@@ -136,6 +136,40 @@ def test_supervisors_wait_longer_than_a_stop_takes() -> None:
     assert seconds(compose["stop_grace_period"]) > STOP_TIMEOUT_S
 
 
+def test_nodes_of_a_cluster_find_each_other_and_may_finish(tmp_path: Path) -> None:
+    """What the files say of each other: names, ports, and how long a stop takes."""
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+    found = {(each["kind"], each["metadata"]["name"]): each for each in documents}
+    secret, config = found["Secret", "everturn"], found["ConfigMap", "everturn"]
+    nodes, pods = found["Service", "everturn-nodes"], found["StatefulSet", "everturn"]["spec"]
+    file = tmp_path / "everturn.yaml"
+    file.write_text(config["data"]["everturn.yaml"])
+    environ = {**secret["stringData"], "NODE": "everturn-0"}
+    settings = load_config(file, environ=environ)
+
+    assert settings.cluster is not None
+    name, _, port = settings.cluster.advertise.rpartition(":")
+    assert name == f"everturn-0.{nodes['metadata']['name']}"
+    assert pods["serviceName"] == nodes["metadata"]["name"]
+    ports = pods["template"]["spec"]["containers"][0]["ports"]
+    assert {each["containerPort"] for each in ports} == {settings.server.port, int(port)}
+    assert (
+        pods["template"]["spec"]["terminationGracePeriodSeconds"] > settings.server.stop_timeout_s
+    )
+
+    text = (DEPLOY / "compose.nodes.yaml").read_text()
+    compose = yaml.safe_load(text)["services"]
+    file.write_text(
+        "\n".join(re.findall(r"^#   ((?:server|store|cluster): .*)$", text, re.MULTILINE))
+    )
+    for node in ("a", "b"):
+        own = load_config(file, environ={**environ, "NODE": compose[node]["environment"]["NODE"]})
+        assert own.cluster is not None
+        assert own.cluster.advertise == f"{node}:7070"
+        assert seconds(compose[node]["stop_grace_period"]) > own.server.stop_timeout_s
+        assert f"server {node}:{own.server.port} " in (DEPLOY / "nginx.conf").read_text()
+
+
 def test_the_unit_is_closed_and_leaves_bubblewrap_what_it_needs() -> None:
     """With one of these bubblewrap, or a program that compiles as it runs, does not start."""
     service = unit()
