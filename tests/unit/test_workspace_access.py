@@ -33,6 +33,7 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/commands/first_steps/": "`setup`: writes for its owner",
     "gateway/everturn_gateway/config/env_file.py": "variables beside everturn.yaml",
     "gateway/everturn_gateway/commands/context/": "transcripts that a command is given",
+    "gateway/everturn_gateway/commands/moving_in/": "`import`: reads and writes for its owner",
     "gateway/everturn_gateway/commands/exporting.py": "`export`: writes into a folder of its owner",
     # What agents work on.
     "gateway/everturn_gateway/tools/confined/": "files of agents",
@@ -54,7 +55,9 @@ ALLOWED: Final = {
     "gateway/everturn_gateway/private_environ.py": "/proc",
     "channels/everturn_channels/matrix/": "keys of the device that this machine is",
     "channels/everturn_channels/terminal/": "files that people attach; what they typed before",
+    "gateway/everturn_gateway/commands/serving/workers.py": "a folder of sockets, gone at the end",
     # Elsewhere.
+    "gateway/everturn_gateway/commands/documentation.py": "pages, which come with the package",
     "gateway/everturn_gateway/http/console/": "pages of the console, which come with the package",
     "channels/everturn_channels/languages/": "texts, which come with the package",
     "gateway/everturn_gateway/cli/__init__.py": "/dev/null",
