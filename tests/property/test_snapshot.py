@@ -289,6 +289,7 @@ logged_messages: 2
 usage: {"input_tokens":9,"output_tokens":3}
 fingerprint: {"prefix":"9f86d081","messages":3,"units":12345}
 reported: {"input_tokens":130,"output_tokens":6,"cached_tokens":100}
+replied_at: "2026-11-21T22:50:01.123456Z"
 cache_misses: 2
 seen: {"key-1":2}
 waiting:
