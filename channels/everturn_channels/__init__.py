@@ -6,6 +6,8 @@
 - `chunks`: cuts a text into pieces of at most a platform's size
 - `errors`: errors of the channels: what goes wrong between a person and a conversation
 - `health`: the status of a channel: what its runner notes, and what people are shown
+- `keeping`: what stays with the model: notes about whom it talks with, and pinned messages, as
+  people ask
 - `menu`: the commands that people can give on every platform, as its menu shows them
 - `money`: what something cost, as people read it
 - `names`: what others wrote, made fit to be shown: names in one line, texts that hide nothing
@@ -25,6 +27,7 @@
 - `ingestion/`: how the events of a platform come in: what every adapter needs and none builds by
   itself
 - `languages/`: texts for people in their language: one file of them for each language but English
+- `matrix/`: the Matrix channel: one account on a homeserver
 - `plugin/`: channels that are programs of their own: lines of JSON on standard input and output
 - `telegram/`: the Telegram channel
 - `terminal/`: a conversation in a terminal

@@ -33,6 +33,8 @@
 - `principals/`: who may ask what of the gateway: principals, their scopes, their tokens, their
   limits
 - `providers/`: models: remote ones behind their APIs, the embedded one, and two that are none
+- `retention/`: what goes of what is kept: by age and size as the owner set it, and what a person
+  said
 - `scheduler/`: scheduled jobs: what they are, when they are due, and that each run runs once
 - `search/`: what was said, found again: the index over the logs, and what may be shown of its
   matches

@@ -10,8 +10,12 @@ is alone loads none of it (`ports.ownership.LocalOwnership`).
 - `leases`: what a process holds, how long, and what it asks the referee for
 - `link`: links between nodes: each calls every other, and asks and follows over the stream it
   opened
+- `node`: a node's two ends of links: the one that others call, and the one by which it calls others
 - `ownership`: holds leases: asks the referee once a second, and tells who is concerned what came
   and went
 - `partitions`: which partition a session is in, and which process should hold what
+- `relay`: what happens in a session that another node has, brought to those who follow it here
+- `routing`: commands on their way to the node that works on a session, and what follows from them
+  here
 - `wire`: frames over one stream: read whole, written in order, bounded in both directions
 """

@@ -2,6 +2,7 @@
 
 Start reading at `render`; `window` bounds what a session holds, `budget` what a request holds.
 
+- `beside`: what the prompt says beside the agent's own texts: notes of earlier, and pinned messages
 - `catalog`: what an agent's policy is, and what it works with
 - `comparison`: what became of each message of a past request, beside another request of its session
 - `explain`: why a past request looked as it did: what became of each message, and what did it

@@ -5,6 +5,7 @@
 - `deliveries`: what was done to tell people
 - `event`: one line of a log
 - `messages`: what is said in a session, and to whom it belongs
+- `notes`: what is put before the model besides what is said: notes, quotes, pinned messages
 - `reductions`: what is hidden from the model
 - `turns`: a turn: begun, taken on by calls of a model, ended
 """

@@ -9,6 +9,8 @@
 - `store`: where sessions live
 - `tools`: what an agent can do, and what decides whether it may
 - `transfer`: how all that a store keeps goes to another one, byte for byte
+- `upkeep`: what a store does beside a session's life: how much it keeps of it, and what of that
+  goes
 """
 
 from everturn_actors.ports.agents import Agent, Agents, Clock, Quotes

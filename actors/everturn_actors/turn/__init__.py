@@ -16,6 +16,8 @@ What belongs here acts for a turn and knows nothing of the actor that started it
   reaches a session
 - `provider_boundary`: the boundary around one call of a model: whatever goes wrong behind it is a
   `ModelError`
+- `recollection`: what a turn is reminded of before its first call: notes, and older messages that
+  fit
 - `replay`: finds a past request in a session's log, and makes it again from the state it came from
 - `reply_flaws`: what is wrong with a reply: withheld, empty, calls that cannot be read, another
   form

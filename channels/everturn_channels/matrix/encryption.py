@@ -185,7 +185,7 @@ class DeviceKeys:
         for user in found:
             try:
                 take_devices(self.olm, user, object_of(found, user))
-            except Exception as error:  # noqa: BLE001 - the boundary around what a stranger sent
+            except Exception as error:  # the boundary around what a stranger sent
                 logger.info(
                     "somebody's devices cannot be read",
                     extra={"user": user, "why": type(error).__name__},
@@ -208,7 +208,7 @@ class DeviceKeys:
             for device, keys in object_of(found, user).items():
                 try:
                     take_one_time_key(self.olm, user, device, keys)
-                except Exception as error:  # noqa: BLE001 - the boundary around what a stranger sent
+                except Exception as error:  # the boundary around what a stranger sent
                     logger.info(
                         "a key of somebody's device cannot be used",
                         extra={"user": user, "device": device, "why": type(error).__name__},
@@ -298,7 +298,7 @@ class Encryption:
     def _take_encrypted(self, raw: Json) -> Iterable[tuple[str, str]]:
         try:
             return take_to_device(self._olm, raw)
-        except Exception as error:  # noqa: BLE001 - the boundary around what a stranger sent
+        except Exception as error:  # the boundary around what a stranger sent
             name = type(error).__name__
             logger.info("something sent to the device cannot be read", extra={"why": name})
             return ()

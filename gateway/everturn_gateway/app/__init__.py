@@ -4,6 +4,8 @@
 as objects, `journal_check` what `doctor` asks of the journals.
 
 - `additions`: what a program that embeds a gateway adds to it as objects, beside what files name
+- `cluster`: this gateway among those that share its store: what it holds, and what runs while it
+  does
 - `composition`: opens the parts of a gateway one upon the other, and closes them in the opposite
   order
 - `gateway`: an open gateway, and what is made of its configuration before it opens

@@ -97,7 +97,7 @@ async def open_storage(
     setup = _setup(config, supervisor, on_batch=on_batch, is_serving=is_serving)
     hold = nullcontext() if plugin.locks_workspace else held_workspace(config.workspace)
     async with hold, plugin.open(setup) as opened:
-        await check_not_moved(opened.keyed)
+        await check_not_moved(opened.keyed)  # before anything is written: two stores would go apart
         yield opened
 
 
@@ -121,7 +121,7 @@ async def open_keyed(config: Config, *, is_change: bool) -> AsyncGenerator[Keyed
                 " command can change what is kept there; name another one under `store`"
             )
             raise GatewayError(msg)
-        yield MemoryKeyedStore()
+        yield MemoryKeyedStore()  # what is only in a gateway's memory reads as empty from outside
         return
     async with plugin.open_keyed(setup_of(config, is_change=is_change)) as keyed:
         if is_change:
@@ -157,6 +157,7 @@ async def plugin_of(config: Config) -> StorePlugin:
         GatewayError: It is not installed, or cannot be loaded.
     """
     stores = installed().stores
+    # Loading it imports its module.
     plugin = await to_thread.run_sync(stores.get, config.store.type)
     if plugin is None:
         why = stores.fault(config.store.type) or "it is not installed"

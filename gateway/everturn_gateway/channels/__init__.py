@@ -7,6 +7,7 @@
 - `moves`: what an operator may change where chats were given another id by their platform
 - `running`: all channels of a gateway: run together, and asked how they fare
 - `searching`: `/search` in a chat: what was said in this conversation, in all its sessions
+- `seats`: which of several gateways receives on a channel; all of them send
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Nothing heavy is imported here, so that `--help` and completion answer at once.
 - `schedules`: `everturn schedule`
 - `servers`: `everturn mcp`: agents for MCP clients, and the logins at MCP servers
 - `sessions`: `everturn sessions` and `everturn context`
+- `upkeep`: `everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves with
+  it
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@
 - `channels`: asks a running gateway how its channels fare
 - `in_process`: HTTP to an application in the same process: no socket, and answers that come piece
   by piece
+- `keeping`: answers about what stays with the model of a session, read
 - `models`: asks a running gateway what it learnt about models, and has it forget
 - `readiness`: asks a running gateway whether it takes messages, and what of it is down
 - `schedules`: the scheduled jobs of a gateway, for the commands
 - `sessions`: the sessions of a gateway, for the terminal and the commands
 - `undoing`: what a gateway says that it took back, in words for people
+- `upkeep`: has a gateway clean and erase
 """
 
 from everturn_gateway.client.agents import ToolsNow, ask_tools

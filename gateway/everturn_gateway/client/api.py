@@ -154,7 +154,7 @@ class Api:
                     refuse(response, response.content)
                 return document(response.content)
             except (httpx2.TransportError, TryAgainError) as error:
-                if not repeat:
+                if not repeat:  # it may have been done: whoever asked has to look
                     raise lost(self._url, error) from error
                 await tries.pause(error)
 
@@ -170,7 +170,7 @@ class Api:
             path, params={"after": after}, max_event_size=_EVENT_BYTES
         ) as source:
             if source.response.status_code == _NOTHING_MORE:
-                raise NothingMoreError
+                raise NothingMoreError  # 204 tells EventSource of the standard not to come back
             if not source.response.is_success:
                 refuse(source.response, await source.response.aread())
             async for message in source:
@@ -241,6 +241,7 @@ class Tries:
             ClientError: It was tried for long enough.
         """
         now = anyio.current_time()
+        # Counts from the first failure, not from the start.
         self._deadline = self._deadline or now + self._reconnect_s
         if now >= self._deadline:
             raise lost(self._url, error) from error
@@ -283,6 +284,7 @@ def _encode(body: Mapping[str, object]) -> bytes:
     try:
         return orjson.dumps(body)
     except orjson.JSONEncodeError:
+        # Half a character: refused here, for no server could read it.
         raise InvalidInputError(_not_unicode(body)) from None
 
 

@@ -9,9 +9,11 @@ never pays for the gateway.
 - `checkpoints`: `everturn agent checkpoints`: what turns changed in a workspace, and taking it back
 - `clients`: how a command gets to the conversations: through the running gateway, or by opening one
 - `doctor`: `everturn doctor`: is everything in order, and what to do where it is not
+- `exporting`: `everturn export`: sessions as files in a folder, for who takes them elsewhere
 - `local`: `everturn local pull`: the weights of the model that runs on this machine
 - `model`: `everturn model`: what was learnt about models, and how it is forgotten
 - `move`: `everturn move`: all that a gateway keeps, from the folder to a database or back
+- `nodes`: `everturn nodes`: which gateways share the store, and who of them does what
 - `own_gateway`: the gateway that a command opens for itself, where none runs
 - `pair`: `everturn pair`: who asked to talk to an agent, and who may
 - `peers`: `everturn mcp` and `everturn acp`: agents for a program that starts the command
@@ -21,6 +23,7 @@ never pays for the gateway.
 - `sessions`: `everturn sessions`: list, search, show, export, retry, share, delete
 - `talk`: `everturn chat` and `everturn attach`
 - `token`: `everturn token`: the tokens of people and programs
+- `upkeep`: `everturn clean` and `everturn erase`
 - `usage`: `everturn usage`: what agents used of models
 - `context/`: `everturn context`
 - `first_steps/`: `everturn setup`: from nothing to an answer of a real model

@@ -5,6 +5,7 @@
 - `cluster`: what `everturn.yaml` says of several gateways that share one store
 - `env_file`: variables in a file, `.env`, beside the configuration
 - `home`: where the configuration is for whoever works in a folder that has none
+- `keep`: `sessions.keep`: for how long what belongs to sessions is kept
 - `owners`: what `everturn.yaml` says of owners: whose the agents are, by their accounts on the
   channels
 - `providers`: what `everturn.yaml` says of providers and prices

@@ -71,6 +71,7 @@ class Group(Generic[PluginT]):
         self._found: dict[str, _Found] = {}
         self._loaded: dict[str, PluginT] = {}
         self._faults: dict[tuple[str, str], PluginFault] = {}
+        # Ours first: no package takes the name of a built-in one.
         for each in sorted(found, key=lambda each: (not each.is_own, each.package)):
             self._enter(each, found)
 
@@ -123,7 +124,7 @@ class Group(Generic[PluginT]):
         """
         for name in self.names:
             if not self.is_own(name):
-                self.get(name)
+                self.get(name)  # loading is the only way to find out
         return tuple(sorted(self._faults.values(), key=lambda each: (each.name, each.package)))
 
     def _enter(self, each: _Found, found: Sequence[_Found]) -> None:
@@ -146,6 +147,7 @@ class Group(Generic[PluginT]):
         if not isinstance(value, self._kind):
             msg = f"{found.point.value} is a {type(value).__name__}, not a {self._kind.__name__}"
             raise TypeError(msg)
+        # Before anything else of it is used: it may mean something different.
         if value.interface != INTERFACE:
             msg = (
                 f"it was written for version {value.interface} of the interface, and this is"
@@ -157,6 +159,7 @@ class Group(Generic[PluginT]):
             raise ValueError(msg)
         if not found.is_own:  # ours are built with the file that they are a part of
             value.settings.model_rebuild()
+            # What it cannot say now, no schema and no help could show later.
             value.settings.model_json_schema()
         return value
 
@@ -230,7 +233,7 @@ def _entry_points(path: Sequence[str] | None) -> Iterator[tuple[str, _Found]]:
         if f"[{_PREFIX}" not in (distribution.read_text(_FILE) or ""):
             continue
         package, version = _named(distribution)
-        if package in seen:
+        if package in seen:  # the first on the path is the one that Python imports
             continue
         seen.add(package)
         for point in distribution.entry_points:

@@ -23,4 +23,6 @@
 - `rules/`: when a job is due, and what its runs were
 - `run_logs/`: what happened to each job: the lines of its run log (`lines`, pure) and their files
   (`files`)
+- `sharing/`: scheduled jobs of several gateways that share a store: one runs, all show and change
+  them
 """

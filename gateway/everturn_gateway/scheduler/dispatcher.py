@@ -62,6 +62,7 @@ class Dispatcher:
 
     def next_at(self, job_id: str) -> datetime | None:
         """Return when a job is looked at next; None where it never has to be."""
+        # A command looks without serving.
         return self._table.at(job_id) if self._is_serving else self._due_at(job_id)
 
     async def serve(self) -> NoReturn:
@@ -74,7 +75,7 @@ class Dispatcher:
         """Put a job on the timetable where it belongs now."""
         entry = self._registry.find(job_id)
         if entry is None:
-            self._table.put(job_id, None)
+            self._table.put(job_id, None)  # it was called off: nobody looks at it any more
             return
         if self._is_serving and job_id not in self._busy:
             try:
@@ -92,14 +93,14 @@ class Dispatcher:
         if self._registry.is_held(entry):
             return None
         if self.attempts.left_open(job_id):
-            return now
+            return now  # a run that a kill cut short goes on at once
         if self._registry.job_state(job_id).anchor is None:
             return None
         planned = rules.plan(entry.job, self._registry.job_state(job_id), now=now)
         return now if planned.run or planned.missed else planned.next_at
 
     def _clock_jumped(self) -> None:
-        self.begin("schedules", self._plan_all)
+        self.begin("schedules", self._plan_all)  # every time of every job may be another one now
 
     async def _plan_all(self) -> None:
         for number, entry in enumerate(self._registry.entries(), 1):
@@ -118,7 +119,7 @@ class Dispatcher:
     def _fire(self, job_id: str) -> None:
         entry = self._registry.find(job_id)
         if entry is not None and job_id not in self._busy:
-            self._busy.add(job_id)
+            self._busy.add(job_id)  # a job is worked on by one task at a time
             self.begin(f"job:{job_id}", partial(self._work_off, entry), entry)
 
     async def _work_off(self, entry: Entry) -> None:
@@ -139,7 +140,7 @@ class Dispatcher:
             )
         finally:
             self._busy.discard(entry.job_id)
-        entry.faults = 0
+        entry.faults = 0  # in a row is what counts
         await self._rebase(entry)  # what began before it was set back was written after that
         self.plan(entry.job_id)
         if pause_s and self._table.at(entry.job_id) is not None:
@@ -166,6 +167,7 @@ class Dispatcher:
         now = self._clock.now()
         if job.is_once:  # before it is written down: what is settled is not looked at again
             run = Run(scheduled_at=missed.last, started_at=now)
+            # Of a recurring one the next run tells enough.
             await self._runner.report(job, run, f"it was not run: {why}.")
         await self._registry.write(
             job.job_id,
@@ -239,9 +241,10 @@ class Dispatcher:
         for run in self.attempts.left_open(job_id):
             at, why = self._clock.now(), unexpected(error)
             failed = Finished(at=at, scheduled_at=run.scheduled_at, outcome="failed", error=why)
-            await self.note(job_id, failed)
+            await self.note(job_id, failed)  # it would be found open at each start, and fail again
         self.plan(job_id)
         if self._table.at(job_id) is not None:
+            # A later one each time: others need the disk and the log.
             pause_s = DISK_RETRY_S * entry.faults
             self._table.put(job_id, later(self._clock.now(), pause_s))
 

@@ -232,7 +232,7 @@ class JobRegistry:
     def why_not(self, job: Job) -> tuple[str, str]:
         """Return why a job cannot run now, behind the field at fault; empty where it can."""
         if damage := self._logs.damage(job.job_id):
-            return "id", damage
+            return "id", damage  # what its log says is not known, so it could run twice
         if job.process and not self._is_running(job.process):
             return "process", f"no background process {job.process!r} runs"
         return stranded(job, self._agents.names(), self._channels)
@@ -289,7 +289,7 @@ class JobRegistry:
             self._faults = faults
             gone = [each for each in self._entries if each not in found]
             for job_id in gone:
-                del self._entries[job_id]
+                del self._entries[job_id]  # its log stays: the file may come back
                 self._changed(job_id)
             for job_id in dict.fromkeys((*gone, *self._logs.ids())):
                 if job_id not in found and not self._may_come_back(job_id, page):
@@ -308,12 +308,13 @@ class JobRegistry:
                     if entry is None:
                         entry = self._entries[job.job_id] = Entry(job)
                     if entry.job != job:
-                        entry.halted, entry.faults = "", 0
+                        entry.halted, entry.faults = "", 0  # what is another job may work
                     if why and entry.why != why:
                         fields = {"job": job.job_id, "file": str(job.file), "line": job.line}
                         logger.warning("a scheduled job waits", extra={**fields, "why": why})
                     entry.job, entry.why = job, why
                     arm = partial(self._arm, entry)
+                    # Side by side: each writes a log of its own.
                     arming.start_soon(contain, f"job:{entry.job_id}", arm)
 
     def _may_come_back(self, job_id: str, page: Page) -> bool:

@@ -97,13 +97,14 @@ class RunAttempts:
             OSError: It cannot be written down; doing it again does no harm.
         """
         name = (job.job_id, run.scheduled_at)
-        self._in_hand.add(name)
+        self._in_hand.add(name)  # else the next look would find it left open, and run it twice
         try:
             await self._try_until_done(job, run)
         finally:
             self._in_hand.discard(name)
 
     async def _try_until_done(self, job: Job, run: Run) -> None:
+        # People are told of the first failure in a row.
         failed_before = _is_failing(self._registry.job_state(job.job_id))
         ended, tries = await self._try(job, run), run.attempt
         while ended.outcome == "failed" and ended.may_retry and tries <= job.retries.most:
@@ -124,6 +125,7 @@ class RunAttempts:
                 break
             job = entry.job  # somebody may have set right what failed
             tries += 1
+            # Only its delivery failed: the agent is not asked twice.
             is_same = ended.is_answered or ended.is_open
             run = self._present(job, run) if is_same else await self._again(job, run)
             ended = await self._try(job, run)
@@ -177,6 +179,7 @@ class RunAttempts:
             try:
                 await self._registry.write(job.job_id, record)
             except OSError as error:
+                # The task must not go on: nobody would know its session.
                 raise NotWrittenError(str(error)) from error
 
         async def perform() -> None:
@@ -184,7 +187,7 @@ class RunAttempts:
             if not isinstance(job.payload, RunTask):
                 ended = await self._runner.perform(job, run, accepted)
                 return
-            async with self._place():
+            async with self._place():  # messages take no place: nothing is worked on for them
                 ended = await self._runner.perform(job, run, accepted)
 
         failure = await attempt(perform)
@@ -194,6 +197,7 @@ class RunAttempts:
             raise failure
         fields = {"job": job.job_id, "scheduled_at": utc_text(run.scheduled_at)}
         logger.error("a scheduled job failed unexpectedly", extra=fields, exc_info=failure)
+        # No retry: it would most likely fail the same way.
         return Ended(outcome="failed", error=unexpected(failure))
 
     @asynccontextmanager
@@ -212,7 +216,7 @@ class RunAttempts:
             finally:
                 self._room.release()
 
-        self._beside("schedules", give_back)
+        self._beside("schedules", give_back)  # beside: its end gives the place back, too
         try:
             yield
         finally:

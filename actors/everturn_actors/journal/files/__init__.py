@@ -8,6 +8,7 @@ and lets go of both at its end. The store is made of three roles: logs, lists, a
 - `lists`: which sessions there are, and which of them are current or active, in files
 - `logs`: logs and snapshots in files
 - `transfer`: all that a workspace keeps as bytes, for a move to another store or from one
+- `upkeep`: `Upkeep` on plain files; see there for what each method promises
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def serve(
         setup_logging(level, secrets, form=log_format or new.logging.form, recent=recent)
 
     apply_logging(config)
-    seal_process()
+    seal_process()  # keys are in its memory and in its environment
     raise_descriptor_limit(config.server.max_connections)
     for each in shown_above():
         logger.warning(
@@ -170,6 +170,7 @@ async def _serve(
     serving, manager = anyio.CancelScope(), ServiceManager(process_environ())
     terminal = ControllingTerminal.find()
     async with anyio.create_task_group() as watch:
+        # Before the gateway opens: a signal meanwhile is no kill.
         await watch.start(_watch_signals, config, serving, manager)
         await watch.start(_watch_hangups, terminal, reload)
         watch.start_soon(manager.keep_alive)
@@ -177,7 +178,7 @@ async def _serve(
             watch.start_soon(_stop_with_parent, serving)
         async with open_gateway(config, environ=process_environ(), secrets=secrets) as gateway:
             reload.gateway, gateway.recent_log = gateway, recent
-            tune_collector()
+            tune_collector()  # after all that stays is loaded
             keep_heap_whole()
             with serving, short_rounds():
                 await _listen(gateway, options, manager)
@@ -204,7 +205,7 @@ async def _listen(gateway: Gateway, options: Options, manager: ServiceManager) -
         async with noted(gateway.config.workspace, running):
             _greet(gateway, running.url, address, options)
             manager.tell(READY, f"STATUS=listens on {address}")
-            await anyio.sleep_forever()
+            await anyio.sleep_forever()  # the note is there for as long as it listens
 
     async with anyio.create_task_group() as tg:
         tg.start_soon(announce)
@@ -297,7 +298,7 @@ async def _watch_hangups(
             if terminal.is_gone():
                 leave_terminal()
                 logger.info("the terminal was closed")
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), signal.SIGTERM)  # one way to stop, whoever asks for it
             else:
                 await contain("reload of the configuration", reload)
 
@@ -320,7 +321,7 @@ async def _watch_signals(
         with anyio.move_on_after(stop_s):
             await anext(signals)
             say("stopped at once; open turns go on at the next start")
-            _leave(config, EXIT_INTERRUPTED)
+            _leave(config, EXIT_INTERRUPTED)  # without cleaning up: that is what takes too long
         say(f"not stopped after {stop_s:g} s, left; open turns go on at the next start")
         _leave(config, EXIT_FAILED)
 

@@ -3,6 +3,7 @@
 - `exports`: a session as a file, as it was or for people to read
 - `log`: pages of a session's log, from either end
 - `markdown`: a session as a file for people: its events as Markdown, one after the other
+- `openai_export`: a session as one line of JSON with the messages of OpenAI's chat format
 - `overviews`: the list of sessions by their last activity, with filters and a search in what rows
   say
 - `requests`: the requests that a session sent to its model, as its log tells of them, newest first

@@ -156,6 +156,7 @@ class Connection:
         if self._clock.now() < self._not_before or self._tasks.cancel_scope.cancel_called:
             return None
         self._life = life = _Life()
+        # Not in the caller's task: its end must not end the server.
         self._tasks.start_soon(contain, self._name, partial(self._own, life, before))
         return life
 
@@ -170,6 +171,7 @@ class Connection:
         try:
             await life.settled.wait()
         finally:
+            # Once: a server that is slow to start holds up one turn, not each.
             self._was_waited_for = True
 
     # --- for a call ---
@@ -233,6 +235,7 @@ class Connection:
         if pending.error is not None:
             raise pending.error
         if life.is_up and life.awaited == 0:
+            # Slow, or dead: only the server can tell.
             life.calls.start_soon(contain, f"{self._name}: probe", partial(self._probe, life))
         msg = f"it did not answer within {self.settings.timeout_s:g} s"
         raise McpTimeoutError(msg)
@@ -260,10 +263,11 @@ class Connection:
                 pending.answer = await life.session.call(
                     make.name, make.arguments, asker=pending.ask, sent=make.sent
                 )
-                life.has_answered = True
+                life.has_answered = True  # it works: a failure later on begins to count anew
                 self.fault = ""
         except McpExpiredError as error:
             pending.error = error
+            # The server forgot the session; a new one is no failure.
             life.end(str(error), is_clean=True)
         except McpError as error:
             pending.error = error
@@ -304,7 +308,7 @@ class Connection:
     async def _own(self, life: _Life, before: _Life | None) -> None:
         """Own one run of the server. Whatever goes wrong in it ends it, and nothing else."""
         if before is not None:
-            await before.ended.wait()
+            await before.ended.wait()  # two processes of one server would share its files
             if self._clock.now() < self._not_before:
                 life.stop(self._waiting())
                 return
@@ -333,6 +337,7 @@ class Connection:
             ) as session:
                 try:
                     listing = await session.listing()
+                    # It is up: from here on it may live for as long as it is used.
                     starting.deadline = math.inf
                     await self._serve(life, session, listing)
                 finally:
@@ -388,6 +393,7 @@ class Connection:
             except (McpError, TimeoutError) as error:
                 fields = self._fields(error=str(error))
                 logger.warning("tools of MCP server cannot be listed anew", extra=fields)
+            # A server that tells of changes all the time is asked every few seconds.
             await self._clock.sleep(self.limits.refresh_s)
 
     async def _watch_use(self, life: _Life) -> None:
@@ -416,7 +422,7 @@ class Connection:
             return
         up_s = (now - life.up_at).total_seconds() if life.up_at is not None else 0.0
         if life.has_answered or up_s >= STEADY_S:
-            self._failures = 1
+            self._failures = 1  # it had been well: the first try comes at once
         else:
             self._failures = max(self._failures, 0 if life.up_at is not None else 1) + 1
         wait_s = BACK_OFF_S[min(self._failures, len(BACK_OFF_S)) - 1]

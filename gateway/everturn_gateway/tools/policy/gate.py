@@ -91,6 +91,7 @@ class PolicyGate:
         question is bound to the files that the call names, and can be allowed for good only where
         its words mean the same tomorrow; a command that may run is bound to what configures it.
         """
+        # In each call anew: a skill may have been read since.
         allowing = self._policy.allowing(*self._granted_now(context))
         self._writes.by_policy = allowing.named_files
         self._writes.held.begin(context.session_id, call.call_id)
@@ -123,6 +124,7 @@ class PolicyGate:
     ) -> Verdict:
         sources = sources_behind(context)
         weighed = await _weigh(policy, subject, is_tainted=bool(sources))
+        # Before all else: no mode and no hook allows what an owner denies.
         if weighed.denied is not None:
             reason = f"the policy denies it (deny: {weighed.denied.text})"
             return Verdict(effect="deny", reason=reason)
@@ -131,6 +133,7 @@ class PolicyGate:
         if policy.mode == "dangerous":
             return ALLOW
         capabilities = capabilities_of(tool, call)
+        # What a tool says of itself never covers a command.
         is_safe = capabilities.safe and subject.line is None and not subject.protected
         may_run = is_safe or not weighed.refusal
         if policy.mode == "restrict" and not may_run:
@@ -149,6 +152,7 @@ class PolicyGate:
                 if not why:
                     return ALLOW
             reason = "; ".join(each for each in (why, shown(sources, context)) if each)
+            # No "always": it would hold for what strangers write next.
             return _asking(policy, context, reason=reason, pattern="")
         if may_run:
             return ALLOW
@@ -166,7 +170,7 @@ class PolicyGate:
         except PatternError as error:
             raise PolicyWriteError(file, f"cannot hold {pattern[:80]!r}: it {error}") from error
         await anyio.to_thread.run_sync(add_allowed, file, pattern)
-        self._policy = self._policy.allowing(read)
+        self._policy = self._policy.allowing(read)  # after the file: a failed write allows nothing
 
     def _granted_now(self, context: ToolContext) -> list[Pattern]:
         granted: list[Pattern] = []
@@ -191,6 +195,7 @@ async def _weigh(policy: Policy, subject: Subject, *, is_tainted: bool) -> _Weig
 def _asking(policy: Policy, context: ToolContext, *, reason: str, pattern: str) -> Verdict:
     if context.key.channel in NOBODY_ANSWERS:
         hint = "nobody can be asked in this conversation; do it another way, or report it"
+        # A question would wait for its deadline, and the turn with it.
         return Verdict(effect="deny", reason=f"{reason}; {hint}")
     return Verdict(
         effect="ask",

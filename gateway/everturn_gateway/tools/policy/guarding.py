@@ -210,6 +210,7 @@ class GuardedTool:
             ToolFailedError: As the tool's own, without secrets.
         """
         if context.ask is not None:
+            # What a tool asks reaches people: secrets are taken out.
             context = replace(context, ask=functools.partial(self._ask, context.ask))
         try:
             if self._watch is None:
@@ -220,7 +221,7 @@ class GuardedTool:
             )
         finally:
             if (held := self._beside.held) is not None:
-                held.release(context.session_id, call.call_id)
+                held.release(context.session_id, call.call_id)  # whatever became of the call
 
     async def _ask(self, ask: Ask, questions: Questions) -> None:
         await ask(_GuardedQuestions(questions, self._policy, self._secrets))
@@ -234,14 +235,17 @@ class GuardedTool:
             return output
         finally:
             if subject is not None:
+                # Cancelled calls are told of as well.
                 self._tell(subject, call, context, success=success)
 
     async def _run(self, call: ToolCall, context: ToolContext) -> ToolOutput:
         try:
             given = await self._checkpointed(call, context)
         except ToolFailedError as error:
+            # Errors of programs quote their arguments, secrets too.
             raise ToolFailedError(await self._cleaned(str(error))) from error
         output = ToolOutput(text=given) if isinstance(given, str) else given
+        # Before the fence: nothing is put into a cleaned text afterwards.
         text = await self._cleaned(output.text)
         if output.untrusted:
             text = fence(text, session_id=context.session_id, call_id=call.call_id)
@@ -261,6 +265,7 @@ class GuardedTool:
         try:
             return await self._tool.run(call, context)
         finally:
+            # Also after a failure: it may have written before it failed.
             await checkpoints.end(opened)
 
     def _may_change(self, call: ToolCall) -> bool:

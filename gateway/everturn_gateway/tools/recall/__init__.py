@@ -3,6 +3,7 @@
 - `answers`: what the model gets for each thing that it can ask for
 - `log`: the log of one session as messages, read in chunks, from either end
 - `messages`: what was said, from the events of a log, and how it is quoted
+- `older`: older messages of a conversation that fit a question, quoted without being asked for
 - `overview`: what there is to read back
 - `pages`: long texts in pages
 - `plugin`: the plug-in `recall_context`
