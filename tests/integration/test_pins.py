@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from support.feeding_adapter import feeding
 from support.gateway import open_http_gateway, write_agent
 
-from everturn_actors.context.explain import Explanation
+from everturn_actors.context.past.explain import Explanation
 from everturn_actors.errors import InvalidInputError, UnknownMessageError
 from everturn_actors.events import ModelReplied
 from everturn_actors.model import ConversationKey, Inbound

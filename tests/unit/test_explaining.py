@@ -15,9 +15,9 @@ from support.context_policies import POLICIES
 from support.conversations import KEY, STARTED
 from support.tables import table
 
-from everturn_actors.context.comparison import dispositions_of
 from everturn_actors.context.estimation.calibration import ModelStatistics
-from everturn_actors.context.explain import Explanation
+from everturn_actors.context.past.comparison import dispositions_of
+from everturn_actors.context.past.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.errors import UnknownRequestError
 from everturn_actors.events import (

@@ -4,8 +4,6 @@ Start reading at `render`; `window` bounds what a session holds, `budget` what a
 
 - `beside`: what the prompt says beside the agent's own texts: notes of earlier, and pinned messages
 - `catalog`: what an agent's policy is, and what it works with
-- `comparison`: what became of each message of a past request, beside another request of its session
-- `explain`: why a past request looked as it did: what became of each message, and what did it
 - `fingerprint`: whether a request begins with the one before it, byte for byte
 - `headroom`: whether the window is so far from full that nobody has to look what is to be done
 - `history`: the finished turns of a session as they are shown, kept from one request to the next
@@ -20,6 +18,7 @@ Start reading at `render`; `window` bounds what a session holds, `budget` what a
 - `transcripts`: what was said, written out: for the model that summarises it, and for people
 - `estimation/`: how large a request is, and how much of the window is left for it
 - `model_stats/`: what answers and refusals of a provider teach of its model
+- `past/`: requests of the past: why they looked as they did, and what two of them have otherwise
 - `policies/`: context policies: what a request leaves out or shortens, and in which order
 - `projection/`: the history as messages that a request could show, and what was reduced of them
 - `stages/`: stages: each makes a projection smaller in one way, and says what it did

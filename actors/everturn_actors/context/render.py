@@ -11,21 +11,13 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from everturn_actors.context.catalog import limits_of, policy_of
-from everturn_actors.context.estimation.calibration import (
-    ModelStatistics,
-    prior_statistics,
-)
+from everturn_actors.context.estimation.calibration import ModelStatistics, prior_statistics
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
 from everturn_actors.context.estimation.forecast import Forecast, surely_far
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
 from everturn_actors.context.headroom import Asked, is_far
-from everturn_actors.context.history import (
-    History,
-    begun_history,
-    outside_in,
-    shown_history,
-)
+from everturn_actors.context.history import History, begun_history, outside_in, shown_history
 from everturn_actors.context.policy import NO_HEADROOM, AnyPolicy
 from everturn_actors.context.projection.projection import (
     Stored,
@@ -47,11 +39,7 @@ from everturn_actors.context.rendered import (
     request_of,
 )
 from everturn_actors.events import EMERGENCY, ContextReduced
-from everturn_actors.model import (
-    Conversation,
-    ToolDefinition,
-    ToolResult,
-)
+from everturn_actors.model import Conversation, ToolDefinition, ToolResult
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 OVERFLOW_TRIES_MAX = 40  # each of them halves at least: far beyond the largest window

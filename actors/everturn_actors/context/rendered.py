@@ -273,11 +273,8 @@ def prepared_of(
     system, options = _system_of(conversation, spec)
     if conversation.notes.text or conversation.pins:
         shown_seqs = {each.seq for each in messages} - reductions.replaced.keys()
-        beside = prompt_beside(
-            conversation,
-            None if policy.hides_for_one_request else shown_seqs,
-            window_units=window_tokens * UNITS_PER_TOKEN,
-        )
+        seqs = None if policy.hides_for_one_request else shown_seqs
+        beside = prompt_beside(conversation, seqs, window_units=window_tokens * UNITS_PER_TOKEN)
         system = "\n\n".join(part for part in (system, beside) if part)
     files = (*history.with_files, *with_files(now))
     fingerprint = conversation.fingerprint

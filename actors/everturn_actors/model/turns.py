@@ -1,8 +1,7 @@
 """Turns and their steps, finished and open. Pure.
 
 A `Turn` is one or more user messages and the steps that answer them; a `Step` is one model reply
-with a result for every call it makes. A step is one value: half of one cannot be stored, trimmed
-or rendered.
+with a result for every call it makes. A step is one value: half of one can stand nowhere.
 """
 
 from __future__ import annotations
@@ -62,9 +61,7 @@ def _size_messages(
 def _heard(
     users: tuple[UserMessage, ...], steered: tuple[Steering, ...]
 ) -> tuple[UserMessage, ...]:
-    if not steered:
-        return users
-    return (*users, *(user for each in steered for user in each.users))
+    return (*users, *(user for each in steered for user in each.users)) if steered else users
 
 
 def _in_order(
@@ -90,9 +87,8 @@ def _is_tainted(heard: tuple[UserMessage, ...], steps: tuple[Step, ...]) -> bool
 
 def _without_options(users: tuple[UserMessage, ...]) -> tuple[UserMessage, ...]:
     """Return messages of a turn that is over: what was asked of its calls is of no use any more."""
-    if not any(map(_options_of, users)):
-        return users
-    return tuple(replace(user, options=None) for user in users)
+    has_any = any(map(_options_of, users))
+    return tuple(replace(user, options=None) for user in users) if has_any else users
 
 
 class Turn(Value, frozen=True, kw_only=True):

@@ -131,14 +131,8 @@ async def open_service(
             upkeep=SessionUpkeep(store=store, registry=registry, on_delete=ports.on_delete),
             on_delete=ports.on_delete,
         )
-        resume = partial(
-            resume_open_turns,
-            store,
-            registry,
-            clock,
-            is_half=service.branches.is_half,
-            remove=service.delete,
-        )
+        half, remove = service.branches.is_half, service.delete
+        resume = partial(resume_open_turns, store, registry, clock, is_half=half, remove=remove)
         service.handover = Handover(registry, ports.ownership or LocalOwnership(), resume)
         try:
             async with anyio.create_task_group() as maintenance:

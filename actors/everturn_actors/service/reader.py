@@ -9,7 +9,7 @@ from anyio import to_thread
 
 from everturn_actors.context.beside import beside_notes
 from everturn_actors.context.estimation.windows import hint_notes, input_window
-from everturn_actors.context.explain import Explanation
+from everturn_actors.context.past.explain import Explanation
 from everturn_actors.context.render import render
 from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import JournalError, UnknownRequestError, UnknownSessionError

@@ -139,22 +139,10 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return apply_summarised(state, event, body)
         case TurnFinished():
             return apply_turn_finished(state, event, body)
-        # What every turn brings is looked for first: nobody waits for these.
-        case (
-            SessionStarted()
-            | Branched()
-            | SessionShared()
-            | Labelled()
-            | StatusChanged()
-            | SessionEnded()
-            | NotesShown()
-            | OlderQuoted()
-            | Pinned()
-            | Unpinned()
-        ):
-            return _apply_to_whole(state, event, body)
-        case _:
-            assert_never(body)
+        # What every turn brings is looked for first: nobody waits for the rest. That `rest` is
+        # all that is left is checked by its type.
+        case rest:
+            return _apply_to_whole(state, event, rest)
 
 
 def _apply_to_whole(

@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import structs
 
 from everturn_actors.codec import dump
-from everturn_actors.context.comparison import dispositions_of
-from everturn_actors.context.explain import Explained, Explanation, role_of
+from everturn_actors.context.past.comparison import dispositions_of
+from everturn_actors.context.past.explain import Explained, Explanation, role_of
 from everturn_actors.context.report import ContextReport, Region, SummaryReport
 from everturn_actors.model import (
     AnyMessage,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct, field
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
-from everturn_actors.context.explain import Explanation, Hidden, Past, explain_request
+from everturn_actors.context.past.explain import Explanation, Hidden, Past, explain_request
 from everturn_actors.context.projection.turns import blocks, flatten
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered

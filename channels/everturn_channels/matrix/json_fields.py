@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeAlias, TypeGuard, cast
+from typing import Final, TypeAlias
+
+from everturn_actors.json_values import as_list, is_object
 
 Json: TypeAlias = Mapping[str, object]
 "A JSON object."
 
 _NOTHING: Final[Json] = {}
-
-
-def is_object(value: object) -> TypeGuard[Json]:
-    """Whether a value is a JSON object."""
-    return isinstance(value, dict)
 
 
 def text_of(data: object, *path: str) -> str:
@@ -40,18 +37,12 @@ def object_of(data: object, *path: str) -> Json:
 
 def objects_of(data: object, *path: str) -> Sequence[Json]:
     """Return the objects of a list at a path of fields; what is none is left out."""
-    value = at(data, *path)
-    if not isinstance(value, list):
-        return ()
-    return [each for each in cast("list[object]", value) if is_object(each)]
+    return [each for each in as_list(at(data, *path)) if is_object(each)]
 
 
 def texts_of(data: object, *path: str) -> Sequence[str]:
     """Return the texts of a list at a path of fields; what is none is left out."""
-    value = at(data, *path)
-    if not isinstance(value, list):
-        return ()
-    return [each for each in cast("list[object]", value) if isinstance(each, str)]
+    return [each for each in as_list(at(data, *path)) if isinstance(each, str)]
 
 
 def at(data: object, *path: str) -> object:

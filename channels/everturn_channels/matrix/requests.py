@@ -17,6 +17,7 @@ import orjson
 from msgspec import Struct
 from yarl import URL
 
+from everturn_actors.json_values import is_object
 from everturn_channels.errors import (
     ChannelError,
     ConnectionLostError,
@@ -27,7 +28,7 @@ from everturn_channels.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from everturn_channels.matrix.json_fields import Json, is_object, number_of, text_of
+from everturn_channels.matrix.json_fields import Json, number_of, text_of
 
 REQUEST_S: Final = 60.0
 UPLOAD_S: Final = 120.0

@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from everturn_actors.context.explain import Explanation
+from everturn_actors.context.past.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.model import (
     Approval,

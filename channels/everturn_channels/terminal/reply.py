@@ -134,19 +134,13 @@ class ReplyReader:
             case Discarded():
                 return (Piece(style="note", text=f"(not answered: {clean(body.reason)})"),)
             case SessionEnded():
-                text = f"(the session has ended: {body.reason})"
-                return (*self._leave(), Piece(style="note", text=text))
+                return self._noted(f"(the session has ended: {body.reason})")
             case StatusChanged():
-                if body.status != "paused":
-                    return ()
-                return (*self._leave(), Piece(style="note", text="(paused)"))
+                return self._noted("(paused)") if body.status == "paused" else ()
             case ContextReduced() | ModelCallFailed():
-                if not body.line:
-                    return ()
-                return (*self._leave(), Piece(style="note", text=f"({body.line})"))
+                return self._noted(f"({body.line})") if body.line else ()
             case ReplyBroken():
-                text = f"(the reply could not be used: {clean(body.reason)})"
-                return (*self._leave(), Piece(style="note", text=text))
+                return self._noted(f"(the reply could not be used: {clean(body.reason)})")
             case ApprovalAsked():
                 return (Piece(style="warning", text=_asked(body, self._calls.get(body.call_id))),)
             case ApprovalDecided():
@@ -186,6 +180,10 @@ class ReplyReader:
                 return (Piece(style="note", text=text),)
             case _:
                 assert_never(body)
+
+    def _noted(self, text: str) -> tuple[Piece, ...]:
+        """Show a note below the reply that is being shown."""
+        return (*self._leave(), Piece(style="note", text=text))
 
     def _announced(self, body: Announced) -> tuple[Piece, ...]:
         """Show what was said beside the turn; a reply that is being shown goes on below it."""

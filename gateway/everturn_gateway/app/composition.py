@@ -103,8 +103,7 @@ async def open_gateway(
     Raises:
         WorkspaceLockedError: Another process uses the workspace.
         JournalError: The workspace cannot be written.
-        GatewayError, SetupError: A channel cannot work as it is set up, or the library for traces
-            is not installed.
+        GatewayError, SetupError: A channel is not set up right, or a library for traces is missing.
     """
     clock = SystemClock()
     secrets = secrets or SecretRegistry()

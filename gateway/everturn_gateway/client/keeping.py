@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from everturn_channels.keeping import KnownNote, PinnedMessage
+from everturn_gateway.client.answers import Json
 
 
-def pins_of(data: Mapping[str, Any]) -> list[PinnedMessage]:
+def pins_of(data: Json) -> list[PinnedMessage]:
     """Return the pinned messages of an answer, oldest first."""
     return [PinnedMessage(**row) for row in data["pins"]]
 
 
-def notes_of(data: Mapping[str, Any]) -> list[KnownNote]:
+def notes_of(data: Json) -> list[KnownNote]:
     """Return the notes of an answer, the oldest first."""
     return [
         KnownNote(topic=row["topic"], text=row["text"], source=_source(row))
@@ -21,7 +19,7 @@ def notes_of(data: Mapping[str, Any]) -> list[KnownNote]:
     ]
 
 
-def _source(row: Mapping[str, Any]) -> str:
+def _source(row: Json) -> str:
     if not row["session_id"]:
         return "written by hand"
     who = f"{row['who']}, " if row["who"] else ""

@@ -19,7 +19,7 @@ import anyio.to_thread
 import httpx2
 from msgspec import convert
 
-from everturn_actors.context.explain import Explanation
+from everturn_actors.context.past.explain import Explanation
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.events import Event, SessionEnded

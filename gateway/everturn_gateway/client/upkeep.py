@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
 
 import orjson
 
 from everturn_channels.errors import ClientError
+from everturn_gateway.client.answers import Json
 from everturn_gateway.client.api import Api
 
 _ADMIN = "/api/v1/admin"
@@ -20,11 +20,11 @@ class UpkeepClient:
         """Ask through `api`."""
         self._api = api
 
-    async def plan(self) -> Mapping[str, Any]:
+    async def plan(self) -> Json:
         """Return what would be cleaned now, as HTTP tells it."""
         return await self._api.ask("GET", f"{_ADMIN}/clean")
 
-    async def clean(self) -> AsyncGenerator[tuple[str, Mapping[str, Any]]]:
+    async def clean(self) -> AsyncGenerator[tuple[str, Json]]:
         """Clean; yield what is told, by its kind: `step`, and at the end `done`.
 
         Raises:
@@ -33,7 +33,7 @@ class UpkeepClient:
         async for each in self._told(f"{_ADMIN}/clean", {}):
             yield each
 
-    async def erase(self, person: str) -> AsyncGenerator[tuple[str, Mapping[str, Any]]]:
+    async def erase(self, person: str) -> AsyncGenerator[tuple[str, Json]]:
         """Erase what a person said; yield what is told: `looked`, and at the end `done`.
 
         Raises:
@@ -45,7 +45,7 @@ class UpkeepClient:
 
     async def _told(
         self, path: str, body: Mapping[str, object]
-    ) -> AsyncGenerator[tuple[str, Mapping[str, Any]]]:
+    ) -> AsyncGenerator[tuple[str, Json]]:
         kind = ""
         async for message in self._api.told(path, body):
             if not message.data:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final
+from typing import Final
 
 from everturn_channels.names import clean as clean_text
+from everturn_gateway.client.answers import Json
 from everturn_gateway.client.upkeep import UpkeepClient
 from everturn_gateway.commands.clients import open_workspace_api
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
@@ -49,7 +50,7 @@ def clean(options: Options, *, dry_run: bool, as_json: bool) -> int:
                 else:
                     print_line(_NOTHING)
                 return EXIT_OK
-            done: Mapping[str, Any] = {}
+            done: Json = {}
             with SlowProgress("removed") as told:
                 async with aclosing(client.clean()) as steps:
                     async for kind, data in steps:
@@ -83,7 +84,7 @@ def erase(options: Options, person: str, *, ask: bool, as_json: bool) -> int:
         if ask and not await confirm(question):
             print_line("nothing was erased")
             return EXIT_FAILED
-        done: Mapping[str, Any] = {}
+        done: Json = {}
         async with _opened(config) as client:
             with SlowProgress("sessions looked at") as told:
                 async with aclosing(client.erase(person)) as looks:
@@ -113,7 +114,7 @@ async def _opened(config: Config) -> AsyncGenerator[UpkeepClient]:
         yield UpkeepClient(api)
 
 
-def _print_plan(plan: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_plan(plan: Json, *, as_json: bool) -> None:
     if as_json:
         print_json(dict(plan))
         return

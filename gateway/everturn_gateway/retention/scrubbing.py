@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from typing import Final, cast
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -27,6 +27,7 @@ from everturn_actors.events import (
     Pinned,
     Received,
 )
+from everturn_actors.json_values import as_object, is_list, is_object
 from everturn_actors.model import Attachment
 from everturn_actors.state.serialization import from_record, to_record
 from everturn_actors.state.session_state import SessionState
@@ -119,22 +120,21 @@ class Scrubbing(Struct, frozen=True):
             record["text"] = ERASED_SUMMARY
         if record.get("type") == "context_reduced" and record.get("note"):
             record["note"] = ERASED if self._is_after(event.seq) else record["note"]
-        return from_record(cast("dict[str, object]", self._scrubbed(record, is_own=is_own)))
+        return from_record(as_object(self._scrubbed(record, is_own=is_own)))
 
     def state(self, state: SessionState) -> SessionState:
         """See `Rewriting.state`."""
         record = dump(state)
         reductions = record.get("reductions")
-        if isinstance(reductions, dict) and self.traces.seqs:
-            found = cast("dict[str, object]", reductions)
-            summary = found.get("summary")
-            if isinstance(summary, dict):
+        if is_object(reductions) and self.traces.seqs:
+            summary = reductions.get("summary")
+            if is_object(summary):
                 summary["text"] = ERASED_SUMMARY
-            if found.get("note"):
-                found["note"] = ERASED
+            if reductions.get("note"):
+                reductions["note"] = ERASED
         labels = record.get("labels")
-        if isinstance(labels, dict) and state.labels.title in self.traces.titles:
-            cast("dict[str, object]", labels)["title"] = ""
+        if is_object(labels) and state.labels.title in self.traces.titles:
+            labels["title"] = ""
         return _STATE.load(self._scrubbed(record, is_own=False))
 
     def keeps_media(self, name: str) -> bool:
@@ -151,14 +151,13 @@ class Scrubbing(Struct, frozen=True):
     def _scrubbed(self, value: object, *, is_own: bool) -> object:
         if isinstance(value, str):
             return self._without_quotes(value)
-        if isinstance(value, list):
-            return [self._scrubbed(each, is_own=is_own) for each in cast("list[object]", value)]
-        if not isinstance(value, dict):
+        if is_list(value):
+            return [self._scrubbed(each, is_own=is_own) for each in value]
+        if not is_object(value):
             return value
-        fields = cast("dict[str, object]", value)
-        is_own = is_own or any(fields.get(each) == self.person.sender for each in _WHO)
+        is_own = is_own or any(value.get(each) == self.person.sender for each in _WHO)
         scrubbed: dict[str, object] = {}
-        for name, each in fields.items():
+        for name, each in value.items():
             if name in _WHO and each == self.person.sender:
                 scrubbed[name] = NOBODY
             elif is_own and name in _WORDS and isinstance(each, str) and each:
@@ -185,12 +184,11 @@ class Scrubbing(Struct, frozen=True):
     def _without_parts(self, value: object) -> object:
         if isinstance(value, str):
             return ERASED if self._is_part(value) else self._without_quotes(value)
-        if isinstance(value, list):
-            return [self._without_parts(each) for each in cast("list[object]", value)]
-        if not isinstance(value, dict):
+        if is_list(value):
+            return [self._without_parts(each) for each in value]
+        if not is_object(value):
             return value
-        fields = cast("dict[str, object]", value)
-        return {name: self._without_parts(each) for name, each in fields.items()}
+        return {name: self._without_parts(each) for name, each in value.items()}
 
     def _is_part(self, text: str) -> bool:
         plain = _plain(text)

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from msgspec import Struct, structs
 
-from everturn_actors.context.explain import Explained, Explanation
+from everturn_actors.context.past.explain import Explained, Explanation
 from everturn_actors.state.reports import explanation_record, report_record
 from everturn_channels.names import clean
 from everturn_channels.terminal.gauge import show_compacted

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn_actors.codec import encode
-from everturn_actors.context.explain import Explanation
+from everturn_actors.context.past.explain import Explanation
 from everturn_actors.errors import CoreError, InvalidInputError, SessionEndedError
 from everturn_actors.service import TurnService
 from everturn_actors.state.reports import dispositions_record, explanation_record, request_record

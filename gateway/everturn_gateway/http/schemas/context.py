@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from everturn_actors.context.explain import Role, Verdict
+from everturn_actors.context.past.explain import Role, Verdict
 from everturn_actors.context.report import ContextReport, Level
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.model import Disposition, SummarySource

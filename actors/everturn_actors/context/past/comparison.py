@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from everturn_actors.context.explain import Explained, Explanation, Role
+from everturn_actors.context.past.explain import Explained, Explanation, Role
 from everturn_actors.model import Disposition
 
 _ROUNDING: Final = 2  # tokens that two counts of one text may differ by
