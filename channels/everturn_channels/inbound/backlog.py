@@ -13,12 +13,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_actors.ports import Clock
 from everturn_channels.adapter import ChatRef
 from everturn_channels.errors import ChannelError
-from everturn_channels.health import Health
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
-from everturn_channels.languages import Language, ready, speaking
+from everturn_channels.inbound.running_channel import RunningChannel
+from everturn_channels.languages import ready, speaking
 from everturn_channels.texts import not_read
 
 logger = logging.getLogger(__name__)
@@ -42,32 +41,23 @@ class Backlog:
 
     def __init__(
         self,
+        channel: RunningChannel,
         *,
-        channel: str,
-        clock: Clock,
-        health: Health,
         tasks: BackgroundTasks,
         notifier: Notifier,
         is_known: Callable[[ChatRef], Awaitable[bool]],
-        language_of: Callable[[str], Language],
     ) -> None:
         """Begin with nothing left out.
 
         Args:
-            channel: For the log.
-            clock: The time.
-            health: Where it is counted.
+            channel: Whose messages they are.
             tasks: Runs the report.
             notifier: Tells it.
             is_known: Whether a conversation goes on in a chat: nobody else is told anything.
-            language_of: In which language a chat is told.
         """
-        self._channel = channel
-        self._clock = clock
-        self._health = health
-        self._tasks = tasks
-        self._notifier = notifier
-        self._is_known, self._language_of = is_known, language_of
+        self._channel, self._health = channel.name, channel.health
+        self._clock, self._language_of = channel.context.clock, channel.languages.of_chat
+        self._tasks, self._notifier, self._is_known = tasks, notifier, is_known
         self._skipped: dict[tuple[str, str], _Skipped] = {}
         self._total = 0
         self._is_reporting = False

@@ -76,13 +76,7 @@ class ChannelInboundHandler:
             language_of=self._languages.of_chat,
         )
         self._backlog = Backlog(
-            channel=adapter.name,
-            clock=context.clock,
-            health=health,
-            tasks=tasks,
-            notifier=self._notifier,
-            is_known=self._is_known,
-            language_of=self._languages.of_chat,
+            channel, tasks=tasks, notifier=self._notifier, is_known=self._is_known
         )
         self._settled: RecentKeys[tuple[str, str, str]] = RecentKeys()
         self._settler = EventSettler(

@@ -120,8 +120,7 @@ class ReplyReader:
                 return (Piece(style="user", text=f"{who}: {clean(told)}"),)
             case ModelReplied():
                 self._calls = {call.call_id: call for call in body.calls}
-                pieces = self._replied(body.text)
-                return (*pieces, *(_call(call) for call in body.calls))
+                return (*self._replied(body.text), *map(_call, body.calls))
             case Announced():
                 return self._announced(body)
             case CallFinished():

@@ -70,7 +70,7 @@ def _told_as_errors(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[
         except Exception as error:
             logger.exception("a request of an editor failed")
             msg = "the command failed while it handled this request; the log says why"
-            raise RequestError(_INTERNAL, msg) from error
+            raise RequestError(_INTERNAL, msg) from error  # its text may hold a secret
 
     return run
 
@@ -127,6 +127,7 @@ class EditorAgent:
     async def new_session(self, cwd: str, **_rest: object) -> NewSessionResponse:
         """Begin a conversation. The agent works in its own workspace, with its own tools."""
         del cwd
+        # A new session is a conversation of its own.
         key = ConversationKey(channel=CHANNEL, chat=f"acp/{uuid4().hex}", agent=self._agent)
         return NewSessionResponse(session_id=await self._client.open(key))
 
@@ -162,8 +163,9 @@ class EditorAgent:
                     updated_at=each.updated_at.isoformat(),
                 )
                 for each in found
-                if each.key.agent == self._agent
+                if each.key.agent == self._agent  # a session cannot change its agent
             ],
+            # Of what was read, not of what is shown.
             next_cursor=found[-1].session_id if len(found) == PAGE else None,
         )
 
@@ -201,12 +203,13 @@ class EditorAgent:
             if current.conversation.session_id == session_id:
                 current.is_cancelled = True
                 if current.seq:
+                    # Before there is a number, `prompt` does it itself.
                     await current.conversation.stop(current.seq)
 
     async def leave(self) -> None:
         """End what is under way here, because the editor is gone; the turns go on."""
         for current in tuple(self._prompts):
-            current.scope.cancel()
+            current.scope.cancel()  # the turn goes on: only its editor is gone
             await current.done.wait()
 
     async def _follow(self, current: _Prompt) -> Answer:

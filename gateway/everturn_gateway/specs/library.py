@@ -176,15 +176,18 @@ class AgentLibrary:
         stays as it was.
         """
         async with self._reloading:
+            # What has not changed is taken from before.
             loaded = await anyio.to_thread.run_sync(self._reader.read, self._loaded)
             report = self._report(loaded)
             changed = bool(report.added or report.changed or report.removed)
             if changed or loaded.all_faults != self._loaded.all_faults:
+                # Each fault once, however often the folder is read.
                 _log(report, set(self._loaded.all_faults))
                 self._loaded, self._by_name = loaded, loaded.by_name
                 self._version += 1
                 if self._reader.tool_factory is not None:
                     for name in report.removed:
+                        # Its servers end when their last call is done.
                         self._reader.tool_factory.retire(name)
                 self._next.set()
                 self._next = anyio.Event()
@@ -225,6 +228,7 @@ class AgentLibrary:
     def _entry(self, name: str) -> LoadedAgent:
         if entry := self._by_name.get(name):
             return entry
+        # Why it is not there helps more than that it is not.
         wrong = self._loaded.faults.get(self._reader.agents_dir / name, ())
         why = f"its folder has faults: {wrong[0]}" if wrong else ""
         raise UnknownAgentError(name, self.names(), why=why)
@@ -233,6 +237,7 @@ class AgentLibrary:
         old, new = self._by_name, loaded.by_name
         return ReloadReport(
             added=tuple(sorted(new.keys() - old.keys())),
+            # The reader gives the same value for the same files.
             changed=tuple(sorted(n for n in new.keys() & old.keys() if new[n] is not old[n])),
             removed=tuple(sorted(old.keys() - new.keys())),
             faults=loaded.all_faults,

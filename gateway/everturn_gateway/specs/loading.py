@@ -163,6 +163,7 @@ def _read(given: _Given) -> _Parts:
         ConfigError: With every fault of them.
     """
     document, folder, state = given.document, given.folder, given.state
+    # Before it is read: a change meanwhile counts as a later one.
     written_at = _written_at(folder / AGENT_FILE)
     values, faults = check(document, AgentDocument)
     shared = None if state is None else state / "directives"
@@ -172,7 +173,7 @@ def _read(given: _Given) -> _Parts:
     context, uses = read_context(document), read_uses(document, place)
     faults += (*context.faults, *prompt_faults, *policy_faults)
     if values is None:
-        faults += uses.faults
+        faults += uses.faults  # the plan that tells of them cannot be made
         raise ConfigError(faults=_in_order(faults, document))
     spec = values.spec
     planned = read_plan(document, spec, uses, place, policy)
@@ -206,15 +207,18 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
     """
     document, values, planned = given.document, parts.values, parts.planned
     plugin = installed().providers.get(values.spec.model.provider)
+    # Of a provider that is not there nothing is known.
     can_call = plugin is None or plugin.calls_tools
     prompt = _told_of_tools(parts.prompt, planned.config) if can_call else parts.prompt
     spec = agent_spec(values, prompt, parts.policy, given.sessions)
     config = planned.config if can_call else ToolConfig()
     config = replace(config, uses=(*recall_uses(spec, config.uses), *config.uses))
     try:
+        # Counted as they will be sent.
         tools = tuple(tool.definition for tool in tools_for(spec).values())
         unsure = unsure_room(spec, system_prompt(spec.prompt), tools)
     except ContextDoesNotFitError as error:
+        # Each turn would fail of it.
         raise ConfigError(faults=[document.fault(("spec", "model"), str(error))]) from None
     usage = values.spec.usage
     return AgentFile(

@@ -28,7 +28,7 @@ async def newest_first(
     for _ in range(READS_MOST):
         if first <= 1 or len(found) >= limit:
             break
-        step = limit if not types else READ_EVENTS
+        step = limit if not types else READ_EVENTS  # most of a page may be of other types
         after = max(0, first - 1 - step)
         page = await service.history(session_id, after=after, limit=first - 1 - after)
         kept = [e for e in page if e.seq < first and (not types or type_name(e.body) in types)]
@@ -36,7 +36,7 @@ async def newest_first(
         first = after + 1
     if len(found) > limit:
         found = found[-limit:]
-        first = found[0].seq
+        first = found[0].seq  # what was read and not shown comes with the next page
     return _page(found, first=first, last=last, end=end)
 
 
@@ -51,7 +51,7 @@ async def oldest_first(
             break
         page = await service.history(session_id, after=last, limit=READ_EVENTS)
         if not page:
-            last = max(last, end)
+            last = max(last, end)  # what is missing at the end would be asked for again and again
             break
         last = page[-1].seq
         found += [e for e in page if not types or type_name(e.body) in types]

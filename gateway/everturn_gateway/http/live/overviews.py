@@ -60,7 +60,7 @@ class ListQuery(BaseModel):
             agents = frozenset((self.agent,)) & (agents or frozenset((self.agent,)))
         archived = self.archived
         if archived is None and self.order == "activity" and self.wants not in _OPEN:
-            archived = False
+            archived = False  # what waits for a person is shown, wherever it was put
         return structs.replace(
             allowed,
             agents=agents,
@@ -97,6 +97,7 @@ async def read_overviews(
     if query.wants in _OPEN:
         return OverviewList(sessions=await _open(gateway, query, wanted), next=None)
     found: list[OverviewRow] = []
+    # A search that finds little ends, with a place to go on from.
     for _ in range(SEARCHED_MOST // _READ_AT_ONCE + 2):
         # One more than is shown says whether there is another page.
         at_once = _READ_AT_ONCE if query.q or query.wants else query.limit + 1 - len(found)
@@ -113,6 +114,7 @@ async def read_overviews(
         if len(rows) < at_once:
             if not pinned:
                 return OverviewList(sessions=tuple(found), next=None)
+            # All that are pinned were shown: the others begin at the newest.
             pinned, place = False, None
     return OverviewList(sessions=tuple(found), next=_cursor(place, pinned=pinned))
 
@@ -136,7 +138,7 @@ async def read_overview(gateway: HasSessions, session_id: str) -> SessionOvervie
     try:
         return await gateway.changes.overview(gateway.service, session_id)
     except (UnknownSessionError, JournalError):
-        return None
+        return None  # it was deleted, or is damaged, since the page was read
 
 
 def _cursor(place: Place | None, *, pinned: bool) -> str:

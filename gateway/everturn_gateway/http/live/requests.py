@@ -49,7 +49,7 @@ async def read_requests(
         begun += sum(isinstance(event.body, StepStarted) for event in kept)
         events = [*kept, *events]
         first = after + 1
-    rows = await run_sync(requests_of, events)
+    rows = await run_sync(requests_of, events)  # thousands of events take some milliseconds
     shown = rows[-limit:]
     is_more = first > 1 or len(rows) > limit
     older = shown[0].started_seq if len(rows) > limit else first

@@ -14,11 +14,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.problems import ProblemError, problem
 from everturn_gateway.http.waiting import OpenWaits
-from everturn_gateway.late_loading import loading_late
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.mcp.session import INSTALL, MODULES
 
 if TYPE_CHECKING:  # the package `mcp` is an extra, and heavy
+    from everturn_gateway.http.mcp import sessions
     from everturn_gateway.http.mcp.sessions import McpSessions
+else:
+    sessions = late("everturn_gateway.http.mcp.sessions")
 
 PATH: Final = "/mcp"
 
@@ -88,13 +91,10 @@ class _LoadedLate:
 
     def _load(self) -> McpSessions:
         try:
-            with loading_late():
-                from everturn_gateway.http.mcp.sessions import (  # noqa: PLC0415 - an extra, and heavy
-                    McpSessions,
-                )
+            make = sessions.McpSessions
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in MODULES:
                 raise
             what = f"/mcp needs the package mcp on the machine of the gateway: {INSTALL}"
             raise ProblemError(problem("not-installed", what)) from error
-        return McpSessions(self._gateway, self._waits, self._make_inner())
+        return make(self._gateway, self._waits, self._make_inner())

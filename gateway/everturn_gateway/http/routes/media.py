@@ -26,7 +26,6 @@ _TEXT = {"schema": {"type": "string"}}
 def media_router(gateway: HasSessions) -> APIRouter:
     """Return the routes that give files and results of a session back."""
     router = APIRouter(prefix="/api/v1/sessions/{session_id}", tags=["messages"])
-    service = gateway.service
 
     @router.get(
         "/media/{name}",
@@ -43,7 +42,7 @@ def media_router(gateway: HasSessions) -> APIRouter:
         name: Annotated[str, Path(description="`name` of an attachment.", max_length=100)],
     ) -> Response:
         """Give back a file that came with a message."""
-        found = await service.reader.media(session_id, name)
+        found = await gateway.service.reader.media(session_id, name)
         if found is None:
             raise ProblemError(
                 problem("unknown-media", f"the session keeps no file {name!r}, or no longer does")
@@ -71,7 +70,7 @@ def media_router(gateway: HasSessions) -> APIRouter:
         name: Annotated[str, Path(description="`path` of `call_finished`.", max_length=100)],
     ) -> Response:
         """Give back the whole result of a call, where the log keeps only a part."""
-        text = await service.reader.result(session_id, name)
+        text = await gateway.service.reader.result(session_id, name)
         if text is None:
             raise ProblemError(
                 problem(

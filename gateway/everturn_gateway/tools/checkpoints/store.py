@@ -88,6 +88,7 @@ class CheckpointStore:
             call = _Call(session_id=session_id, turn=turn, at=at, before=self._scan())
             self._calls.mkdir(exist_ok=True)
             file = self._calls / f"{secrets.token_hex(8)}.json"
+            # Before the call: a kill in the middle of it can be settled by this.
             _put(file, encode(call))
             fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,6 +103,7 @@ class CheckpointStore:
         try:
             with self.locked():
                 self._note(opened.call, self._scan())
+                # After the note: a crash between the two notes it again.
                 opened.file.unlink(missing_ok=True)
         finally:
             os.close(opened.fd)
@@ -119,6 +121,7 @@ class CheckpointStore:
                 except BlockingIOError:
                     continue  # it runs
                 try:
+                    # Its process is gone; what changed since is its doing.
                     self._note(_CALL.decode(file.read_bytes()), self._scan())
                 except ValueError as error:
                     fields = {"file": str(file), "reason": str(error)}
@@ -151,10 +154,11 @@ class CheckpointStore:
             )
         changes = dict(found.changes)
         for path in paths[:_CHANGES_MAX]:
+            # Of several calls of a turn the oldest state counts.
             first = changes[path].before if path in changes else before.get(path)
             changes[path] = Change(before=first, after=after.get(path))
             if _same(first, after.get(path)):
-                del changes[path]
+                del changes[path]  # it is as it was: nothing is to be taken back
         more = found.not_kept + max(len(paths) - _CHANGES_MAX, 0)
         self.write(replace(found, changes=changes, not_kept=more))
         self._clear()
