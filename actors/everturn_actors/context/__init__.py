@@ -15,6 +15,7 @@ Start reading at `render`; `window` bounds what a session holds, `budget` what a
 - `report`: what stands in a session's context now, for people: `/context`, HTTP, the command line
 - `summaries`: what a summary is made of, how a model is asked for one, and what stands in when none
   answers
+- `summary_prompts`: what a model is told that writes a summary
 - `transcripts`: what was said, written out: for the model that summarises it, and for people
 - `estimation/`: how large a request is, and how much of the window is left for it
 - `model_stats/`: what answers and refusals of a provider teach of its model

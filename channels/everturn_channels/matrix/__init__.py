@@ -1,9 +1,9 @@
 """The Matrix channel: one account on a homeserver. The only package that knows matrix-nio.
 
-- `account`: who the bot is on its homeserver, and how it logs in
+- `account`: who the bot is on its homeserver, how it logs in, and a look at what may be wrong with
+  it
 - `adapter`: the Matrix channel as an `Adapter`: one login after the other, and what is said in
   between
-- `checking`: looking at what may be wrong with an account, for its owner
 - `content`: what the content of a message says, as values of ours
 - `encryption`: end-to-end encryption: matrix-nio's machine and store of keys, over our own requests
 - `json_fields`: fields of what a homeserver and strangers sent: of the wanted type, or empty
@@ -16,6 +16,7 @@
 - `sender`: what the bot says and does in rooms: each request once, under a name that the homeserver
   knows
 - `signing`: cross-signing: the bot's account vouches for its device
+- `visiting`: which rooms the bot goes into, leaves, and follows into another
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ class Receiver:
                 self._rooms.mark_encrypted(room_id)
         if any(_is_leaving(each) for each in events):
             await self._visitor.leave_if_alone(room_id)
-        is_read: Callable[[Json], bool] = lambda _: True  # noqa: E731 - one of three
+        is_read: Callable[[Json], bool] = _is_any
         for raw in events:
             if text_of(raw, "type") == "m.room.tombstone":
                 await self._visitor.follow(text_of(raw, "content", "replacement_room"))

@@ -9,6 +9,8 @@ never pays for the gateway.
 - `checkpoints`: `everturn agent checkpoints`: what turns changed in a workspace, and taking it back
 - `clients`: how a command gets to the conversations: through the running gateway, or by opening one
 - `doctor`: `everturn doctor`: is everything in order, and what to do where it is not
+- `documentation`: `everturn help TOPIC`: the pages of the documentation, from the installed program
+  itself
 - `exporting`: `everturn export`: sessions as files in a folder, for who takes them elsewhere
 - `local`: `everturn local pull`: the weights of the model that runs on this machine
 - `model`: `everturn model`: what was learnt about models, and how it is forgotten
@@ -28,6 +30,8 @@ never pays for the gateway.
 - `context/`: `everturn context`
 - `first_steps/`: `everturn setup`: from nothing to an answer of a real model
 - `jobs/`: `everturn schedule`
+- `moving_in/`: `everturn import`: what other programs keep of agents, read, planned, and written as
+  ours
 - `servers/`: `everturn mcp login`, `logout` and `list`: the MCP servers of agents, and who is
   logged in
 - `serving/`: `everturn serve`

@@ -5,4 +5,6 @@
 - `serve`: `everturn serve`: the gateway until a signal stops it
 - `supervision`: tells systemd the status of the gateway: it is ready, it stops, its event loop
   still turns
+- `workers`: `everturn serve --workers N`: several processes behind one port, which share the work
+  by leases
 """
