@@ -210,9 +210,12 @@ class LeaseOwnership:
     async def drain(self) -> None:
         """Let the others have what this process holds; return when it holds nothing.
 
-        The caller sets the deadline. Where there is no other, nothing is given back before `leave`.
+        The caller sets the deadline. Where there is no other, or none can be told, nothing is given
+        back before `leave`.
         """
         self._view = replace(self._view, me=replace(self._view.me, drains=True))
+        if self.fault or not self._has_others():
+            return
         self._nudged.set()
         await self._news.wait()  # it drains in the eyes of all
         while self._view.held and self._has_others():
