@@ -194,7 +194,7 @@ def document(content: bytes) -> dict[str, Any]:
     return data
 
 
-def value_of(build: Callable[[dict[str, Any]], T], data: dict[str, Any]) -> T:
+def value_of(build: Callable[[Json], T], data: Json) -> T:
     """Return the value of an answer.
 
     Raises:

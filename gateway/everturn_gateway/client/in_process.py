@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import httpx2
 from anyio.abc import TaskGroup
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Send
 
 from everturn_actors.supervisor import attempt
 
@@ -72,8 +72,8 @@ class _Exchange(httpx2.AsyncByteStream):
         self._scope = anyio.CancelScope()
         self._writer, self._reader = anyio.create_memory_object_stream[bytes](_PIECES)
 
-    async def run(self, app: Any) -> None:  # noqa: ANN401 - an application with its scope
-        """Have the application answer."""
+    async def run(self, app: Callable[[Receive, Send], Awaitable[None]]) -> None:
+        """Have an application that has its scope answer."""
         try:
             with self._scope:
                 self.failure = await attempt(partial(app, self._receive, self._send))
@@ -113,7 +113,7 @@ class _Exchange(httpx2.AsyncByteStream):
         self._scope.cancel()
 
 
-def _scope(request: httpx2.Request) -> dict[str, Any]:
+def _scope(request: httpx2.Request) -> dict[str, object]:
     url = request.url
     return {
         "type": "http",

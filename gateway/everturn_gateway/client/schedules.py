@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -125,7 +125,7 @@ class ScheduleClient:
         return run
 
 
-def _read(kind: type[BodyT], data: dict[str, Any]) -> BodyT:
+def _read(kind: type[BodyT], data: dict[str, object]) -> BodyT:
     return value_of(kind.model_validate, data)
 
 

@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 import anyio
@@ -324,7 +324,7 @@ class SessionClient:
             for row in data["sessions"]
         ]
 
-    async def _get(self, path: str, **params: str | int) -> dict[str, Any]:
+    async def _get(self, path: str, **params: str | int) -> Json:
         return await self._api.ask("GET", path, params=params, repeat=True)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from everturn_channels.names import visible
@@ -38,7 +38,7 @@ def checkpoints(
     else:
         method, path = "GET", path if show is None else f"{path}/{show}"
 
-    async def ask() -> dict[str, Any]:
+    async def ask() -> dict[str, object]:
         async with open_workspace_api(config, resume=False) as api:
             return await api.ask(method, path)
 
