@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import cast
+from typing import TypeGuard
 
 import anyio
 
@@ -36,14 +36,12 @@ def kind_of(error: BaseException) -> str:
 
 def first_cause(error: BaseException) -> BaseException:
     """Return the first failure of what may be a group; that an actor stopped is never the cause."""
-    if isinstance(error, BaseExceptionGroup):
-        causes = [first_cause(leaf) for leaf in parts_of(error)]
+    if is_group(error):
+        causes = [first_cause(leaf) for leaf in error.exceptions]
         return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
     return error
 
 
-def parts_of(error: BaseException) -> tuple[BaseException, ...]:
-    """Return what a group of errors holds; of any other error that error alone."""
-    if isinstance(error, BaseExceptionGroup):
-        return cast("BaseExceptionGroup[BaseException]", error).exceptions
-    return (error,)
+def is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    """Whether it is what a task group gathered: `exceptions` has its parts."""
+    return isinstance(error, BaseExceptionGroup)

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 import anyio
 
 from everturn_actors.errors import ActorStoppedError, JournalError
-from everturn_actors.faults import parts_of
+from everturn_actors.faults import is_group
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter
@@ -167,7 +167,7 @@ class _Run:
 
 def _first_cause(error: BaseException) -> BaseException:
     """Return what its owner can change where that is in a group of errors; else its first."""
-    if isinstance(error, ExceptionGroup):
-        causes = [_first_cause(leaf) for leaf in parts_of(error)]
+    if is_group(error):
+        causes = [_first_cause(leaf) for leaf in error.exceptions]
         return next((cause for cause in causes if isinstance(cause, SetupError)), causes[0])
     return error

@@ -15,7 +15,7 @@ from msgspec import Struct
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import ActorStoppedError, SessionEndedError
 from everturn_actors.events import Body
-from everturn_actors.faults import is_cancelled, parts_of
+from everturn_actors.faults import is_cancelled, is_group
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import RecordDelivery, Tick
@@ -188,6 +188,6 @@ class DeliveryWorker(Struct, kw_only=True):
 
 def _is_end(error: BaseException) -> bool:
     """Whether it says no more than that the session or its actor came to an end."""
-    if isinstance(error, ExceptionGroup):
-        return all(map(_is_end, parts_of(error)))
+    if is_group(error):
+        return all(map(_is_end, error.exceptions))
     return isinstance(error, SessionEndedError | ActorStoppedError)

@@ -21,7 +21,7 @@ from everturn_actors.errors import (
     UnknownAgentError,
     UnknownFormatError,
 )
-from everturn_actors.faults import parts_of
+from everturn_actors.faults import is_group
 
 Disposition: TypeAlias = Literal["settled", "not now", "unclear"]
 """settled: it never will be taken as it is, and whoever sent it is told so; it is confirmed.
@@ -53,8 +53,8 @@ _SCARCE: Final = frozenset(
 
 def disposition_of(error: BaseException) -> Disposition:
     """Return what a failure says of what was being taken when it happened."""
-    if isinstance(error, BaseExceptionGroup):
-        found: set[Disposition] = {disposition_of(each) for each in parts_of(error)}
+    if is_group(error):
+        found: set[Disposition] = {disposition_of(each) for each in error.exceptions}
         return found.pop() if len(found) == 1 else "unclear"
     if isinstance(error, ActorFailedError):
         return disposition_of(error.cause)  # the session starts afresh with the next try

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from everturn_actors.errors import CoreError, WorkspaceLostError
-from everturn_actors.faults import parts_of
+from everturn_actors.faults import is_group
 from everturn_channels.errors import ChannelError
 from everturn_channels.names import clean
 from everturn_gateway.commands.shared.crash import crash_log
@@ -58,8 +58,8 @@ def _text(error: BaseException) -> str:
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
     """Yield what a task group gathered, one by one."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in parts_of(error):
+    if is_group(error):
+        for inner in error.exceptions:
             yield from _leaves(inner)
     else:
         yield error

@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 from msgspec import Struct
 
-from everturn_actors.faults import parts_of
+from everturn_actors.faults import is_group
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt, contain
 from everturn_gateway.tools.environment import ToolEnvironment
@@ -444,6 +444,6 @@ def _wants_login(error: BaseException) -> bool:
 
 def _first(error: BaseException) -> BaseException:
     """Return the first error of a group of errors."""
-    while isinstance(error, BaseExceptionGroup):
-        error = parts_of(error)[0]
+    while is_group(error):
+        error = error.exceptions[0]
     return error
