@@ -152,6 +152,7 @@ PLACES = {
     "sender": "1",
     "model": "test",
     "seq": "1",
+    "topic": "language",
     "principal": "bob",
     "response_id": "resp_20261121T224956123-3f9a2c1b_2",
 }

@@ -150,7 +150,7 @@ class World:
     def ask(self, method: str, template: str, known: Known) -> None:
         """Ask something of a session as everybody: there for whom it is, and for nobody else."""
         rule = RULES[method, template]
-        path = template.format(session_id=known.session_id, name="x", seq=1)
+        path = template.format(session_id=known.session_id, name="x", seq=1, topic="x")
         missing = known.session_id[:-8] + "00000000"
         for who, principal in PEOPLE.items():
             answer = self.clients[who].request(method, path, json={})
