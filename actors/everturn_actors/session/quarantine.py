@@ -10,11 +10,23 @@ from typing import Final
 from msgspec import Struct
 
 from everturn_actors.errors import CoreError, SessionQuarantinedError
+from everturn_actors.protocol.commands import (
+    Cancel,
+    ClientDisconnected,
+    Command,
+    End,
+    GetStanding,
+    GetState,
+    StoreAmbient,
+)
 
 FAILURES_MAX: Final = 3  # in a row, each soon after the one before; then the session is left alone
 SOON_S: Final = 60.0  # a failure later than this after the one before has nothing to do with it
 BACKOFF_S: Final = 0.05  # before the second start after a failure; doubled with each further one
 BACKOFF_MAX_S: Final = 0.4  # whoever asks is answered within a second
+ENDING: Final = (Cancel, End)
+"Commands after which nothing is left of a session that could fail."
+_HARMLESS: Final = (*ENDING, StoreAmbient, ClientDisconnected, GetState, GetStanding)
 _REMEMBERED: Final = 10_000  # sessions that failed; on a full disk it may be every one
 
 
@@ -66,6 +78,17 @@ class Quarantine:
         if known is None or known.in_a_row <= 1 or at - known.at > SOON_S:
             return 0.0  # what failed once mostly works the second time, and somebody waits
         return min(BACKOFF_S * 2.0 ** min(known.in_a_row - 2, 8), BACKOFF_MAX_S)
+
+    def check(self, session_id: str, command: Command[object]) -> None:
+        """Refuse what a session that is left alone does not take.
+
+        Raises:
+            SessionQuarantinedError: With what to do.
+        """
+        if isinstance(command, _HARMLESS):
+            return  # none of them lets anything go on that was open
+        if (error := self.why_not(session_id)) is not None:
+            raise error
 
     def why_not(self, session_id: str) -> SessionQuarantinedError | None:
         """Return why a session is not started any more; None where it is."""

@@ -32,20 +32,11 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.faults import first_cause, is_cancelled
-from everturn_actors.protocol.commands import (
-    Cancel,
-    ClientDisconnected,
-    Command,
-    End,
-    GetStanding,
-    GetState,
-    Stop,
-    StoreAmbient,
-)
+from everturn_actors.protocol.commands import Command, GetState, Stop
 from everturn_actors.protocol.feed import Feed
 from everturn_actors.protocol.mailbox import Mailbox
 from everturn_actors.session.actor import SessionActor, finished_turns
-from everturn_actors.session.quarantine import Quarantine
+from everturn_actors.session.quarantine import ENDING, Quarantine
 from everturn_actors.session.revivals import Revivals
 from everturn_actors.session.runtime import Activation, Runtime
 from everturn_actors.state.session_state import SessionState
@@ -57,8 +48,6 @@ STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
 LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
 HOLD_S = 5.0  # how long an idle actor may take to go away
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
-_ENDING = (Cancel, End)
-_HARMLESS = (*_ENDING, StoreAmbient, ClientDisconnected, GetState, GetStanding)
 
 
 class _Active(Struct):
@@ -158,7 +147,8 @@ class Registry:
         starts = 0
         while True:
             active = self._active.get(session_id)
-            self._check_quarantine(session_id, command, active)
+            if active is None or not active.actor.goes_on:
+                self._quarantine.check(session_id, command)
             if active is None and (held := self._held.get(session_id)) is not None:
                 await held.wait()
                 continue
@@ -187,25 +177,10 @@ class Registry:
                 if begin_with is None or starts == STARTS_OF_ONE_COMMAND:
                     raise
             else:
-                if isinstance(command, _ENDING):
+                if isinstance(command, ENDING):
                     self.release(session_id)
                 return given
             await active.gone.wait()
-
-    def _check_quarantine(
-        self, session_id: str, command: Command[object], active: _Active | None
-    ) -> None:
-        """Refuse what a session that is left alone does not take.
-
-        Raises:
-            SessionQuarantinedError: With what to do.
-        """
-        if isinstance(command, _HARMLESS):
-            return  # none of them lets anything go on that was open
-        if active is not None and active.actor.goes_on:
-            return
-        if (error := self._quarantine.why_not(session_id)) is not None:
-            raise error
 
     def _make_room(self) -> None:
         """Passivate the actors that are idle longest where there are too many.
@@ -340,7 +315,7 @@ class Registry:
             activation=Activation(
                 begin_with=begin_with,
                 passivate_at_once=passivate_at_once,
-                resumes=not is_quarantined and not isinstance(command, _ENDING),
+                resumes=not is_quarantined and not isinstance(command, ENDING),
                 is_new=is_new,
             ),
             mailbox=mailbox,

@@ -9,6 +9,7 @@ as objects, `journal_check` what `doctor` asks of the journals.
 - `composition`: opens the parts of a gateway one upon the other, and closes them in the opposite
   order
 - `gateway`: an open gateway, and what is made of its configuration before it opens
+- `idle`: what a gateway does when nothing is at work: memory goes back, and garbage is looked for
 - `journal_check`: the journals of a workspace, looked at and set right; what `doctor` asks for
 - `moving`: moves all that a gateway keeps from one store to another; `everturn move`
 - `search`: opens the index of what was said, and tells it what sessions append

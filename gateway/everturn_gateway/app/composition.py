@@ -33,6 +33,7 @@ from everturn_gateway.app.gateway import (
     payer_in,
     version,
 )
+from everturn_gateway.app.idle import collect, trim_heap
 from everturn_gateway.app.search import NotingObserver, open_search
 from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
@@ -40,8 +41,6 @@ from everturn_gateway.channels.answering import AgentAnswers
 from everturn_gateway.channels.seats import ChannelSite
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
-from everturn_gateway.gc_tuning import look_through_when_idle
-from everturn_gateway.heap import trim_heap_after_work
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
@@ -387,8 +386,8 @@ async def _run(
         if isinstance(base.messages, StoreMessageIndex):
             supervisor.start(maintenance, "search index", base.messages.run)
         supervisor.start(maintenance, "notes", base.resting.run)
-        supervisor.start(maintenance, "heap", partial(_trim_heap, service, start.clock))
-        supervisor.start(maintenance, "collector", partial(_collect, service, start.clock))
+        supervisor.start(maintenance, "heap", partial(trim_heap, service, start.clock))
+        supervisor.start(maintenance, "collector", partial(collect, service, start.clock))
         supervisor.start(maintenance, "agents", library.watch)
         supervisor.start(maintenance, "plug-ins", _name_left_out, policy=TRANSIENT)
         supervisor.start(maintenance, "local models", base.providers.warm, policy=TRANSIENT)
@@ -456,21 +455,6 @@ async def _forget(base: _Base, session_id: str) -> None:
     """Let go of what is kept of a session beside it, before it is deleted."""
     await base.tool_factory.forget(session_id)
     await base.messages.forget(session_id)
-
-
-async def _trim_heap(service: TurnService, clock: Clock) -> None:
-    async def count_active() -> int:
-        return (await service.activity.load()).active
-
-    await trim_heap_after_work(count_active, clock.sleep)
-
-
-async def _collect(service: TurnService, clock: Clock) -> None:
-    async def is_idle() -> bool:
-        now = await service.activity.load()
-        return not now.running and not now.commands
-
-    await look_through_when_idle(is_idle, clock.sleep)
 
 
 def _drain_s(config: Config) -> float:

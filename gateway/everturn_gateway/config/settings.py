@@ -48,8 +48,6 @@ DEFAULT_FILE = Path("everturn.yaml")
 _AGENTS, _WORKSPACE = "agents", ".everturn"  # beside it, where it does not say otherwise
 _COMMAND_LINE = Path("command line")  # stands for a file in faults of options
 
-# --- values --------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
@@ -480,7 +478,7 @@ def _notes(document: Document, file: FileSection, registry: Registry) -> Iterato
     for path in document.places:
         match path:
             case ("gateways",):
-                yield _note(document, path, "is Duragent's name for channels, and is read as them")
+                yield _note(document, path, "is Duragent's name for channels, and read as them")
             case (
                 ("server", "keep_alive_interval_seconds")
                 | ("services", "session", "path")
