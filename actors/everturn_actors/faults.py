@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TypeGuard
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, CoreError
+from everturn_actors.errors import ActorStoppedError, CoreError, is_group
 
 
 def is_cancelled() -> bool:
@@ -40,8 +39,3 @@ def first_cause(error: BaseException) -> BaseException:
         causes = [first_cause(leaf) for leaf in error.exceptions]
         return next((c for c in causes if not isinstance(c, ActorStoppedError)), causes[0])
     return error
-
-
-def is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
-    """Whether it is what a task group gathered: `exceptions` has its parts."""
-    return isinstance(error, BaseExceptionGroup)

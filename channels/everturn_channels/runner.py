@@ -13,8 +13,7 @@ from typing import Final, NoReturn
 
 import anyio
 
-from everturn_actors.errors import ActorStoppedError, JournalError
-from everturn_actors.faults import is_group
+from everturn_actors.errors import ActorStoppedError, JournalError, is_group
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter

@@ -95,7 +95,7 @@ async def test_the_default_policy_says_what_it_hides_and_how_to_ask(tmp_path: Pa
     """Its markers are all the model knows of what is not there."""
     old = [user("look"), *step("c1", "x\n" * 60_000), said("seen")]
     chat = [{"role": "system", "content": "Be brief."}, *old, *old, user("now?")]
-    options = ("--window", "20000", "--set", "max_result_share=1")
+    options = ("--window", "20000", "--set", "max_result_share=1", "--set", "cut_to=0.75")
     shown = await applied(chat, "--policy", "everturn", *options, cwd=tmp_path)
     report, result_text = shown["report"], shown["messages"][3]["content"]
 

@@ -54,7 +54,7 @@ def _ask(address: str) -> None:
 def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> None:
     import pytest  # noqa: PLC0415 - who asks for a worker does not need it
 
-    pytest.main([*arguments, "-n0", "--collect-only", "-q"])
+    pytest.main([*arguments, "-n0", "--collect-only", "-q", "-s"])
     gc.collect()
     gc.freeze()
     while True:

@@ -13,9 +13,9 @@ import anyio
 from msgspec import Struct
 
 from everturn_actors.delivery.port import DeliveryPort
-from everturn_actors.errors import ActorStoppedError, SessionEndedError
+from everturn_actors.errors import ActorStoppedError, SessionEndedError, is_group
 from everturn_actors.events import Body
-from everturn_actors.faults import is_cancelled, is_group
+from everturn_actors.faults import is_cancelled
 from everturn_actors.ports import Clock, SessionStore
 from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import RecordDelivery, Tick

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from everturn_actors.errors.base import (
     CoreError,
+    is_group,
 )
 from everturn_actors.errors.callers import (
     ActorFailedError,
@@ -118,4 +119,5 @@ __all__ = [
     "UnknownSessionError",
     "WorkspaceLockedError",
     "WorkspaceLostError",
+    "is_group",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 
 class CoreError(Exception):
     """Something went wrong inside Everturn."""
@@ -11,3 +13,8 @@ class CoreError(Exception):
 
 
 # --- the caller acts ---
+
+
+def is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:
+    """Whether it is what a task group gathered: `exceptions` has its parts."""
+    return isinstance(error, BaseExceptionGroup)

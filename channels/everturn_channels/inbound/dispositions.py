@@ -20,8 +20,8 @@ from everturn_actors.errors import (
     SessionQuarantinedError,
     UnknownAgentError,
     UnknownFormatError,
+    is_group,
 )
-from everturn_actors.faults import is_group
 
 Disposition: TypeAlias = Literal["settled", "not now", "unclear"]
 """settled: it never will be taken as it is, and whoever sent it is told so; it is confirmed.

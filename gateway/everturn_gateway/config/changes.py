@@ -77,7 +77,7 @@ def _differences(old: object, new: object, name: str) -> Iterator[str]:
     """Yield the dotted names of fields that differ; sections are looked into, lists are not."""
     if old == new:
         return
-    if not is_dataclass(old) or type(old) is not type(new):
+    if name in LIVE or not is_dataclass(old) or type(old) is not type(new):
         yield name
         return
     for field in fields(old):

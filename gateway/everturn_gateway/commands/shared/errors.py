@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from everturn_actors.errors import CoreError, WorkspaceLostError
-from everturn_actors.faults import is_group
+from everturn_actors.errors import CoreError, WorkspaceLostError, is_group
 from everturn_channels.errors import ChannelError
 from everturn_channels.names import clean
 from everturn_gateway.commands.shared.crash import crash_log

@@ -19,7 +19,7 @@ import anyio
 import anyio.abc
 from msgspec import Struct
 
-from everturn_actors.faults import is_group
+from everturn_actors.errors import is_group
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import attempt, contain
 from everturn_gateway.tools.environment import ToolEnvironment
