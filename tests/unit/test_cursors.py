@@ -71,14 +71,17 @@ async def test_a_burst_of_changes_is_one_write(tmp_path: Path) -> None:
         await clock.until_sleeping(PAUSE_S)
         first = await _kept(path)
         await cursors.put("a", "2")
-        await cursors.put("b", "1")
+        await cursors.put("a", "3")
         meanwhile = await _kept(path)
         clock.advance(PAUSE_S)
         await clock.until_sleeping(PAUSE_S)
         then = await _kept(path)
+        await cursors.put("b", "1")
+        new = await _kept(path)
 
     assert first == meanwhile == {"a": "1"}
-    assert then == {"a": "2", "b": "1"}
+    assert then == {"a": "3"}
+    assert new == {"a": "3", "b": "1"}, "whoever is killed now would begin anew with it"
 
 
 async def test_a_channel_is_new_until_it_kept_something(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from everturn_actors.supervisor import Supervisor
 from everturn_channels.errors import ChannelError, SetupError
 
 NAMES_MAX: Final = 10_000  # the oldest go; a bot that reads more chats at a time is rare
+FIRST_MAX: Final = 20  # who keeps more has one for each chat, and each write holds all of them
 NAME_LIMIT: Final = 200  # characters
 VALUE_LIMIT: Final = 4_096  # characters, as programs may leave; platforms' cursors have some twenty
 PAUSE_S: Final = 1.0  # between two writes
@@ -58,8 +59,9 @@ class Cursors:
     async def put(self, name: str, value: str) -> None:
         """Keep `value`: in memory at once, in the file within seconds or when the cursors close.
 
-        The very first value is in the file when this returns. Without it a channel that is killed
-        soon after its first login begins anew, and takes what was written since for old news.
+        The first value of a name is in the file when this returns, for the first `FIRST_MAX` names.
+        Without it a channel that is killed soon after its first login begins anew, and takes what
+        was written since for old news.
 
         Raises:
             ChannelError: The name or the value is too long.
@@ -70,7 +72,8 @@ class Cursors:
                 f"characters, a value {VALUE_LIMIT}"
             )
             raise ChannelError(msg)
-        is_first, self._is_new = self._is_new, False
+        is_first = name not in self._values and len(self._values) < FIRST_MAX
+        self._is_new = False
         is_same = self._values.pop(name, None) == value
         self._values[name] = value
         if is_same:
