@@ -106,12 +106,13 @@ def test_every_piece_fits_and_holds_what_clients_show(text: str, times: int) -> 
 @examples(25)
 @given(st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), min_size=1, max_size=40))
 def test_no_word_is_lost(some: list[str]) -> None:
-    """In the text as in the HTML."""
+    """In the text as in the HTML, where there is one: thousands of marks go as they stand."""
     found: list[str] = []
     words = some * 60
     for payload in render(" ".join(f"**{word}**" for word in words)):
+        told = json.loads(payload)
         elements = _Elements()
-        elements.feed(json.loads(payload)["html"])
+        elements.feed(told.get("html") or told["body"])
         found += re.findall(r"\w+", elements.text)
 
     assert found == words
