@@ -478,7 +478,7 @@ def _notes(document: Document, file: FileSection, registry: Registry) -> Iterato
     for path in document.places:
         match path:
             case ("gateways",):
-                yield _note(document, path, "is Duragent's name for channels, and read as them")
+                yield _note(document, path, "is Duragent's name for channels, and is read as them")
             case (
                 ("server", "keep_alive_interval_seconds")
                 | ("services", "session", "path")
