@@ -31,6 +31,7 @@ from everturn_actors.json_values import as_object, is_list, is_object
 from everturn_actors.model import Attachment
 from everturn_actors.state.serialization import from_record, to_record
 from everturn_actors.state.session_state import SessionState
+from everturn_gateway.tools.memory.people import folded
 
 ERASED: Final = "[erased]"
 ERASED_SUMMARY: Final = "[erased: this summary told of words that were erased]"
@@ -191,8 +192,8 @@ class Scrubbing(Struct, frozen=True):
         return {name: self._without_parts(each) for name, each in value.items()}
 
     def _is_part(self, text: str) -> bool:
-        plain = _plain(text)
-        return len(plain) >= _PHRASE and any(plain in _plain(own) for own in self.traces.phrases)
+        plain = folded(text)
+        return len(plain) >= _PHRASE and any(plain in folded(own) for own in self.traces.phrases)
 
     def _without_quotes(self, text: str) -> str:
         for phrase in sorted(self.traces.phrases, key=len, reverse=True):
@@ -205,7 +206,3 @@ class Scrubbing(Struct, frozen=True):
                 quote = rf"\[in reply to {re.escape(name)}: \"[^\n]*\"\]"
                 text = re.sub(quote, f"[in reply to {NOBODY}]", text)
         return text
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())

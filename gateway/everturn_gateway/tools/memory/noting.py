@@ -29,6 +29,7 @@ from everturn_gateway.tools.memory.people import (
     TOPIC_CHARACTERS,
     People,
     PersonNote,
+    folded,
     one_line,
     person_of,
 )
@@ -129,13 +130,13 @@ class _Noting(Struct, frozen=True, kw_only=True):
         Raises:
             ToolFailedError: No person said these words here.
         """
-        wanted = _plain(note.quote)
+        wanted = folded(note.quote)
         for message in _said_by_people(context):
-            if wanted not in _plain(message.text):
+            if wanted not in folded(message.text):
                 continue
             # What a turn is told besides stands in its message too: only the log has it alone.
             event = await _received(context, message.seq)
-            if event is not None and wanted in _plain(event[1]):
+            if event is not None and wanted in folded(event[1]):
                 return PersonNote(
                     topic=one_line(note.topic),
                     text=one_line(note.text),
@@ -208,7 +209,3 @@ def _question(notes: Sequence[PersonNote], forget: Sequence[str]) -> str:
     lines += [f"- {each.topic}: {each.text} (“{each.quote}”)" for each in notes]
     lines += [f"- no more: {one_line(topic)}" for topic in forget]
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())

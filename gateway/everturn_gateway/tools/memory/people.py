@@ -97,22 +97,22 @@ class People:
             if found is not None and len(found[0]) >= _READ_MAX_BYTES:
                 msg = f"{whose.path} is larger than a file of notes may be; shorten it by hand"
                 raise ToolFailedError(msg)
-            gone = {_same(topic) for topic in forget} | {_same(each.topic) for each in notes}
+            gone = {folded(topic) for topic in forget} | {folded(each.topic) for each in notes}
             old = read_notes(before)
-            left = [each for each in old if _same(each.topic) not in gone]
+            left = [each for each in old if folded(each.topic) not in gone]
             if len(left) + len(notes) > NOTES_MAX:
                 msg = f"there are {len(left)} notes, and {NOTES_MAX} are the most; forget some"
                 raise ToolFailedError(msg)
             kept = [
                 line
                 for line in before.splitlines()
-                if (known := _read(line)) is None or _same(known.topic) not in gone
+                if (known := _read(line)) is None or folded(known.topic) not in gone
             ] or _HEAD.format(whom=whose.name).splitlines()
             text = "\n".join((*kept, *map(note_line, notes))).rstrip("\n") + "\n"
             if text != before:
                 expected = None if found is None else found[1]
                 place.replace(text.encode(errors="backslashreplace"), expected=expected)
-            return [each for each in old if _same(each.topic) in gone]
+            return [each for each in old if folded(each.topic) in gone]
 
     def erase(self, whose: Person, is_gone: Callable[[PersonNote], bool]) -> None:
         """Take notes out of a file; where none is left, remove the file, whose name tells of whom.
@@ -173,8 +173,8 @@ def read_notes(text: str) -> list[PersonNote]:
     for line in text.splitlines():
         note = _read(line)
         if note is not None:
-            found.pop(_same(note.topic), None)
-            found[_same(note.topic)] = note
+            found.pop(folded(note.topic), None)
+            found[folded(note.topic)] = note
     return list(found.values())
 
 
@@ -259,8 +259,9 @@ def _plain(text: str) -> str:
     return one_line(text).replace("|", "/").replace("--", "- -")
 
 
-def _same(topic: str) -> str:
-    return " ".join(topic.casefold().split())
+def folded(text: str) -> str:
+    """Return a text as it is compared: in whatever case, and with whatever space between words."""
+    return " ".join(text.casefold().split())
 
 
 def _decoded(data: bytes) -> str:
