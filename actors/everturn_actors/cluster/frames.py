@@ -34,6 +34,7 @@ from everturn_actors.protocol.commands import (
     End,
     GetStanding,
     Label,
+    OutsideCommand,
     PinMessage,
     ResolveApproval,
     Resume,
@@ -54,28 +55,6 @@ EVENTS_MAX_BYTES: Final = 1024 * 1024
 "Of the events that are pushed in one frame; what is larger is read from the log."
 GREETING_MAX_BYTES: Final = 4096
 "Of a frame before both sides have shown that they know the secret."
-
-OutsideCommand: TypeAlias = (
-    Submit
-    | AnswerCalls
-    | StoreAmbient
-    | Announce
-    | Edit
-    | Tick
-    | GetStanding
-    | Resume
-    | Cancel
-    | Retry
-    | End
-    | Share
-    | Label
-    | PinMessage
-    | UnpinMessage
-    | ClientDisconnected
-    | ResolveApproval
-    | Compact
-)
-"What may be asked of a session from another node."
 
 
 class Frame(Value, frozen=True, kw_only=True, tag_field="frame", tag=snake):

@@ -30,7 +30,6 @@ from everturn_actors.cluster.frames import (
     Followers,
     Frame,
     Moved,
-    OutsideCommand,
     Ping,
     Pushed,
     Text,
@@ -51,6 +50,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.ports import Node
+from everturn_actors.protocol.commands import OutsideCommand
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,6 @@ from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everturn_actors.cluster.frames import OutsideCommand
 from everturn_actors.cluster.hub import Subscriber
 from everturn_actors.cluster.link import Asked, Given, Link
 from everturn_actors.cluster.relay import Relay
@@ -39,6 +38,7 @@ from everturn_actors.protocol.commands import (
     Command,
     Compact,
     End,
+    OutsideCommand,
     Retry,
     StoreAmbient,
     Submit,

@@ -284,15 +284,13 @@ class Stop(Command[None], frozen=True):
     """Finish what runs, begin nothing, go."""
 
 
-AnyCommand: TypeAlias = (
+OutsideCommand: TypeAlias = (
     Submit
     | AnswerCalls
     | StoreAmbient
     | Announce
     | Edit
     | Tick
-    | RecordDelivery
-    | GetState
     | GetStanding
     | Resume
     | Cancel
@@ -303,12 +301,13 @@ AnyCommand: TypeAlias = (
     | PinMessage
     | UnpinMessage
     | ClientDisconnected
-    | RecordTurn
     | ResolveApproval
     | Compact
-    | Summary
-    | Pause
-    | Stop
+)
+"What may be asked of a session from another node."
+
+AnyCommand: TypeAlias = (
+    OutsideCommand | RecordDelivery | GetState | RecordTurn | Summary | Pause | Stop
 )
 
 
