@@ -103,6 +103,30 @@ async def test_stems_any_words_rank_and_scripts_without_blanks() -> None:
         assert (await index.search(by_sender)).matches == ()
 
 
+async def test_words_that_too_many_messages_have_are_left_out_where_that_is_asked_for() -> None:
+    """By the rows of the places that are asked, and in one session as in several."""
+    async with (
+        MemoryWorld().open() as store,
+        open_message_index(None, store, SystemClock()) as index,
+    ):
+        await write(store, ONE, "the red house", "the red car", "the red shoes of Ann")
+        await write(store, TWO, "a red house")
+        one, two = (SearchPlace(session_id=each) for each in (ONE, TWO))
+
+        async def rare(text: str, *places: SearchPlace) -> list[tuple[str, int]]:
+            query = MessageQuery(text=text, places=places, common_rows=2)
+            found = (await index.search(query)).matches
+            return [(each.session_id, each.seq) for each in found]
+
+        assert await rare("red", one) == []
+        assert await rare("red house", one) == [(ONE, 2)]
+        assert await rare("red", two) == [(TWO, 2)]
+        assert await rare("red", one, two) == []
+        assert sorted(await rare("the house", one, two)) == [(ONE, 2), (TWO, 2)]
+        assert sorted(await seqs(index, "red", one)) == [2, 3, 4]
+        assert await rare("red", SearchPlace(session_id="20260507T120000009-00000009")) == []
+
+
 async def test_a_question_in_another_language_than_the_log_finds_names_and_says_what_to_try() -> (
     None
 ):

@@ -48,6 +48,11 @@ class MessageQuery(Struct, frozen=True, kw_only=True):
     limit: int = 20
     offset: int = 0
     "How many of the best are passed over."
+    common_rows: int | None = None
+    """Words that more messages of these places have are not looked for, even where all are such.
+    None = the index's own bound, and the newest messages where there is no rarer word."""
+    is_newest_needed: bool = True
+    """Whether what was noted last has to be found, too: then it is written first."""
 
 
 class MessageMatch(Struct, frozen=True):
@@ -76,7 +81,8 @@ class MessageIndex(Protocol):
     def note(self, state: SessionState, events: Sequence[Event]) -> None:
         """Take note of events that are durable now. Stands in the path of turns: microseconds.
 
-        What is noted is found by the next search. What a crash takes is read from the log again.
+        What is noted is found by the next search that needs the newest. What a crash takes is read
+        from the log again.
         """
         ...
 

@@ -17,7 +17,7 @@ from everturn_gateway.search.words import fold, spoken
 
 ROUNDS_MOST: Final = 8  # of matches of which none may be shown
 SNIPPET_CHARACTERS: Final = 200
-_AROUND_EVENTS: Final = 10  # in which the message before and the one after stand, mostly
+AROUND_EVENTS: Final = 10  # in which the message before and the one after stand, mostly
 _STEM: Final = 4  # characters of a word that an ending does not change
 _ENDING: Final = 3
 _BEFORE: Final = 60  # characters of a snippet before what was found
@@ -87,7 +87,7 @@ async def find(
         JournalError: A session cannot be read of which `may_see` does not know.
     """
     words, found = spoken(query.text), list[Found]()
-    around = _AROUND_EVENTS if with_neighbours else 0
+    around = AROUND_EVENTS if with_neighbours else 0
     seen: dict[str, bool] = {}
     offset = query.offset
     searched_to: datetime | None = None
@@ -96,7 +96,7 @@ async def find(
         for position, match in enumerate(page.matches):
             if match.session_id not in seen:
                 seen[match.session_id] = await may_see(match.session_id)
-            each = await _read(match, words, logs, around) if seen[match.session_id] else None
+            each = await read(match, words, logs, around) if seen[match.session_id] else None
             if each is not None:
                 found.append(each)
             if len(found) == query.limit:
@@ -113,8 +113,15 @@ async def find(
     return FoundPage(found=tuple(found), next_offset=offset, searched_to=searched_to)
 
 
-async def _read(match: MessageMatch, words: Sequence[str], logs: Logs, around: int) -> Found | None:
-    """Return a message by its log; None where that does not have it (any more)."""
+async def read(match: MessageMatch, words: Sequence[str], logs: Logs, around: int) -> Found | None:
+    """Return a message by its log; None where that does not have it (any more).
+
+    Args:
+        match: Names it.
+        words: What was looked for, as `spoken` gives it: the place of one of them is shown.
+        logs: Has it.
+        around: How many events before and after it are read for the messages beside it.
+    """
     seq = match.seq
     after = max(seq - 1 - around, 0)
     try:

@@ -113,7 +113,8 @@ class StoreMessageIndex:
                 if not self._is_kept and not self._is_complete:
                     with anyio.move_on_after(CATCH_UP_S):
                         await self._walk()
-                await self._write_news()
+                if query.is_newest_needed:
+                    await self._write_news()
                 found, has_more = await to_thread.run_sync(self._table.search, query)
             except CacheError as error:
                 self._lost(error)

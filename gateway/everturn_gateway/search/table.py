@@ -71,10 +71,11 @@ _LAYOUT: Final = Layout(
     schema=_SCHEMA,
     pragmas=("journal_mode = WAL", "secure_delete = ON"),  # what was deleted is gone
 )
-_BEST: Final = "SELECT rowid FROM messages WHERE messages MATCH ? ORDER BY rank LIMIT ? OFFSET ?"
-_NEWEST: Final = (
-    "SELECT rowid FROM messages WHERE messages MATCH ? ORDER BY rowid DESC LIMIT ? OFFSET ?"
-)
+_MATCHING: Final = "SELECT rowid FROM messages WHERE messages MATCH ? AND rowid BETWEEN ? AND ?"
+_BEST: Final = f"{_MATCHING} ORDER BY rank LIMIT ? OFFSET ?"
+_NEWEST: Final = f"{_MATCHING} ORDER BY rowid DESC LIMIT ? OFFSET ?"
+_SOME: Final = f"{_MATCHING} LIMIT ?"
+_ALL_ROWS: Final = (0, (1 << 63) - 1)
 
 
 class IndexedSession(Struct, frozen=True, kw_only=True):
@@ -162,14 +163,12 @@ class MessageTable(SqliteCache):
 
     def forget(self, session_id: str) -> None:
         """Remove a session and all its rows."""
-        query = "SELECT number FROM sessions WHERE id = ?"
         with self.transaction() as database:
-            found = database.execute(query, (session_id,)).fetchone()
-            if found is None:
+            number = _number(database, session_id)
+            if number is None:
                 return
-            (number,) = found
-            between = (number << _SEQ_BITS, number << _SEQ_BITS | _SEQ_MASK)
-            database.execute("DELETE FROM messages WHERE rowid BETWEEN ? AND ?", between)
+            rows = _rows_of(number)
+            database.execute("DELETE FROM messages WHERE rowid BETWEEN ? AND ?", rows)
             database.execute("DELETE FROM sessions WHERE number = ?", (number,))
             database.execute("DELETE FROM viewers WHERE number = ?", (number,))
 
@@ -183,12 +182,14 @@ class MessageTable(SqliteCache):
             if within is None:
                 return [], False
             phrases = [_text(term.match) for term in words.all_of]
-            terms, is_ranked = _telling(database, words.any_of, [*within, *phrases])
+            all_of = _Filter([*within.all_of, *phrases], within.rows)
+            terms, is_ranked = _telling(database, words.any_of, all_of, query.common_rows)
+            if not terms and not phrases:
+                return [], False
             wanted = " OR ".join(term.match for term in terms)
-            every = [*within, *phrases, *([_text(wanted)] if wanted else [])]
             rows = database.execute(
                 _BEST if is_ranked else _NEWEST,
-                (" AND ".join(every), query.limit + 1, query.offset),
+                (*all_of.arguments(wanted), query.limit + 1, query.offset),
             ).fetchall()
             names = _names(database, {rowid >> _SEQ_BITS for (rowid,) in rows})
         matches = [
@@ -236,22 +237,36 @@ def _names(database: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, st
     return {number: row[0] for number, row in found if row is not None}
 
 
+class _Filter(Struct, frozen=True):
+    """What has to be true of each row."""
+
+    all_of: Sequence[str]
+    rows: tuple[int, int] = _ALL_ROWS
+    "The first and the last."
+
+    def arguments(self, wanted: str) -> tuple[str, int, int]:
+        """Return what `_MATCHING` is asked with for rows that also have a wanted word."""
+        every = (*self.all_of, _text(wanted)) if wanted else self.all_of
+        return " AND ".join(every), *self.rows
+
+
 def _telling(
-    database: sqlite3.Connection, terms: Sequence[Term], within: Sequence[str]
+    database: sqlite3.Connection, terms: Sequence[Term], within: _Filter, common_rows: int | None
 ) -> tuple[Sequence[Term], bool]:
     """Return the terms to look for, the rarest first, and whether the rows can be ranked.
 
-    Those of which too many rows have one are left out, unless there is nothing else.
+    Those of which too many rows have one are left out: without `common_rows` not where there is
+    nothing else.
     """
+    most = _RANKED_ROWS if common_rows is None else common_rows
     counted: list[tuple[int, int]] = []
     for position, term in enumerate(terms):
-        match = " AND ".join([*within, _text(term.match)])
-        (rows,) = database.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM messages WHERE messages MATCH ? LIMIT ?)",
-            (match, _RANKED_ROWS + 1),
-        ).fetchone()
-        if rows:
+        arguments = within.arguments(term.match)
+        rows = len(database.execute(_SOME, (*arguments, most + 1)).fetchall())
+        if rows and (common_rows is None or rows <= most):
             counted.append((rows, position))
+    if common_rows is not None:
+        return [terms[position] for _, position in sorted(counted)], True
     kept: list[Term] = []
     left = _RANKED_ROWS
     for rows, position in sorted(counted):
@@ -264,10 +279,18 @@ def _telling(
     return kept or terms, True
 
 
-def _within(database: sqlite3.Connection, query: MessageQuery) -> list[str] | None:
+def _within(database: sqlite3.Connection, query: MessageQuery) -> _Filter | None:
     """Return what has to be true of a row, as the index is asked for it; None = of none it is."""
     found: list[str] = []
-    if query.places:
+    rows = _ALL_ROWS
+    session_id = query.places[0].session_id if len(query.places) == 1 else ""
+    if session_id and query.places[0] == SearchPlace(session_id=session_id):
+        number = _number(database, session_id)
+        if number is None:
+            return None
+        # One session is a range of rows, which costs less than a word that each of them has.
+        rows = _rows_of(number)
+    elif query.places:
         places = [_place(database, place) for place in query.places]
         known = [place for place in places if place]
         if not known:
@@ -281,18 +304,28 @@ def _within(database: sqlite3.Connection, query: MessageQuery) -> list[str] | No
     who = words_of(query.sender)
     if not who.is_empty:
         found.append(_in("who", " AND ".join(term.match for term in who.any_of + who.all_of)))
-    return found
+    return _Filter(found, rows)
+
+
+def _number(database: sqlite3.Connection, session_id: str) -> int | None:
+    query = "SELECT number FROM sessions WHERE id = ?"
+    found = database.execute(query, (session_id,)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _rows_of(number: int) -> tuple[int, int]:
+    """Return the first and the last row that a session may have."""
+    return number << _SEQ_BITS, number << _SEQ_BITS | _SEQ_MASK
 
 
 def _place(database: sqlite3.Connection, place: SearchPlace) -> str | None:
     """Return what is true of the rows of a place; empty = of all, None = of none."""
     words: list[str] = []
     if place.session_id:
-        query = "SELECT number FROM sessions WHERE id = ?"
-        found = database.execute(query, (place.session_id,)).fetchone()
-        if found is None:
+        number = _number(database, place.session_id)
+        if number is None:
             return None
-        words.append(f"s{found[0]}")
+        words.append(f"s{number}")
     if (key := place.conversation) is not None:
         words.append(_word("c", key.channel, key.chat, key.topic, key.agent))
     if place.agents is not None:

@@ -17,15 +17,17 @@ from everturn_actors.events import Event, ModelReplied, Received
 from everturn_actors.model import PROGRAM_SENDERS, Conversation
 from everturn_actors.ports import Quotes, ToolContext
 from everturn_actors.ports.search import MessageQuery, SearchPlace
-from everturn_gateway.search.finding import Found, find, snippet
+from everturn_gateway.search.finding import AROUND_EVENTS, Found, read, snippet
 from everturn_gateway.search.logs import StoreLogs
 from everturn_gateway.search.texts import sender_of, texts_of
-from everturn_gateway.search.words import is_telling
+from everturn_gateway.search.words import is_telling, spoken
 from everturn_gateway.tools.environment import ServiceLink
 
 WINDOW_SHARE: Final = 16  # quotes take at most such a part of the window
 TOKENS_MAX: Final = 1_500  # and never more than this
 _HITS: Final = 24
+_COMMON_ROWS: Final = 500  # a word that more messages of one conversation have tells nothing of one
+_LINE_TOKENS_MIN: Final = 16  # less than this is not looked for
 _MESSAGE_CHARACTERS: Final = 400  # of one message
 _QUESTION_CHARACTERS: Final = 2_000
 _HEAD: Final = """\
@@ -45,21 +47,23 @@ class OlderQuotes(Struct, frozen=True, kw_only=True):
         question = _question(conversation)
         if index is None or not question:
             return None
-
-        async def may_see(session_id: str) -> bool:
-            return session_id == context.session_id
-
         query = MessageQuery(
             text=question,
             places=(SearchPlace(session_id=context.session_id),),
             roles=frozenset(("user", "assistant")),
             limit=_HITS,
+            common_rows=_COMMON_ROWS,
+            is_newest_needed=False,  # what was just said is in the request
         )
-        logs = StoreLogs(context.store)
-        page = await find(index, query, logs, may_see, with_neighbours=True)
+        words, logs = spoken(question), StoreLogs(context.store)
         lines = _Lines(known=_known(conversation), left_units=self._most_units)
-        for found in page.found:
-            lines.add(found, context.key.agent)
+        for match in (await index.search(query)).matches:
+            if lines.is_full:
+                break
+            if match.seq not in lines.known:
+                found = await read(match, words, logs, AROUND_EVENTS)
+                if found is not None:
+                    lines.add(found, context.key.agent)
         if not lines.texts:
             return None
         said = "\n".join(text for _, text in sorted(lines.texts.items()))
@@ -76,6 +80,11 @@ class _Lines(Struct):
     known: set[int]
     left_units: int
     texts: dict[int, str] = field(default_factory=dict[int, str])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether hardly a line more has room."""
+        return self.left_units < _LINE_TOKENS_MIN * UNITS_PER_TOKEN
 
     def add(self, found: Found, agent: str) -> None:
         """Add what was found, with what was said before and after it."""
