@@ -286,8 +286,8 @@ async def test_who_cannot_take_text_back_counts_at_the_owner() -> None:
                 if isinstance(update, TextDelta):
                     break
             assert (feed.followers, feed.finals) == (1, 1)
-            assert feed._live is not None
-            assert feed._live.was_read
+            assert feed.live is not None
+            assert feed.live.was_read
         await anyio.wait_all_tasks_blocked()
         assert (feed.followers, feed.finals) == (0, 0)
         it.providers["a"].release()

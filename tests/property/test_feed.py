@@ -21,6 +21,7 @@ from everturn_actors.events import (
     StepStarted,
 )
 from everturn_actors.protocol.feed import Feed, TextDelta
+from everturn_actors.protocol.subscription import follow
 
 AT = datetime(2026, 11, 23, tzinfo=UTC)
 TURN = 1
@@ -63,7 +64,7 @@ class Reader:
     async def follow(self, feed: Feed, *, takes: bool) -> None:
         """Read all that there is, and look at the reply when it is whole."""
         take = self.take if takes else None
-        async for update in feed.follow(0, _nothing, last_seq=0, pieces="all", take=take):
+        async for update in follow(feed, 0, _nothing, last_seq=0, pieces="all", take=take):
             if isinstance(update, TextDelta):
                 self.read(update)
                 continue

@@ -29,7 +29,7 @@ from everturn_actors.errors import (
     OwnerAwayError,
 )
 from everturn_actors.events import SessionStarted
-from everturn_actors.ports import Ownership, SessionStore
+from everturn_actors.ports import Ownership
 from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
@@ -44,7 +44,7 @@ from everturn_actors.protocol.commands import (
     Submit,
 )
 from everturn_actors.protocol.feed import READ_EVENTS, Feed, TextDelta
-from everturn_actors.protocol.subscription import log_of
+from everturn_actors.protocol.subscription import follow, log_of
 from everturn_actors.session.registry import Registry
 from everturn_actors.state.session_state import SessionState
 
@@ -89,15 +89,12 @@ class RoutedActors:
         "Those that bring something."
         self.delete_here: Callable[[str], Awaitable[None]] = _cannot
         "Deletes a session of this process for another one; set by whoever opens the service."
+        self.store = local.store
+        "Where sessions live."
         self._local, self._patience_s = local, patience_s
         self._served: dict[Subscriber, _Served] = {}
 
     # --- Actors ---
-
-    @property
-    def store(self) -> SessionStore:
-        """See `Actors.store`."""
-        return self._local.store
 
     @property
     def max_active(self) -> int:
@@ -252,7 +249,7 @@ class RoutedActors:
         feed = self._local.feed(session_id)
         ask: Command[object] = command
         answer = await self._local.ask(session_id, ask, begin_with=asked.begin_with)
-        events = feed.recall(answer.seq - 1) if isinstance(answer, Accepted) else ()
+        events = (feed.since(answer.seq - 1) or ()) if isinstance(answer, Accepted) else ()
         return Given(answer=answer, events=events if len(events) <= SHOWN_MAX else ())
 
     async def serve(self, subscriber: Subscriber) -> None:
@@ -293,8 +290,8 @@ class RoutedActors:
                 feed.mark_read()
             return subscriber.offer(delta)
 
-        followed = feed.follow(
-            after, read_log, last_seq=after, pieces="live", take=offer, waits=False
+        followed = follow(
+            feed, after, read_log, last_seq=after, pieces="live", take=offer, waits=False
         )
         async with aclosing(followed) as updates:
             async for update in updates:

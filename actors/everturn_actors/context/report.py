@@ -109,7 +109,6 @@ def context_report(
     cache_misses: int,
     now: datetime,
     has_summariser: bool,
-    notes: tuple[str, ...] = (),
 ) -> ContextReport:
     """Return what stands in a conversation's context.
 
@@ -120,7 +119,6 @@ def context_report(
         cache_misses: How often the session's prefix changed without a reason.
         now: The present instant, UTC.
         has_summariser: Whether a model writes the agent's summaries.
-        notes: What was learnt of the model from a refusal.
     """
     reductions, budget = conversation.reductions, rendered.budget
     used = rendered.tokens + budget.reserve_tokens
@@ -155,7 +153,6 @@ def context_report(
         retry_at=waits,
         budget=budget.explain(),
         next=outlook(rendered, conversation, retry_at=waits, has_summariser=has_summariser),
-        notes=notes,
     )
 
 

@@ -21,7 +21,7 @@ from everturn_actors.protocol.background import Background
 from everturn_actors.protocol.commands import RecordDelivery, Tick
 from everturn_actors.protocol.feed import Feed, TakeDelta, Update
 from everturn_actors.protocol.mailbox import Mailbox
-from everturn_actors.protocol.subscription import log_of
+from everturn_actors.protocol.subscription import follow, log_of
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -171,7 +171,8 @@ class DeliveryWorker(Struct, kw_only=True):
     def updates(self, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
         """Yield the events that come from now on, and the text of replies as it comes."""
         last_seq = self.state.last_seq
-        return self.feed.follow(
+        return follow(
+            self.feed,
             last_seq,
             log_of(self.store, self.session_id),
             last_seq=last_seq,

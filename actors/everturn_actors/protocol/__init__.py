@@ -9,5 +9,5 @@ Both sides know this: the actor, and whoever sends to it or follows it.
   reply
 - `followers`: what followers of a session read, and how far each of them is
 - `mailbox`: the bounded inbox of an actor, and the slot in which a caller waits for its answer
-- `subscription`: what a follower of a session reads where memory no longer reaches back
+- `subscription`: reads what happens in a session, from where a follower stands to its end
 """

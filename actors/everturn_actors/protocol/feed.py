@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from everturn_actors.events import (
@@ -17,7 +17,6 @@ from everturn_actors.events import (
     ModelCallFailed,
     ModelReplied,
     ReplyBroken,
-    SessionEnded,
     TurnFinished,
 )
 from everturn_actors.protocol.followers import (
@@ -28,7 +27,6 @@ from everturn_actors.protocol.followers import (
     TakeDelta,
     TextDelta,
     Update,
-    take_nothing,
 )
 
 __all__ = [
@@ -63,12 +61,17 @@ class Feed:
     """The public side of one session while somebody acts on it or follows it."""
 
     def __init__(self) -> None:
-        self._recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        self.recent: deque[Event] = deque(maxlen=RECENT_EVENTS)
+        "The newest events, oldest first."
         self._waiting: dict[Follower, None] = {}  # in the order in which they came
-        self._durable = 0  # the last event, where memory holds none
-        self._live: LiveReply | None = None
-        self._failure: Exception | None = None
-        self._closed = False
+        self.durable = 0
+        "The last event, where memory holds none."
+        self.live: LiveReply | None = None
+        "The text of the model call that runs; None = none does."
+        self.failure: Exception | None = None
+        "What the session failed with; None = it goes on."
+        self.is_closed = False
+        "Whether all followers are let go."
         self.followers = 0
         "How many wait for the running turn."
         self.finals = 0
@@ -79,37 +82,37 @@ class Feed:
     @property
     def waiting_for(self) -> str:
         """What the running model call waits for; empty = for nothing, or there is none."""
-        return self._live.waiting_for if self._live is not None else ""
+        return self.live.waiting_for if self.live is not None else ""
 
     # --- the actor's side ---
 
     def publish(self, events: Sequence[Event]) -> None:
         """Show events that are durable, oldest first."""
-        recent = self._recent
+        recent = self.recent
         if recent and events and events[0].seq != recent[-1].seq + 1:
             recent.clear()  # what is missing between is read from the log
         recent.extend(events)
         for event in events:
             if isinstance(event.body, _ENDS_OF_CALLS):
-                self._live = None
-        self._notify()
+                self.live = None
+        self.nudge()
 
     def begin_reply(self, turn: int, step: int) -> LiveReply:
         """Begin the text of a model call; the text of an earlier try is taken back."""
-        before, self._live = self._live, LiveReply(turn=turn, step=step)
+        before, self.live = self.live, LiveReply(turn=turn, step=step)
         if before is not None and before.pieces:
             self._show_text()
-        return self._live
+        return self.live
 
     def add_text(self, live: LiveReply, text: str) -> None:
         """Show a piece of the running reply."""
-        if text and live is self._live:
+        if text and live is self.live:
             live.pieces.append(text)
             self._show_text()
 
     def _show_text(self) -> None:
         """Hand the text on to whoever takes it at once, and wake the others who want it."""
-        live = self._live
+        live = self.live
         if live is None:
             return
         for follower in [each for each in self._waiting if not each.takes(live)]:
@@ -117,8 +120,10 @@ class Feed:
             follower.wake()
 
     def nudge(self) -> None:
-        """Let all followers look whether they are still wanted."""
-        self._notify()
+        """Let all followers look whether they are still wanted, or whether there is news."""
+        waiting, self._waiting = self._waiting, {}
+        for follower in waiting:
+            follower.wake()
 
     def reopen(self) -> None:
         """A new actor serves the session: its predecessor's failure is history.
@@ -126,9 +131,9 @@ class Feed:
         The log may hold more than that one showed: where an append failed and could not be undone,
         its events were never shown, and the new actor goes on behind them.
         """
-        if self._failure is not None:
-            self._recent.clear()
-        self._failure = None
+        if self.failure is not None:
+            self.recent.clear()
+        self.failure = None
 
     def loaded(self, last_seq: int) -> None:
         """An actor begins to serve the session, of which event `last_seq` is the last.
@@ -137,9 +142,9 @@ class Feed:
         meanwhile.
         """
         if self.newest != last_seq:
-            self._recent.clear()
-            self._durable = last_seq
-            self._notify()
+            self.recent.clear()
+            self.durable = last_seq
+            self.nudge()
 
     def catch_up(self, events: Sequence[Event], shown: int) -> None:
         """Show what another writer appended.
@@ -148,34 +153,25 @@ class Feed:
             events: The newest that the log holds now, oldest first.
             shown: The last event that was shown.
         """
-        self._live = None
+        self.live = None
         new = [event for event in events if event.seq > shown]
         if new and new[0].seq == shown + 1:
             events = new
         else:
-            self._recent.clear()  # what is missing between is read from the log
+            self.recent.clear()  # what is missing between is read from the log
         self.publish(events)
-
-    def recall(self, after: int) -> tuple[Event, ...]:
-        """Return recent events above `after`; none where memory does not reach back to it."""
-        return self._since(after) or ()
 
     def mark_read(self) -> None:
         """Say that somebody elsewhere has read of the running reply, and cannot take it back."""
-        if self._live is not None and self._live.pieces:
-            self._live.was_read = True
+        if self.live is not None and self.live.pieces:
+            self.live.was_read = True
 
     # --- the side of whoever brings events from elsewhere ---
 
     @property
-    def is_closed(self) -> bool:
-        """Whether all followers are let go."""
-        return self._closed
-
-    @property
     def newest(self) -> int:
         """The last event that memory holds; 0 = it holds none."""
-        return self._recent[-1].seq if self._recent else 0
+        return self.recent[-1].seq if self.recent else 0
 
     @property
     def awaited(self) -> int | None:
@@ -184,7 +180,7 @@ class Feed:
 
     def relay(self, events: Sequence[Event]) -> None:
         """Show events that are durable elsewhere, oldest first; those that were shown are none."""
-        if self._failure is not None:
+        if self.failure is not None:
             self.reopen()
         newest = self.newest
         new = [event for event in events if event.seq > newest]
@@ -195,129 +191,16 @@ class Feed:
 
     def fail(self, error: Exception) -> None:
         """Tell all followers that the session failed."""
-        self._failure = error
-        self._live = None
-        self._notify()
+        self.failure = error
+        self.live = None
+        self.nudge()
 
     def close(self) -> None:
         """The service stops: let all followers go."""
-        self._closed = True
-        self._notify()
-
-    def _notify(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for follower in waiting:
-            follower.wake()
+        self.is_closed = True
+        self.nudge()
 
     # --- the followers' side ---
-
-    async def later(
-        self,
-        after: int,
-        read_log: ReadLog,
-        *,
-        last_seq: int,
-        is_over: Callable[[], bool] | None = None,
-    ) -> Sequence[Event]:
-        """Return events with a seq above `after`, as soon as there are some, oldest first.
-
-        For who waits for an answer and reads no text as it comes, and counts in `followers`
-        meanwhile: a generator goes on once for each event. Empty = the service, or the wait, is
-        over.
-
-        Args:
-            after: The last event that is known.
-            read_log: For what memory does not hold.
-            last_seq: The last event of the session that is known to be durable.
-            is_over: Whether the wait ends here, asked whenever there is nothing to return.
-
-        Raises:
-            Exception: The one the session failed with.
-        """
-        place = Follower(after=after, pieces="live", take=take_nothing)
-        while True:
-            events: Sequence[Event] | None = self._since(place.after)
-            end = self.newest or max(last_seq, self._durable)
-            if events is None or (not self._recent and place.after < end):
-                found = await read_log(place.after, READ_EVENTS, end) or tuple(self._recent)
-                if not found:  # it was discarded; what comes is all there is
-                    place.after = end
-                    continue
-                events = [event for event in found if event.seq > place.after]
-            if events:
-                return events
-            if self._failure is not None:
-                raise self._failure
-            if self._closed or (is_over is not None and is_over()):
-                return ()
-            await self._changed(place)
-
-    async def follow(
-        self,
-        after: int,
-        read_log: ReadLog,
-        *,
-        last_seq: int,
-        pieces: Pieces,
-        take: TakeDelta | None = None,
-        is_over: Callable[[], bool] | None = None,
-        waits: bool = True,
-    ) -> AsyncGenerator[Update]:
-        """Yield every event with a seq above `after`, then what comes, until the session ends.
-
-        Pieces of the running reply stand between the events where they belong. The generator
-        ends with the session or with the service.
-
-        Args:
-            after: The last event the follower knows.
-            read_log: For what memory does not hold.
-            last_seq: The last event of the session that is known to be durable.
-            pieces: What to yield of the text of replies.
-            take: Asked first, for a piece that comes while the follower waits. It is called outside
-                of the follower's task.
-            is_over: Whether it ends here, asked whenever there is nothing to yield.
-            waits: Whether the caller counts as somebody who waits for the running turn. One who
-                only looks on is not told of a failure that was there before it came.
-
-        Raises:
-            Exception: The one the session failed with.
-        """
-        place = Follower(after=after, pieces=pieces, take=take)
-        known = None if waits else self._failure
-        is_final = pieces == "final"
-        if waits:
-            self.enter(is_final=is_final)
-        try:
-            while True:
-                events = self._since(place.after)
-                end = self.newest or max(last_seq, self._durable)
-                if events is None or (not self._recent and place.after < end):
-                    events = await read_log(place.after, READ_EVENTS, end)
-                    events = events or tuple(self._recent)
-                    if not events:  # it was discarded; what comes is all there is
-                        place.after = end
-                        continue
-                for event in events:
-                    if event.seq <= place.after:
-                        continue
-                    for update in place.pass_event(event):
-                        yield update
-                    if isinstance(event.body, SessionEnded):
-                        return
-                if events:
-                    continue
-                delta = place.read_live(self._live)
-                if delta is not None:
-                    yield delta
-                elif self._failure is not None and self._failure is not known:
-                    raise self._failure
-                elif self._closed or (is_over is not None and is_over()):
-                    return
-                else:
-                    await self._changed(place)
-        finally:
-            if waits:
-                self.leave(is_final=is_final)
 
     def enter(self, *, is_final: bool = False) -> None:
         """Count somebody who waits for the running turn; `is_final` = see `Pieces`."""
@@ -333,7 +216,7 @@ class Feed:
         if self.source is not None:
             self.source.followers_changed(self)
 
-    async def _changed(self, follower: Follower) -> None:
+    async def until_changed(self, follower: Follower) -> None:
         """Wait for something that the follower has to look at by itself."""
         if self.source is not None:
             self.source.wanted(self, follower.after)
@@ -344,9 +227,12 @@ class Feed:
         finally:
             self._waiting.pop(follower, None)
 
-    def _since(self, after: int) -> tuple[Event, ...] | None:
-        """Return recent events above `after`; None where the next one is no longer in memory."""
-        recent = self._recent
+    def since(self, after: int) -> tuple[Event, ...] | None:
+        """Return recent events above `after`; None where the next one is no longer in memory.
+
+        Oldest first; empty where there is none, or where memory holds nothing at all.
+        """
+        recent = self.recent
         if not recent or recent[-1].seq <= after:
             return ()
         if recent[0].seq > after + 1:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from anyio import to_thread
+from msgspec.structs import replace
 
 from everturn_actors.context.beside import beside_notes
 from everturn_actors.context.estimation.windows import hint_notes, input_window
@@ -25,7 +26,7 @@ from everturn_actors.ports import (
 )
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.feed import TakeDelta, Update
-from everturn_actors.protocol.subscription import log_of
+from everturn_actors.protocol.subscription import follow, log_of
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.snapshots import replayed
 from everturn_actors.state.session_state import SessionState
@@ -179,7 +180,8 @@ class SessionReader:
         state = await self.view(session_id)
         if state.status == "ended" and after >= state.last_seq:
             return
-        followed = feed.follow(
+        followed = follow(
+            feed,
             after,
             log_of(self._store, session_id),
             last_seq=state.last_seq,
@@ -215,15 +217,15 @@ class SessionReader:
                 model, statistics
             ):
                 notes += ("prompt and tools alone are larger, so requests are made without it",)
-            return context_report(
+            found = context_report(
                 rendered,
                 conversation,
                 statistics=statistics,
                 cache_misses=state.cache_misses,
                 now=now,
                 has_summariser=agent.summariser is not None,
-                notes=notes,
             )
+            return replace(found, notes=notes)
 
         return await to_thread.run_sync(report)
 

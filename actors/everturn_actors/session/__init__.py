@@ -2,17 +2,17 @@
 
 What belongs here runs while a session is active, or looks after sessions that are not.
 
+- `active`: the sessions of a registry whose actors live, and room for one more
 - `actor`: the actor of one session: the only writer of its state
 - `approvals`: who may still say what about a call that waits for a person
 - `effects`: what follows from a decision besides its events: started here, after they are durable
 - `maintenance`: what a service does by itself: let open turns go on, end sessions that nobody uses
 - `message_events`: which of a session's events tell of one message, and whether its turn has read
   from outside
-- `quarantine`: sessions whose actor failed: how long their next one waits, and from when on there
-  is none
+- `quarantine`: sessions whose actor failed: when their next one starts, and from when on there is
+  none
 - `refusals`: what a turn was refused, for whoever gets its result and was not there
 - `registry`: finds the actor of a session, starts and passivates it, and deals with its failure
-- `revivals`: sessions that failed while something in them was open: started again, later and later
 - `runtime`: what all actors of a service share, and what they ask of it
 - `snapshots`: what the store holds of one session: loaded, and saved again where a snapshot is due
 - `submission`: a message that is durable, and the way to its answer

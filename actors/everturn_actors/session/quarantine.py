@@ -1,12 +1,15 @@
-"""Sessions whose actor failed: how long their next one waits, and from when on there is none.
+"""Sessions whose actor failed: when their next one starts, and from when on there is none.
 
 In memory alone: the next start of the gateway tries each of them again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from everturn_actors.errors import CoreError, SessionQuarantinedError
@@ -19,11 +22,14 @@ from everturn_actors.protocol.commands import (
     GetState,
     StoreAmbient,
 )
+from everturn_actors.supervisor import Backoff, contain
+from everturn_actors.turn.model_call import Timing
 
 FAILURES_MAX: Final = 3  # in a row, each soon after the one before; then the session is left alone
 SOON_S: Final = 60.0  # a failure later than this after the one before has nothing to do with it
 BACKOFF_S: Final = 0.05  # before the second start after a failure; doubled with each further one
 BACKOFF_MAX_S: Final = 0.4  # whoever asks is answered within a second
+REVIVAL: Final = Backoff(first_s=5.0)
 ENDING: Final = (Cancel, End)
 "Commands after which nothing is left of a session that could fail."
 _HARMLESS: Final = (*ENDING, StoreAmbient, ClientDisconnected, GetState, GetStanding)
@@ -100,3 +106,38 @@ class Quarantine:
     def __len__(self) -> int:
         """Return how many sessions are left alone."""
         return sum(known.faults >= FAILURES_MAX for known in self._failures.values())
+
+
+class Revivals:
+    """Starts sessions again by themselves: whoever wrote in a chat may not come back to it."""
+
+    def __init__(
+        self, timing: Timing, tasks: TaskGroup, revive: Callable[[str], Awaitable[None]]
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            timing: How it waits.
+            tasks: Where it waits.
+            revive: Starts a session again, unless somebody was faster.
+        """
+        self._timing, self._tasks, self._revive = timing, tasks, revive
+        self._times: dict[str, int] = {}
+        "How often in a row a session that failed was, or will be, started again."
+
+    def later(self, session_id: str) -> None:
+        """Start a session again after a while, a longer one each time in a row."""
+        times = self._times.pop(session_id, 0) + 1
+        self._times[session_id] = times
+        delay_s = REVIVAL.pause_s(times, self._timing.jitter())
+        work = partial(self._wait_and_revive, session_id, times, delay_s)
+        self._tasks.start_soon(contain, f"revival of {session_id}", work)
+
+    def forget(self, session_id: str) -> None:
+        """Begin to count anew: it works, or nothing in it is open."""
+        self._times.pop(session_id, None)
+
+    async def _wait_and_revive(self, session_id: str, times: int, delay_s: float) -> None:
+        await self._timing.clock.sleep(delay_s)
+        if self._times.get(session_id) == times:
+            await self._revive(session_id)

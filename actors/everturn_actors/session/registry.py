@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 import anyio
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
-from msgspec import Struct, field
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -32,12 +31,12 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.faults import first_cause, is_cancelled
-from everturn_actors.protocol.commands import Command, GetState, Stop
+from everturn_actors.protocol.commands import Command, GetState
 from everturn_actors.protocol.feed import Feed
 from everturn_actors.protocol.mailbox import Mailbox
+from everturn_actors.session.active import Active, make_room
 from everturn_actors.session.actor import SessionActor, finished_turns
-from everturn_actors.session.quarantine import ENDING, Quarantine
-from everturn_actors.session.revivals import Revivals
+from everturn_actors.session.quarantine import ENDING, Quarantine, Revivals
 from everturn_actors.session.runtime import Activation, Runtime
 from everturn_actors.state.session_state import SessionState
 
@@ -45,30 +44,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 STARTS_OF_ONE_COMMAND = 3  # actors that were gone before they took it
-LOOKED_AT_FOR_ROOM = 8  # actors, whenever one is started beyond the limit
 HOLD_S = 5.0  # how long an idle actor may take to go away
 LOADS_AT_ONCE = 500  # sessions that are looked at in one go; each takes a microsecond or two
-
-
-class _Active(Struct):
-    """A session whose actor lives."""
-
-    actor: SessionActor
-    mailbox: Mailbox
-    feed: Feed
-    gone: anyio.Event = field(default_factory=anyio.Event)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    "Cuts it off."
-    last_seq: int = 0
-    "Of its state, when it is gone."
-    leaves: bool = False
-    "Whether another process is to have the session: its callers are sent there."
-
-    def tell_to_stop(self, reason: Exception) -> None:
-        """Let the actor finish what runs, and go; whoever asks for more is told the reason."""
-        self.mailbox.refuse(reason)
-        with suppress(ActorStoppedError):  # it is on its way out already
-            self.mailbox.put(Stop(), own=True)
 
 
 class Registry:
@@ -96,7 +73,7 @@ class Registry:
         "Where its sessions live."
         self._tasks = tasks
         self._on_gone = on_gone
-        self._active: OrderedDict[str, _Active] = OrderedDict()
+        self._active: OrderedDict[str, Active] = OrderedDict()
         "Those of whom nothing was asked for longest come first, but for those that have work."
         self.max_active = max_active
         self._leaving = set[str]()
@@ -161,7 +138,7 @@ class Registry:
                     passivate_at_once=passivate_at_once,
                     is_new=is_new and starts == 1,
                 )
-                self._make_room()  # one more is in memory now
+                make_room(self._active, self._leaving, self.max_active)  # one more is in memory now
             else:
                 self._active.move_to_end(session_id)
                 self._leaving.discard(session_id)
@@ -181,24 +158,6 @@ class Registry:
                     self.release(session_id)
                 return given
             await active.gone.wait()
-
-    def _make_room(self) -> None:
-        """Passivate the actors that are idle longest where there are too many.
-
-        The cost is the same however many there are: few are looked at, and one that has work goes
-        to the end of the line.
-        """
-        if not self.max_active:
-            return
-        excess = len(self._active) - len(self._leaving) - self.max_active
-        for _ in range(LOOKED_AT_FOR_ROOM):
-            if excess <= 0:
-                return
-            session_id, active = next(iter(self._active.items()))
-            self._active.move_to_end(session_id)
-            if session_id not in self._leaving and active.actor.passivate():
-                self._leaving.add(session_id)
-                excess -= 1
 
     async def each_active(self) -> AsyncGenerator[tuple[SessionState | None, int]]:
         """See `Actors.each_active`; where many sessions are active, others go on meanwhile."""
@@ -298,7 +257,7 @@ class Registry:
         *,
         passivate_at_once: bool,
         is_new: bool,
-    ) -> _Active:
+    ) -> Active:
         """Start the session's actor for a command.
 
         Where that ends the open turn, the turn does not go on before.
@@ -322,13 +281,13 @@ class Registry:
             feed=feed,
             runtime=self._runtime,
         )
-        active = self._active[session_id] = _Active(actor=actor, mailbox=mailbox, feed=feed)
+        active = self._active[session_id] = Active(actor=actor, mailbox=mailbox, feed=feed)
         for each in self.watched:
             each.add(session_id)
         self._tasks.start_soon(self._live, session_id, active)
         return active
 
-    async def _live(self, session_id: str, active: _Active) -> None:
+    async def _live(self, session_id: str, active: Active) -> None:
         with self._runtime.observer.active(session_id):
             await self._supervise(session_id, active)
         try:
@@ -339,7 +298,7 @@ class Registry:
                 extra={"session_id": session_id, "error": str(error)},
             )
 
-    async def _supervise(self, session_id: str, active: _Active) -> None:
+    async def _supervise(self, session_id: str, active: Active) -> None:
         """Let an actor live; whatever it fails of ends here."""
         failure: Exception = ActorStoppedError()
         try:
@@ -371,7 +330,7 @@ class Registry:
             active.gone.set()
             active.actor.dispose()
 
-    def _failed(self, session_id: str, active: _Active, error: BaseException) -> Exception:
+    def _failed(self, session_id: str, active: Active, error: BaseException) -> Exception:
         """Log why an actor failed, tell its followers, and return what its callers are told."""
         cause = first_cause(error)
         failure = cause if isinstance(cause, JournalError) else ActorFailedError(session_id, cause)

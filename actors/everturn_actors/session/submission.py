@@ -33,7 +33,7 @@ from everturn_actors.protocol.commands import (
     Submit,
 )
 from everturn_actors.protocol.feed import Feed, Pieces, TakeDelta, TextDelta, Update
-from everturn_actors.protocol.subscription import log_of
+from everturn_actors.protocol.subscription import follow, log_of, next_events
 from everturn_actors.session.message_events import MessageEvents, Taint
 from everturn_actors.session.turn_result import TurnAnswer, TurnResult, held_result
 from everturn_actors.state.session_state import SessionState
@@ -129,7 +129,7 @@ class Submission(Struct, kw_only=True):
         feed.enter()
         try:
             while not own.is_over and (
-                events := await feed.later(after, read_log, last_seq=known, is_over=is_over)
+                events := await next_events(feed, after, read_log, last_seq=known, is_over=is_over)
             ):
                 after = events[-1].seq
                 for event in events:
@@ -166,7 +166,8 @@ class Submission(Struct, kw_only=True):
 
     def _events(self, pieces: Pieces, *, take: TakeDelta | None = None) -> AsyncGenerator[Update]:
         """Yield the session's updates from the message on."""
-        return self._feed.follow(
+        return follow(
+            self._feed,
             self.seq - 1,
             log_of(self._registry.store, self.session_id),
             last_seq=self._accepted.last_seq,

@@ -20,6 +20,7 @@ from anyio import to_thread
 
 from everturn_actors.cluster.addresses import Tls, read_address
 from everturn_actors.cluster.greeting import Identity
+from everturn_actors.cluster.heartbeat import Heartbeat
 from everturn_actors.cluster.leases import Member, Referee, Share, shares
 from everturn_actors.cluster.node import LinkedNode, open_node
 from everturn_actors.cluster.ownership import LeaseOwnership
@@ -75,14 +76,15 @@ async def open_ownership(
         seats=(SCHEDULER, *(channel_seat(each.name) for each in config.channels)),
     )
     drain_s = config.server.stop_timeout_s * DRAIN_SHARE
-    ownership = LeaseOwnership(referee, me, clock, drain_s=drain_s)
+    ownership = LeaseOwnership(me)
+    heartbeat = Heartbeat(referee, ownership, clock, drain_s=drain_s)
     async with anyio.create_task_group() as tasks:
-        supervisor.start(tasks, "leases", ownership.run, is_needed=True)
+        supervisor.start(tasks, "leases", heartbeat.run, is_needed=True)
         try:
             yield ownership
         finally:
             tasks.cancel_scope.cancel()
-            await ownership.leave()
+            await heartbeat.leave()
 
 
 @asynccontextmanager
@@ -139,7 +141,7 @@ async def compare(ownership: LeaseOwnership, library: AgentLibrary) -> NoReturn:
     while True:
         if library.version != version:
             version = library.version
-            ownership.tell_digest(await to_thread.run_sync(partial(digest_of, library)))
+            ownership.share_digest(await to_thread.run_sync(partial(digest_of, library)))
         notes = frozenset(differences(ownership))
         for note in sorted(notes - told):
             logger.warning("the nodes of the cluster differ", extra={"difference": note})
