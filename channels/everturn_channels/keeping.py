@@ -57,13 +57,13 @@ class ForgetNote(Struct, frozen=True):
     topic: str
 
 
-MemoryWish: TypeAlias = ShowNotes | KeepNote | ForgetNote
+MemoryIntent: TypeAlias = ShowNotes | KeepNote | ForgetNote
 
 
-def read_memory_wish(argument: str) -> MemoryWish | None:
+def read_memory_intent(argument: str) -> MemoryIntent | None:
     """Return what stands after `/memory`; None where it is nothing of the kind.
 
-    >>> read_memory_wish("language: German")
+    >>> read_memory_intent("language: German")
     KeepNote(topic='language', text='German')
     """
     typed = " ".join(argument.split())

@@ -245,8 +245,8 @@ async def test_history_and_lists_tell_what_happened(kind: Kind, tmp_path: Path) 
         other = await house.client.open(
             ConversationKey(channel="terminal", chat="bob", agent="test")
         )
-        said = await house.client.history(conversation.session_id, after=0)
-        later = await house.client.history(conversation.session_id, after=said[1].seq)
+        said = await house.client.history.messages(conversation.session_id, after=0)
+        later = await house.client.history.messages(conversation.session_id, after=said[1].seq)
         rows = await house.client.sessions(after="", limit=10)
         page = await house.client.sessions(after=rows[0].session_id, limit=10)
         agents = await house.client.agents()
@@ -273,10 +273,10 @@ async def test_the_context_is_told_alike_through_both(kind: Kind, tmp_path: Path
             _, updates = await ask(conversation, f"{number} {'word ' * 100}")
         session_id, last = conversation.session_id, updates[-2]
         assert isinstance(last, Event)
-        before = await house.client.context(session_id)
-        compacted = await house.client.compact(session_id, "the numbers")
-        after = await house.client.context(session_id)
-        explained = await house.client.explain(session_id, last.seq)
+        before = await house.client.contexts.report(session_id)
+        compacted = await house.client.contexts.compact(session_id, "the numbers")
+        after = await house.client.contexts.report(session_id)
+        explained = await house.client.contexts.explain(session_id, last.seq)
         real = await house.gateway.service.reader.context(session_id)
         (really,) = await house.gateway.service.reader.explain(session_id, last.seq)
 
@@ -298,9 +298,9 @@ async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
             with pytest.raises(UnknownSessionError, match="nope"):
                 await ask_for("nope")
         with pytest.raises(UnknownSessionError, match="nope"):
-            await client.explain("nope", 2)
+            await client.contexts.explain("nope", 2)
         with pytest.raises(UnknownSessionError, match="nope"):
-            await client.compact("nope", "")
+            await client.contexts.compact("nope", "")
         with pytest.raises((UnknownAgentError, ClientError), match="nobody"):
             await client.open(ConversationKey(channel="terminal", chat="ann", agent="nobody"))
         session_id = await client.open(KEY)
@@ -311,11 +311,11 @@ async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
         with pytest.raises(
             UnknownRequestError, match="no request was sent in this session yet"
         ) as no:
-            await client.explain(session_id, 9)
+            await client.contexts.explain(session_id, 9)
         status = await client.status(session_id)
         await client.reset(session_id)
         with pytest.raises(SessionEndedError):
-            await client.compact(session_id, "")
+            await client.contexts.compact(session_id, "")
 
     assert status.last_seq == 1
     assert (no.value.session_id, no.value.seq) == (session_id, 9)
@@ -369,7 +369,7 @@ async def test_files_go_with_a_message_and_are_told_of_in_the_history(
             async for update in updates:
                 if isinstance(update, Event) and isinstance(update.body, TurnFinished):
                     break
-        history = await house.client.history(session_id, after=0)
+        history = await house.client.history.messages(session_id, after=0)
         request = house.provider.requests[0]
 
     assert list(request.media.values()) == [files[0].data]
@@ -389,7 +389,7 @@ async def test_a_file_that_is_none_is_refused_by_both_doors(kind: Kind, tmp_path
         with pytest.raises(InvalidInputError, match=r"attachment 1 \('x.png'\) is said to be"):
             await house.client.submit(session_id, "who?", idempotency_key="k", attachments=[lie])
 
-        assert await house.client.history(session_id, after=0) == []
+        assert await house.client.history.messages(session_id, after=0) == []
 
 
 class Crowded(ScriptedProvider):

@@ -15,7 +15,7 @@ from support.gateway import HttpGateway, open_client_here, open_http_gateway
 from everturn_actors.model import Compaction
 from everturn_channels.terminal.client import Said
 from everturn_gateway.client import open_api
-from everturn_gateway.client.sessions import past_events
+from everturn_gateway.client.history import past_events
 from everturn_gateway.http.streams import session_messages
 
 TURNS = 14  # enough for a snapshot to have let go of the beginning
@@ -163,7 +163,7 @@ async def test_a_past_request_behind_a_gap_is_refused_with_the_reason(
 async def terminal_history(gateway: HttpGateway, session: str) -> Sequence[Said]:
     """Return what the terminal shows of a session."""
     async with open_client_here(gateway) as client:
-        return await client.history(session, after=0)
+        return await client.history.messages(session, after=0)
 
 
 @KINDS

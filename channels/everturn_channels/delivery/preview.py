@@ -62,16 +62,12 @@ class Preview:
         self._last: datetime | None = None
         "When something was last shown, or tried to be."
 
-    @property
-    def _streams(self) -> bool:
-        return self._settings.streaming
-
     async def run(self) -> None:
         """Show what there is to show, until cancelled."""
         if not self._is_possible:
             return
         async with anyio.create_task_group() as tasks:
-            if self._streams:
+            if self._settings.streaming:
                 tasks.start_soon(self._read)
             tasks.start_soon(self._watch)
             while True:

@@ -71,7 +71,7 @@ class Receiver:
 
     def saw_guild(self, guild: discord.Guild) -> None:
         """Look at a guild that came later than the others."""
-        if self._queues.is_released:
+        if self._queues.released.is_set():
             self._tasks.start_soon(self._look_at, guild)
 
     def said(self, heard: Heard) -> None:

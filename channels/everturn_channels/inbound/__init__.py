@@ -2,7 +2,7 @@
 
 - `access_control`: who is let in: finds the agent for a chat, asks the rules, and tells those who
   are refused
-- `backlog`: messages that are not read because they are too old or too many: they are counted and
+- `backlog`: messages that are not read, being too old, too many or garbled: they are counted and
   told of
 - `button_clicks`: what becomes of a clicked button: it answers the question it stands below, or
   says why not

@@ -1,4 +1,4 @@
-"""Messages that are not read because they are too old or too many: they are counted and told of.
+"""Messages that are not read, being too old, too many or garbled: they are counted and told of.
 
 A gateway that was away for long must not answer what nobody waits for any more, nor drop it without
 a word.
@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_channels.adapter import ChatRef
+from everturn_channels.adapter import ChatRef, InboundEvent, Message
 from everturn_channels.errors import ChannelError
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.languages import ready, speaking
-from everturn_channels.texts import not_read
+from everturn_channels.rate_limits import Cooldown
+from everturn_channels.texts import not_read, not_readable
 
 logger = logging.getLogger(__name__)
 
 SETTLE_S: Final = 3  # nothing more may be left out for so long before it is told of
 ROUNDS_MAX: Final = 100  # and after so many of these it is told of anyway
 REPORT_S: Final = 900  # for the lines to all chats
+UNREADABLE_TOLD_EVERY_S: Final = 900.0  # in one chat
+UNREADABLE_LOGGED_EVERY_S: Final = 600.0  # with its traceback, for each kind
+_HOUR_S: Final = 3600
 CHATS_MAX: Final = 1000  # that are told of at once; those of further ones stand in the log
 
 
@@ -58,9 +64,21 @@ class Backlog:
         self._channel, self._health = channel.name, channel.health
         self._clock, self._language_of = channel.context.clock, channel.languages.of_chat
         self._tasks, self._notifier, self._is_known = tasks, notifier, is_known
+        self._age_max_s = channel.settings.backlog_max_age_s
+        self._began = self._clock.now()
         self._skipped: dict[tuple[str, str], _Skipped] = {}
         self._total = 0
         self._is_reporting = False
+
+    def leaves_out(self, event: InboundEvent) -> bool:
+        """Whether something was written so long before the start that nobody waits for it now."""
+        age = self._clock.now() - event.at
+        if event.at >= self._began or age <= timedelta(seconds=self._age_max_s):
+            return False
+        if isinstance(event, Message):
+            # Told in one line a chat, not one a message.
+            self.skip(event.chat, 1, f"more than {self._age_max_s / _HOUR_S:g} hours old")
+        return True
 
     def skip(self, chat: ChatRef, count: int, why: str) -> None:
         """Count messages of a chat that are not read, and why, in a few words."""
@@ -111,3 +129,54 @@ class Backlog:
                 await self._notifier.notify(skipped.chat, not_read(skipped.count, skipped.why))
         except ChannelError as error:
             logger.info("could not be told", extra={**fields, "error": str(error)})
+
+
+class UnreadableEvents:
+    """Takes note of events that one channel passes over."""
+
+    def __init__(
+        self,
+        channel: RunningChannel,
+        *,
+        tasks: BackgroundTasks,
+        notifier: Notifier,
+        is_known: Callable[[ChatRef], Awaitable[bool]],
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            channel: Whose events they are.
+            tasks: Runs the notices.
+            notifier: Sends them.
+            is_known: Whether a conversation goes on in a chat: nobody else is told anything.
+        """
+        self._channel, self._health = channel.name, channel.health
+        self._clock, self._language_of = channel.context.clock, channel.languages.of_chat
+        self._tasks, self._notifier, self._is_known = tasks, notifier, is_known
+        self._chats: Cooldown[str] = Cooldown(UNREADABLE_TOLD_EVERY_S)
+        self._kinds: Cooldown[str] = Cooldown(UNREADABLE_LOGGED_EVERY_S)
+
+    def note(self, kind: str, fault: Exception | str, chat: ChatRef | None) -> None:
+        """Count one, and tell of it where that was not done a moment ago.
+
+        Args:
+            kind: What the platform calls it.
+            fault: Why it cannot be read.
+            chat: Whose people are told; None = it is not known where it was.
+        """
+        self._health.count_unreadable()
+        now, fields = self._clock.now(), {"channel": self._channel, "kind": kind}
+        if self._kinds.may(kind, now):
+            fields["chat"] = chat.id if chat is not None else ""
+            fields["error"] = self._health.words(str(fault) or type(fault).__name__)
+            trace = fault if isinstance(fault, Exception) else None
+            logger.warning(
+                "an event cannot be read and is passed over", extra=fields, exc_info=trace
+            )
+        if chat is not None and self._chats.may(chat.id, now):
+            self._tasks.start("a line", partial(self._notify, chat))
+
+    async def _notify(self, chat: ChatRef) -> None:
+        if await self._is_known(chat):  # strangers are told nothing, not even that
+            with speaking(await ready(self._language_of(chat.id))):
+                await self._notifier.notify(chat, not_readable())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
-from functools import partial
 from typing import Final, NoReturn, assert_never
 
 import anyio
@@ -23,7 +21,7 @@ from everturn_channels.adapter import (
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import AccessControl
-from everturn_channels.inbound.backlog import Backlog
+from everturn_channels.inbound.backlog import Backlog, UnreadableEvents
 from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.event_settler import EventSettler
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
@@ -31,14 +29,10 @@ from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.languages import ready, speaking
-from everturn_channels.rate_limits import Cooldown, RecentKeys
-from everturn_channels.texts import not_readable
+from everturn_channels.rate_limits import RecentKeys
 
 logger = logging.getLogger(__name__)
 
-UNREADABLE_TOLD_EVERY_S: Final = 900.0
-UNREADABLE_LOGGED_EVERY_S: Final = 600.0  # with its traceback, for each kind
-_HOUR_S: Final = 3600
 _HISTORY: Final = "history"
 "Stands for what was said in a chat and cannot be read now."
 
@@ -87,10 +81,10 @@ class ChannelInboundHandler:
             notifier=self._notifier,
             tasks=tasks,
         )
-        self._unreadable: Cooldown[str] = Cooldown(UNREADABLE_TOLD_EVERY_S)
-        self._unreadable_kinds: Cooldown[str] = Cooldown(UNREADABLE_LOGGED_EVERY_S)
-        self._began = context.clock.now()
-        self.heard_at = self._began
+        self._unreadable = UnreadableEvents(
+            channel, tasks=tasks, notifier=self._notifier, is_known=self._is_known
+        )
+        self.heard_at = context.clock.now()
         "When the platform was last heard from; before that, when the present try began. UTC."
         self.was_heard = False
         "Whether it was heard from in the present try."
@@ -140,7 +134,7 @@ class ChannelInboundHandler:
 
     async def _receive(self, event: InboundEvent) -> None:
         """Have an event taken, unless nobody waits for it any more."""
-        if self._is_stale(event):
+        if self._backlog.leaves_out(event):
             return
         match event:
             case Message():
@@ -169,17 +163,6 @@ class ChannelInboundHandler:
 
     # --- what is left out ---
 
-    def _is_stale(self, event: InboundEvent) -> bool:
-        """Whether something was written so long before the start that nobody waits for it now."""
-        age_max = timedelta(seconds=self._settings.backlog_max_age_s)
-        if event.at >= self._began or self._context.clock.now() - event.at <= age_max:
-            return False
-        if isinstance(event, Message):
-            hours = self._settings.backlog_max_age_s / _HOUR_S
-            # Told in one line a chat, not one a message.
-            self._backlog.skip(event.chat, 1, f"more than {hours:g} hours old")
-        return True
-
     async def moved(self, old: str, new: str) -> None:
         """Keep that a chat has another id. See `InboundHandler.moved`."""
         try:
@@ -197,23 +180,7 @@ class ChannelInboundHandler:
 
     def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Count what could not be read, and tell of it. See `InboundHandler.unreadable`."""
-        self._health.count_unreadable()
-        chat = moved_chat_ref(chat, self._aliases) if chat is not None else None
-        now, fields = self._context.clock.now(), {"channel": self._adapter.name, "kind": kind}
-        if self._unreadable_kinds.may(kind, now):
-            fields["chat"] = chat.id if chat is not None else ""
-            fields["error"] = self._health.words(str(fault) or type(fault).__name__)
-            trace = fault if isinstance(fault, Exception) else None
-            logger.warning(
-                "an event cannot be read and is passed over", extra=fields, exc_info=trace
-            )
-        if chat is not None and self._unreadable.may(chat.id, now):
-            self._tasks.start("a line", partial(self._tell_unreadable, chat))
-
-    async def _tell_unreadable(self, chat: ChatRef) -> None:
-        if await self._is_known(chat):  # strangers are told nothing, not even that
-            with speaking(await ready(self._languages.of_chat(chat.id))):
-                await self._notifier.notify(chat, not_readable())
+        self._unreadable.note(kind, fault, moved_chat_ref(chat, self._aliases) if chat else None)
 
     def blocked(self, chat: str, why: str) -> float:
         """Note that a chat cannot be read now. See `InboundHandler.blocked`."""

@@ -75,7 +75,8 @@ class ChatQueues:
         self._chat_max, self._total_max = chat_max, total_max
         self._queues: dict[str, _Queue] = {}
         self._total = 0
-        self._released = anyio.Event()
+        self.released = anyio.Event()
+        "Set while what waits is taken."
         self._changed = anyio.Event()
         self._last_taken = clock.now()
 
@@ -125,17 +126,12 @@ class ChatQueues:
 
     def hold(self) -> None:
         """Take nothing more until `release`: it is not known yet what was missed."""
-        if self._released.is_set():
-            self._released = anyio.Event()
+        if self.released.is_set():
+            self.released = anyio.Event()
 
     def release(self) -> None:
         """Take what waits."""
-        self._released.set()
-
-    @property
-    def is_released(self) -> bool:
-        """Whether what waits is taken."""
-        return self._released.is_set()
+        self.released.set()
 
     async def until_idle(self) -> None:
         """Wait until nothing waits any more."""
@@ -181,7 +177,7 @@ class ChatQueues:
         """Take what waits in a queue, until it is empty."""
         with queue.scope:
             while queue.items:
-                await self._released.wait()
+                await self.released.wait()
                 queue.first = item = queue.items.popleft()
                 if isinstance(item, Gap):
                     await self._fill(queue, item)
@@ -242,7 +238,7 @@ class ChatQueues:
         """Take commands beside a queue that waits for one and the same event for a while."""
         with scope:
             while True:
-                await self._released.wait()
+                await self.released.wait()
                 slow = queue.first
                 await self._clock.sleep(PATIENCE_S)
                 if slow is None or queue.first is not slow:

@@ -156,7 +156,7 @@ class DeviceKeys:
         Raises:
             RequestFailedError: Ours cannot be asked.
         """
-        body = {"device_keys": {user: [] for user in users}, "timeout": KEYS_TIMEOUT_MS}
+        body = {"device_keys": {user: list[str]() for user in users}, "timeout": KEYS_TIMEOUT_MS}
         return await self._server.ask("POST", "/_matrix/client/v3/keys/query", body)
 
     async def know(self, users: Iterable[str]) -> None:

@@ -179,13 +179,21 @@ def open_machine(user_id: str, device_id: str, folder: Path) -> Machine:
     return cast("Machine", Olm(user_id, device_id, store))
 
 
+class _ToDeviceEvents(Protocol):
+    """What the library makes of messages to this device."""
+
+    def parse_encrypted_event(self, raw: Json) -> object:
+        """Return what it is; None where it is of no kind that is known."""
+        ...
+
+
 def take_to_device(machine: Machine, raw: Json) -> Iterable[tuple[str, str]]:
     """Take an encrypted message to this device; return the room and the session of a new key.
 
     Raises:
         Exception: It cannot be read.
     """
-    event: object = ToDeviceEvent.parse_encrypted_event(raw)
+    event = cast("_ToDeviceEvents", ToDeviceEvent).parse_encrypted_event(raw)
     found = machine.handle_to_device_event(event) if event is not None else None
     if isinstance(found, RoomKeyEvent | ForwardedRoomKeyEvent):
         return [(str(found.room_id), str(found.session_id))]

@@ -6,7 +6,7 @@ Source of routes and error codes: https://spec.matrix.org/v1.16/client-server-ap
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Final
 from urllib.parse import quote
@@ -239,10 +239,9 @@ def _object(answer: bytes, *, status: int) -> Json:
 
 def _failure(response: aiohttp.ClientResponse, body: bytes) -> RequestFailedError:
     """Return what an answer with an error says."""
-    try:
+    said: Json = {}
+    with suppress(RequestFailedError):
         said = _object(body, status=response.status)
-    except RequestFailedError:
-        said = {}
     if response.status < 400:
         msg = "it sends to another address, which is not followed: set its own as homeserver"
         return RequestFailedError(msg, status=response.status)

@@ -13,6 +13,7 @@
 - `gauge`: a session's context as lines that a person reads: a bar for each region, then the facts
 - `interrupts`: signals of a terminal: Ctrl-C while no prompt reads the keys, and the end of the
   terminal
+- `lookups`: what a person asks of a conversation beside its turns, answered in text
 - `prompt`: where a person's lines come from: a prompt that edits, or a pipe
 - `questions`: what becomes of a call that waits to be allowed, while its turn is watched at a
   terminal

@@ -12,13 +12,13 @@ from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import Discarded, SessionEnded, Steered, TurnFinished, TurnStarted
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
-from everturn_channels.prompts import prompts_text
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
 from everturn_channels.terminal.client import Client, Status
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
+from everturn_channels.terminal.lookups import filled_prompt, look_up, prompts_shown
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
@@ -100,7 +100,7 @@ class Attach:
         """Return the number of the event before the `last` messages."""
         if last <= 0:
             return status.last_seq
-        messages = await self._client.history(
+        messages = await self._client.history.messages(
             status.session_id, after=max(0, status.last_seq - LOOK_BACK_EVENTS)
         )
         asked = [message.seq for message in messages if message.role == "user"]
@@ -217,27 +217,22 @@ class Attach:
                 await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 await self._conversation.retry()
-            case "search":
-                self._screen.note(await self._conversation.search(command.text))
-            case "memory":
-                self._screen.note(await self._conversation.memory(command.text))
-            case "pin" | "unpin":
-                self._screen.note(await self._conversation.pin(command.name, command.text))
-            case "undo":
-                self._screen.note(await self._conversation.undo() or "no session")
+            case "search" | "memory" | "pin" | "unpin" | "undo":
+                text = await look_up(self._conversation, command.name, command.text)
+                self._screen.note(text)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")
             case "attach":
                 self._screen.note(await self._basket.obey(command.text))
             case "prompt" if command.text:
-                text = await self._conversation.fill(command.text)
+                text = await filled_prompt(self._conversation, command.text)
                 uploads = self._basket.uploads
                 seq = await self._conversation.hand_in(text, uploads, untrusted=True)
                 self._basket.empty()
                 self._handed_in.add(seq)
             case "prompt":
-                self._screen.note(prompts_text(await self._conversation.prompts()))
+                self._screen.note(await prompts_shown(self._conversation))
             case "reset":
                 await self._conversation.reset()
             case _:

@@ -20,12 +20,12 @@ from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.money import dollars
 from everturn_channels.names import clean
-from everturn_channels.prompts import prompts_text
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.client import Status
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
+from everturn_channels.terminal.lookups import filled_prompt, look_up, prompts_shown
 from everturn_channels.terminal.prompt import PromptReader, Reader
 from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import Piece, ReplyReader
@@ -151,7 +151,7 @@ class Chat:
     async def _prompt(self, typed: str, interrupts: Interrupts) -> _Next:
         """Send a prompt of an MCP server, and show what is sent."""
         try:
-            text = await self._conversation.fill(typed)
+            text = await filled_prompt(self._conversation, typed)
         except (CoreError, ChannelError) as error:
             self._fail(error)
             return "go on"
@@ -176,7 +176,7 @@ class Chat:
             case "attach":
                 self._screen.note(await self._basket.obey(command.text))
             case "prompt":
-                self._screen.note(prompts_text(await self._conversation.prompts()))
+                self._screen.note(await prompts_shown(self._conversation))
             case "reset":
                 was = await self._conversation.reset()
                 self._screen.note(
@@ -191,14 +191,9 @@ class Chat:
             case "retry":
                 seq = await self._conversation.retry()
                 await self._watch(self._conversation.answer(seq), interrupts)
-            case "search":
-                self._screen.note(await self._conversation.search(command.text))
-            case "memory":
-                self._screen.note(await self._conversation.memory(command.text))
-            case "pin" | "unpin":
-                self._screen.note(await self._conversation.pin(command.name, command.text))
-            case "undo":
-                self._screen.note(await self._conversation.undo() or NO_SESSION)
+            case "search" | "memory" | "pin" | "unpin" | "undo":
+                text = await look_up(self._conversation, command.name, command.text)
+                self._screen.note(text)
             case "stop":
                 if not await self._conversation.cancel():
                     self._screen.note("(no turn is running)")

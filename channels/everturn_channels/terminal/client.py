@@ -73,6 +73,96 @@ class Match(Struct, frozen=True, kw_only=True):
     "What stands around what was found, in one line."
 
 
+class Prompts(Protocol):
+    """What MCP servers of agents have for people to send.
+
+    Its methods raise what those of `Client` do.
+    """
+
+    async def offered(self, agent: str) -> Sequence[OfferedPrompt]:
+        """Return what MCP servers of an agent have for people to send."""
+        ...
+
+    async def text(self, agent: str, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt, with its places filled in; it is from outside."""
+        ...
+
+
+class Contexts(Protocol):
+    """What the models of sessions see.
+
+    Its methods raise what those of `Client` do.
+    """
+
+    async def report(self, session_id: str) -> ContextReport:
+        """Return what the session's next request would hold. Waits for no turn."""
+        ...
+
+    async def explain(self, session_id: str, seq: int) -> Explanation:
+        """Return why the request that was sent at event `seq` looked as it did.
+
+        Raises:
+            UnknownRequestError: None was sent there, or it cannot be made again.
+        """
+        ...
+
+    async def compact(self, session_id: str, focus: str) -> Compacted:
+        """Have older turns summarised; return when that is done, or found to be needless.
+
+        The summary goes on where this is cancelled. An empty `focus` keeps nothing in particular.
+        """
+        ...
+
+
+class History(Protocol):
+    """What was said in sessions.
+
+    Its methods raise what those of `Client` do.
+    """
+
+    async def messages(self, session_id: str, *, after: int) -> Sequence[Said]:
+        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`).
+
+        Where events are missing, what says so stands between them.
+        """
+        ...
+
+    async def search(self, text: str, **wanted: str | int) -> Sequence[Match]:
+        """Return what was said that fits a question or words, the best match first.
+
+        `wanted` are the parameters of `GET /api/v1/search`.
+        """
+        ...
+
+
+class Memory(Protocol):
+    """What stays with the model of a session, whatever is hidden.
+
+    Its methods raise what those of `Client` do.
+    """
+
+    async def pins(self, session_id: str) -> Sequence[PinnedMessage]:
+        """Return the messages that the model is shown whatever is hidden, oldest first."""
+        ...
+
+    async def pin(
+        self, session_id: str, message: int, *, is_off: bool = False
+    ) -> Sequence[PinnedMessage]:
+        """Pin a message, or take its pin off; return all that are pinned then."""
+        ...
+
+    async def notes(self, session_id: str) -> Sequence[KnownNote]:
+        """Return what the agent knows of whom it talks with in a session."""
+        ...
+
+    async def note(self, session_id: str, topic: str, text: str) -> Sequence[KnownNote]:
+        """Keep a note, in the place of the one on its topic; an empty text removes that.
+
+        Returns all that are kept then.
+        """
+        ...
+
+
 class Client(Protocol):
     """The way into the conversations of one gateway.
 
@@ -83,6 +173,26 @@ class Client(Protocol):
     @property
     def is_shared(self) -> bool:
         """Whether others reach the gateway as well, while this client is open."""
+        ...
+
+    @property
+    def prompts(self) -> Prompts:
+        """What MCP servers have for people to send."""
+        ...
+
+    @property
+    def contexts(self) -> Contexts:
+        """What a model sees of a session."""
+        ...
+
+    @property
+    def history(self) -> History:
+        """What was said."""
+        ...
+
+    @property
+    def memory(self) -> Memory:
+        """What stays with the model of a session."""
         ...
 
     async def agents(self) -> Sequence[str]:
@@ -107,14 +217,6 @@ class Client(Protocol):
         The same key again, in the same session, is the same message. With `untrusted` it holds text
         from outside that nobody vouches for.
         """
-        ...
-
-    async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
-        """Return what MCP servers of an agent have for people to send."""
-        ...
-
-    async def prompt_text(self, agent: str, name: str, arguments: Mapping[str, str]) -> str:
-        """Return the text of a prompt, with its places filled in; it is from outside."""
         ...
 
     def follow(self, session_id: str, *, after: int) -> AsyncGenerator[Update]:
@@ -175,60 +277,6 @@ class Client(Protocol):
 
     async def status(self, session_id: str) -> Status:
         """Return what is known of the session now."""
-        ...
-
-    async def context(self, session_id: str) -> ContextReport:
-        """Return what the session's next request would hold. Waits for no turn."""
-        ...
-
-    async def explain(self, session_id: str, seq: int) -> Explanation:
-        """Return why the request that was sent at event `seq` looked as it did.
-
-        Raises:
-            UnknownRequestError: None was sent there, or it cannot be made again.
-        """
-        ...
-
-    async def compact(self, session_id: str, focus: str) -> Compacted:
-        """Have older turns summarised; return when that is done, or found to be needless.
-
-        The summary goes on where this is cancelled. An empty `focus` keeps nothing in particular.
-        """
-        ...
-
-    async def history(self, session_id: str, *, after: int) -> Sequence[Said]:
-        """Return the messages that came after event `after`, oldest first (`HISTORY_MAX`).
-
-        Where events are missing, what says so stands between them.
-        """
-        ...
-
-    async def search(self, text: str, **wanted: str | int) -> Sequence[Match]:
-        """Return what was said that fits a question or words, the best match first.
-
-        `wanted` are the parameters of `GET /api/v1/search`.
-        """
-        ...
-
-    async def pins(self, session_id: str) -> Sequence[PinnedMessage]:
-        """Return the messages that the model is shown whatever is hidden, oldest first."""
-        ...
-
-    async def pin(
-        self, session_id: str, message: int, *, is_off: bool = False
-    ) -> Sequence[PinnedMessage]:
-        """Pin a message, or take its pin off; return all that are pinned then."""
-        ...
-
-    async def notes(self, session_id: str) -> Sequence[KnownNote]:
-        """Return what the agent knows of whom it talks with in a session."""
-        ...
-
-    async def note(self, session_id: str, topic: str, text: str) -> Sequence[KnownNote]:
-        """Keep a note, in the place of the one on its topic; an empty text removes that.
-
-        Returns all that are kept then.
-        """
         ...
 
     async def sessions(self, *, after: str, limit: int) -> Sequence[SessionSummary]:

@@ -36,23 +36,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import ClientError
-from everturn_channels.keeping import (
-    ForgetNote,
-    KeepNote,
-    ShowNotes,
-    memory_how,
-    memory_text,
-    newest_with,
-    note_forgotten,
-    note_kept,
-    nothing_to_pin,
-    pins_text,
-    read_memory_wish,
-)
-from everturn_channels.names import clean
-from everturn_channels.prompts import OfferedPrompt, read_prompt
 from everturn_channels.terminal.client import Client, Status
-from everturn_channels.texts import no_session
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
 _EVENTS_OF_AN_END = 20  # in which the reply stands that ended a turn
@@ -77,7 +61,8 @@ class Conversation:
             session_id: Exactly this session.
             new_id: Makes the idempotency key of each message.
         """
-        self._client = client
+        self.client = client
+        "The way to the gateway."
         self._key = key
         self._new_id = new_id
         self.session_id = session_id
@@ -86,7 +71,7 @@ class Conversation:
     @property
     def is_shared(self) -> bool:
         """Whether others can answer what this conversation asks."""
-        return self._client.is_shared
+        return self.client.is_shared
 
     async def open(self, *, new: bool = False) -> Status:
         """Find or start the session and return what is known of it.
@@ -95,30 +80,18 @@ class Conversation:
             new: End the session that the conversation is in, and start another one.
         """
         if self._key is None:
-            return await self._client.status(self.session_id)
-        self.session_id = await self._client.open(self._key)
-        status = await self._client.status(self.session_id)
+            return await self.client.status(self.session_id)
+        self.session_id = await self.client.open(self._key)
+        status = await self.client.status(self.session_id)
         if new and (status.turns or status.busy):
-            await self._client.reset(self.session_id)
-            self.session_id = await self._client.open(self._key)
-            status = await self._client.status(self.session_id)
+            await self.client.reset(self.session_id)
+            self.session_id = await self.client.open(self._key)
+            status = await self.client.status(self.session_id)
         return status
 
-    async def fill(self, typed: str) -> str:
-        """Return the text of the prompt that a person names, with its places filled in.
-
-        Raises:
-            InvalidInputError: What was typed is no name with `PLACE=TEXT` behind it.
-        """
-        name, arguments = read_prompt(typed)
-        return await self._client.prompt_text(await self._agent(), name, arguments)
-
-    async def prompts(self) -> Sequence[OfferedPrompt]:
-        """Return what MCP servers of the agent have for people to send."""
-        return await self._client.prompts(await self._agent())
-
-    async def _agent(self) -> str:
-        key = self._key or (await self._client.status(self.session_id)).key
+    async def agent(self) -> str:
+        """Return the name of the agent that it talks with."""
+        key = self._key or (await self.client.status(self.session_id)).key
         return key.agent
 
     async def hand_in(
@@ -145,8 +118,8 @@ class Conversation:
         self, text: str, message_id: str, attachments: Sequence[Upload], *, untrusted: bool
     ) -> int:
         if not self.session_id and self._key is not None:
-            self.session_id = await self._client.open(self._key)
-        return await self._client.submit(
+            self.session_id = await self.client.open(self._key)
+        return await self.client.submit(
             self.session_id,
             text,
             idempotency_key=message_id,
@@ -162,7 +135,7 @@ class Conversation:
                 kept and will be answered when the gateway runs again.
         """
         turn = 0
-        async with aclosing(self._client.follow(self.session_id, after=seq - 1)) as updates:
+        async with aclosing(self.client.follow(self.session_id, after=seq - 1)) as updates:
             async for update in updates:
                 if isinstance(update, TextDelta):
                     if update.turn == turn:
@@ -197,11 +170,11 @@ class Conversation:
 
     async def resume(self) -> None:
         """Let a turn go on that was paused when nobody waited for it any more."""
-        await self._client.resume(self.session_id)
+        await self.client.resume(self.session_id)
 
     async def rest(self, after: int) -> AsyncGenerator[Update]:
         """Yield what comes after event `after` up to the end of the turn that runs there."""
-        async with aclosing(self._client.follow(self.session_id, after=after)) as updates:
+        async with aclosing(self.client.follow(self.session_id, after=after)) as updates:
             async for update in updates:
                 yield update
                 if not isinstance(update, TextDelta) and isinstance(
@@ -212,7 +185,7 @@ class Conversation:
     async def answered_since(self, since: datetime, status: Status) -> str:
         """Return the newest answer where it came after an instant; empty where none did."""
         after = max(status.last_seq - _EVENTS_OF_AN_END, 0)
-        said = await self._client.history(self.session_id, after=after)
+        said = await self.client.history.messages(self.session_id, after=after)
         answers = (each for each in reversed(said) if each.role == "assistant")
         newest = next(answers, None)
         is_new = newest is not None and newest.at is not None and newest.at >= since
@@ -220,7 +193,7 @@ class Conversation:
 
     async def cancel(self) -> bool:
         """Cancel the running turn; return whether there was one."""
-        return bool(self.session_id) and await self._client.cancel(self.session_id)
+        return bool(self.session_id) and await self.client.cancel(self.session_id)
 
     async def stop(self, seq: int) -> None:
         """Cancel the turn that answers message `seq`, as soon as that has begun; no other one."""
@@ -239,56 +212,7 @@ class Conversation:
         """
         if not self.session_id:
             raise NothingToRetryError
-        return await self._client.retry(self.session_id, idempotency_key=self._new_id())
-
-    async def memory(self, argument: str) -> str:
-        """Do what stands after `/memory`; return what to show."""
-        wish = read_memory_wish(argument)
-        if wish is None:
-            return memory_how()
-        if not self.session_id:
-            return no_session()
-        match wish:
-            case ShowNotes():
-                return memory_text(await self._client.notes(self.session_id))
-            case KeepNote(topic=topic, text=text):
-                await self._client.note(self.session_id, topic, text)
-                return note_kept(topic)
-            case ForgetNote(topic=topic):
-                before = await self._client.notes(self.session_id)
-                after = await self._client.note(self.session_id, topic, "")
-                return note_forgotten(topic, was_there=len(after) < len(before))
-
-    async def pin(self, command: str, words: str) -> str:
-        """Do what stands after `/pin` or `/unpin`; return what is pinned then."""
-        if not self.session_id:
-            return no_session()
-        pins = await self._client.pins(self.session_id)
-        if words:
-            is_off = command == "unpin"
-            pinned = [(each.seq, each.text) for each in pins]
-            history = () if is_off else await self._client.history(self.session_id, after=0)
-            said = pinned if is_off else [(each.seq, each.text) for each in history]
-            seq = newest_with(words, reversed(said))
-            if not seq:
-                return nothing_to_pin()
-            pins = await self._client.pin(self.session_id, seq, is_off=is_off)
-        return pins_text(pins)
-
-    async def search(self, text: str) -> str:
-        """Return what fits a question or words best, a line each; in all sessions of the agent."""
-        if not text.strip():
-            return "(what for? write it after the command)"
-        found = await self._client.search(text, agent=await self._agent())
-        lines = (
-            f"{each.at:%Y-%m-%d %H:%M} {each.session_id} {each.seq}: {clean(each.text)}"
-            for each in found
-        )
-        return "\n".join(lines) or "(nothing that was said holds any of these words)"
-
-    async def undo(self) -> str:
-        """Take back the files of the last turn that changed some; return what was, in words."""
-        return await self._client.undo(self.session_id) if self.session_id else ""
+        return await self.client.retry(self.session_id, idempotency_key=self._new_id())
 
     async def decide(
         self, decision: Decision, call_id: str = "", *, arguments_hash: str = "", answer: str = ""
@@ -311,7 +235,7 @@ class Conversation:
         if approval is None:
             raise UnknownApprovalError(call_id)
         shown = arguments_hash or approval.arguments_hash
-        await self._client.decide(
+        await self.client.decide(
             self.session_id, approval.call_id, decision, arguments_hash=shown, answer=answer
         )
         return approval
@@ -321,7 +245,7 @@ class Conversation:
         if not self.session_id:
             return False
         try:
-            await self._client.reset(self.session_id)
+            await self.client.reset(self.session_id)
         except (SessionEndedError, UnknownSessionError):
             return False
         finally:
@@ -331,15 +255,17 @@ class Conversation:
 
     async def context(self) -> ContextReport | None:
         """Return what the next request would hold; None where there is no session yet."""
-        return await self._client.context(self.session_id) if self.session_id else None
+        return await self.client.contexts.report(self.session_id) if self.session_id else None
 
     async def compact(self, focus: str) -> Compacted | None:
         """Have older turns summarised; None where there is no session yet."""
-        return await self._client.compact(self.session_id, focus) if self.session_id else None
+        return (
+            await self.client.contexts.compact(self.session_id, focus) if self.session_id else None
+        )
 
     async def status(self) -> Status | None:
         """Return what is known of the session; None where there is none yet."""
-        return await self._client.status(self.session_id) if self.session_id else None
+        return await self.client.status(self.session_id) if self.session_id else None
 
 
 class Answer(Struct, frozen=True, kw_only=True):

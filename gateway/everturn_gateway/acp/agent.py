@@ -39,7 +39,7 @@ from everturn_gateway.acp.permissions import Permissions
 from everturn_gateway.acp.prompts import Block, message_of
 from everturn_gateway.acp.updates import Told, Updates
 from everturn_gateway.client import Api, SessionClient
-from everturn_gateway.client.sessions import past_events
+from everturn_gateway.client.history import past_events
 
 P = ParamSpec("P")
 T = TypeVar("T")

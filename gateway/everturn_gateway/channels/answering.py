@@ -27,7 +27,7 @@ from everturn_channels.keeping import (
     memory_text,
     note_forgotten,
     note_kept,
-    read_memory_wish,
+    read_memory_intent,
 )
 from everturn_channels.languages import Language, language_of
 from everturn_channels.money import dollars
@@ -194,7 +194,7 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
 
     async def memory(self, key: ConversationKey, argument: str, sender: str) -> str:
         """Do what stands after `/memory` in a chat; return what its sender is told."""
-        wish = read_memory_wish(argument)
+        wish = read_memory_intent(argument)
         if wish is None:
             return memory_how()
         try:

@@ -1,12 +1,14 @@
 """The one client of the HTTP API: to a gateway in another process, or to one in this.
 
-- `agents`: asks a running gateway about its agents, and about the tools of one
+- `agents`: asks a running gateway about its agents, and about the tools and the prompts of one
 - `answers`: what a gateway's answers mean: values, updates of a conversation, and errors
 - `api`: the HTTP API of a gateway, in another process or in this one: requests, answers, errors
 - `channels`: asks a running gateway how its channels fare
+- `contexts`: asks a gateway what the model of a session is shown, and has older turns summarised
+- `history`: asks a gateway for what was said in its sessions, and for the files of it
 - `in_process`: HTTP to an application in the same process: no socket, and answers that come piece
   by piece
-- `keeping`: answers about what stays with the model of a session, read
+- `memory`: asks a gateway what stays with the model of a session, and changes it
 - `models`: asks a running gateway what it learnt about models, and has it forget
 - `readiness`: asks a running gateway whether it takes messages, and what of it is down
 - `schedules`: the scheduled jobs of a gateway, for the commands

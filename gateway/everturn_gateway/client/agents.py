@@ -1,13 +1,18 @@
-"""Asks a running gateway about its agents, and about the tools of one."""
+"""Asks a running gateway about its agents, and about the tools and the prompts of one."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import quote
 
 from msgspec import Struct
 
+from everturn_channels.prompts import OfferedPrompt
 from everturn_gateway.client.answers import Json, value_of
 from everturn_gateway.client.api import Api, ask_once
+
+PROMPT_S: Final = 180.0  # a server may have to be started, and has its own time to answer
 
 
 class ToolsNow(Struct, frozen=True, kw_only=True):
@@ -59,3 +64,37 @@ async def ask_tools(url: str, agent: str, *, token: str) -> ToolsNow:
 
 def _tools(data: Json) -> ToolsNow:
     return ToolsNow(names=tuple(data["tools"]), faults=tuple(data["tool_faults"]))
+
+
+class PromptClient:
+    """What MCP servers have for people to send; see `Prompts`, the port of that."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def offered(self, agent: str) -> Sequence[OfferedPrompt]:
+        """Return what MCP servers of an agent have for people to send."""
+        data = await self._api.ask("GET", _prompts(agent), repeat=True, silence_s=PROMPT_S)
+        return value_of(_offered, data)
+
+    async def text(self, agent: str, name: str, arguments: Mapping[str, str]) -> str:
+        """Return the text of a prompt, with its places filled in; it is from outside."""
+        body = {"name": name, "arguments": dict(arguments)}
+        data = await self._api.ask("POST", _prompts(agent), body=body, silence_s=PROMPT_S)
+        return str(data["content"])
+
+
+def _prompts(agent: str) -> str:
+    return f"/api/v1/agents/{quote(agent, safe='')}/prompts"
+
+
+def _offered(data: Json) -> tuple[OfferedPrompt, ...]:
+    return tuple(
+        OfferedPrompt(
+            name=each["name"],
+            description=each["description"],
+            required=tuple(a["name"] for a in each["arguments"] if a["required"]),
+            optional=tuple(a["name"] for a in each["arguments"] if not a["required"]),
+        )
+        for each in data["prompts"]
+    )

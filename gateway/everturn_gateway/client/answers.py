@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import httpx2
 import orjson
@@ -45,6 +46,7 @@ Json: TypeAlias = Mapping[str, Any]
 `value_of` turns what is not into an error of its own."""
 
 SESSIONS: Final = "/api/v1/sessions/"
+_NO_SEGMENT: Final = re.compile(r"/|^\.\.?$")  # not one step of a path, however it is written
 _USAGE_TOKENS: Final = ("input_tokens", "output_tokens", "cached_tokens", "cache_written_tokens")
 _TRY_AGAIN: Final = frozenset({"stopping", "session-failed", "fenced", "too-many-connections"})
 _FOREIGN: Final = (
@@ -66,6 +68,17 @@ class FieldsRefusedError(InvalidInputError):
     def __init__(self, message: str, fields: Iterable[tuple[str, str]]) -> None:
         self.fields = tuple(fields)
         super().__init__(message)
+
+
+def session_path(session_id: str) -> str:
+    """Return the path of a session.
+
+    Raises:
+        UnknownSessionError: Nothing else has such an id: it would be another path.
+    """
+    if _NO_SEGMENT.search(session_id) or not session_id:
+        raise UnknownSessionError(session_id)
+    return f"{SESSIONS}{quote(session_id, safe='')}"
 
 
 def refuse(response: httpx2.Response, content: bytes) -> NoReturn:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from everturn_actors.errors import InvalidInputError
 from everturn_channels.errors import ClientError
-from everturn_gateway.client.answers import TryAgainError, document, refuse
+from everturn_gateway.client.answers import Json, TryAgainError, document, refuse
 from everturn_gateway.client.in_process import InProcessTransport
 
 CONNECT_S: Final = 5.0
@@ -157,6 +157,15 @@ class Api:
                 if not repeat:  # it may have been done: whoever asked has to look
                     raise lost(self._url, error) from error
                 await tries.pause(error)
+
+    async def get(self, path: str, **params: str | int) -> Json:
+        """Read something, as often as it takes; see `ask`.
+
+        Args:
+            path: Below the address of the gateway.
+            params: Of the query; what is empty is left out.
+        """
+        return await self.ask("GET", path, params=params, repeat=True)
 
     async def events(self, path: str, *, after: int) -> AsyncGenerator[httpx2.ServerSentEvent]:
         """Yield the messages of an event stream, until the connection ends.

@@ -96,7 +96,7 @@ async def _write(
 ) -> int:
     """Write one session; return how many files came with it."""
     target = to / f"{session_id}.{_ENDINGS[form]}"
-    await _save(client.export(session_id, form), target)
+    await _save(client.history.export(session_id, form), target)
     if not media:
         return 0
     names = await _media(client, session_id)
@@ -104,7 +104,7 @@ async def _write(
         await run_sync(_make, to / session_id)
     for name in names:
         try:
-            await _save(client.media(session_id, name), to / session_id / name)
+            await _save(client.history.media(session_id, name), to / session_id / name)
         except ClientError as error:
             say(f"session {session_id}: {clean(str(error))}")
     return len(names)
@@ -113,7 +113,7 @@ async def _write(
 async def _media(client: SessionClient, session_id: str) -> list[str]:
     """Return the names of the files that a session keeps."""
     data = b""
-    async with aclosing(client.export(session_id, "jsonl")) as pieces:
+    async with aclosing(client.history.export(session_id, "jsonl")) as pieces:
         async for piece in pieces:
             data += piece
     return await run_sync(_names, data)

@@ -73,7 +73,7 @@ def search_sessions(
 
     async def main() -> int:
         async with open_client(config, resume=False) as client:
-            found = await client.search(text, **wanted)
+            found = await client.history.search(text, **wanted)
         if as_json:
             print_json([{**structs.asdict(each), "at": utc_text(each.at)} for each in found])
         elif found:
@@ -151,7 +151,7 @@ def export_session(options: Options, session_id: str, *, form: ExportFormat) -> 
     async def main() -> int:
         async with (
             open_client(config, resume=False) as client,
-            aclosing(client.export(session_id, form)) as pieces,
+            aclosing(client.history.export(session_id, form)) as pieces,
         ):
             async for piece in pieces:
                 text = decoder.decode(piece)
@@ -168,7 +168,7 @@ async def _last_messages(client: Client, status: Status, last: int) -> list[Said
         return []
     found: list[Said] = []
     after = max(0, status.last_seq - last * _LOOK_BACK_EVENTS)
-    while page := await client.history(status.session_id, after=after):
+    while page := await client.history.messages(status.session_id, after=after):
         found = [*found, *page]
         spoken = [index for index, said in enumerate(found) if said.role != "gap"]
         if len(spoken) > last:  # what is missing before the oldest one shown is not asked for

@@ -58,7 +58,7 @@ async def read_session(client: SessionClient, uri: str) -> ReadResourceResult:
         raise _unknown(uri)
     session_id, after = found[1], int(found[2] or 0)
     try:
-        page = await client.history(session_id, after=after)
+        page = await client.history.messages(session_id, after=after)
     except UnknownSessionError:
         raise _unknown(uri) from None
     is_full = sum(said.role != "gap" for said in page) >= HISTORY_MAX

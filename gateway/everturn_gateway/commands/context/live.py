@@ -34,7 +34,7 @@ def show(options: Options, session_id: str, *, as_json: bool) -> int:
 
     async def main() -> int:
         async with open_client(config, resume=False) as client:
-            report = await client.context(session_id)
+            report = await client.contexts.report(session_id)
         if as_json:
             print_json(report_record(report))
         else:
@@ -55,7 +55,7 @@ def explain(options: Options, session_id: str, seq: int, *, as_json: bool) -> in
 
     async def main() -> int:
         async with open_client(config, resume=False) as client:
-            explanation = await client.explain(session_id, seq)
+            explanation = await client.contexts.explain(session_id, seq)
         if as_json:
             print_json(explanation_record(explanation))
         else:
@@ -76,7 +76,7 @@ def compact(options: Options, session_id: str, *, focus: str, as_json: bool) -> 
 
     async def main() -> int:
         async with open_client(config, resume=False) as client:
-            compacted = await client.compact(session_id, focus)
+            compacted = await client.contexts.compact(session_id, focus)
         if as_json:
             print_json(structs.asdict(compacted))
         else:
