@@ -54,7 +54,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.factory import FactorySettings, ToolFactory, open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
 
 _READS = config_of("files")
@@ -331,9 +331,11 @@ class World:
         path = f"{BWRAP.bwrap.parent}:/usr/local/bin:/usr/bin:/bin"
         tool_factory: ToolFactory = await enter(
             open_tool_factory(
-                state=state,
-                keyed=FileKeyedStore(state),
-                environ={"PATH": path},
+                FactorySettings(
+                    state=state,
+                    keyed=FileKeyedStore(state),
+                    environ={"PATH": path},
+                ),
                 secrets=SecretRegistry(),
                 clock=SystemClock(),
             )

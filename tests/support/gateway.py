@@ -77,7 +77,7 @@ from everturn_gateway.specs import AgentLibrary, open_library
 from everturn_gateway.starts import Starts
 from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
-from everturn_gateway.tools.factory import ToolFactory, open_tool_factory
+from everturn_gateway.tools.factory import FactorySettings, ToolFactory, open_tool_factory
 from everturn_gateway.tools.memory.editing import OwnNotes
 from everturn_gateway.tools.memory.resting import Resting
 from everturn_gateway.tools.web.late_posting import make_poster
@@ -309,9 +309,11 @@ async def open_http_gateway(
         open_tokens(keyed, clock or SystemClock()) as tokens,
         open_model_statistics(keyed, clock or SystemClock()) as models,
         open_tool_factory(
-            state=config.workspace,
-            keyed=keyed,
-            environ={"PATH": os.environ["PATH"]},
+            FactorySettings(
+                state=config.workspace,
+                keyed=keyed,
+                environ={"PATH": os.environ["PATH"]},
+            ),
             secrets=SecretRegistry(),
             clock=clock or SystemClock(),
         ) as tool_factory,

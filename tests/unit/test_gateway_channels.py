@@ -52,7 +52,7 @@ from everturn_gateway.channels.bots import BotChannel
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent, open_library
-from everturn_gateway.tools.factory import open_tool_factory
+from everturn_gateway.tools.factory import FactorySettings, open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
 from everturn_gateway.usage import UsageLedger
 
@@ -268,9 +268,11 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
     provider = ScriptedProvider()
     async with (
         open_tool_factory(
-            state=config.workspace,
-            keyed=MemoryKeyedStore(),
-            environ={},
+            FactorySettings(
+                state=config.workspace,
+                keyed=MemoryKeyedStore(),
+                environ={},
+            ),
             secrets=SecretRegistry(),
             clock=clock,
         ) as tool_factory,

@@ -16,7 +16,7 @@ from everturn_actors.testing import ManualClock
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.specs import load_agent
 from everturn_gateway.tools.config import ToolConfig
-from everturn_gateway.tools.factory import open_tool_factory
+from everturn_gateway.tools.factory import FactorySettings, open_tool_factory
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tools.md").read_text(encoding="utf-8")
@@ -76,9 +76,11 @@ async def test_the_table_names_every_tool_and_each_example_fits(tmp_path: Path) 
     """What is there and not told is not used; an example that fails teaches the wrong thing."""
     folder, config = await to_thread.run_sync(everything, tmp_path / "test")
     async with open_tool_factory(
-        state=tmp_path / "state",
-        keyed=MemoryKeyedStore(),
-        environ={},
+        FactorySettings(
+            state=tmp_path / "state",
+            keyed=MemoryKeyedStore(),
+            environ={},
+        ),
         secrets=SecretRegistry(),
         clock=ManualClock(),
     ) as shop:

@@ -101,11 +101,6 @@ class PretendedPlatform:
         if getattr(type(self), name) is getattr(PretendedPlatform, name):
             pytest.skip(f"{name} is not implemented")
 
-    def need_history(self) -> None:
-        """Skip the test where the platform forgets what nobody receives."""
-        if not self.keeps_messages:
-            pytest.skip("the platform forgets what nobody receives")
-
     async def made(self) -> Adapter:
         """Return a channel that is not served."""
         async with self.open_platform():
@@ -238,7 +233,7 @@ class ReceivingContract(PretendedPlatform):
     @in_loop
     async def test_what_was_not_durable_comes_again_after_a_crash(self) -> None:
         """Also where the cursor that was written last is older than what was taken."""
-        self.need_history()
+        _need_history(self)
         first = RecordingHandler()
         async with self.open_platform():
             async with serve_on(self.make_channel(), first, self.until_ready):
@@ -261,7 +256,7 @@ class ReceivingContract(PretendedPlatform):
         self,
     ) -> None:
         """The newest matter after a long absence; who wrote the others has to know."""
-        self.need_history()
+        _need_history(self)
         too_many = 3 if self.backlog_max_messages else 0
         texts = [
             f"missed {number}" for number in range((self.backlog_max_messages or 5) + too_many)
@@ -282,6 +277,12 @@ class ReceivingContract(PretendedPlatform):
 
         assert second.texts() == [*texts[too_many:], "after"]
         assert sum(count for _, count, _ in second.skips) == too_many
+
+
+def _need_history(platform: PretendedPlatform) -> None:
+    """Skip the test where the platform forgets what nobody receives."""
+    if not platform.keeps_messages:
+        pytest.skip("the platform forgets what nobody receives")
 
 
 @asynccontextmanager

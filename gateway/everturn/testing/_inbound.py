@@ -38,6 +38,8 @@ class RecordingHandler:
         self.skips: list[tuple[ChatRef, int, str]] = []
         "Where how many messages were left out, and why."
         self.cursors: dict[str, str] = dict(cursors or {})
+        self.is_new = not self.cursors
+        "Whether this channel never ran before."
         self._refusals = refusals
         self._gates: dict[str, anyio.Event] = {}
         self._changed = anyio.Event()
@@ -138,11 +140,6 @@ class RecordingHandler:
         """Keep a cursor."""
         self.cursors[name] = value
         self._notify()
-
-    @property
-    def is_new(self) -> bool:
-        """Whether this channel never ran before."""
-        return not self.cursors
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, anyio.Event()

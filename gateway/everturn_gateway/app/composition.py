@@ -55,7 +55,12 @@ from everturn_gateway.session_changes import Changes
 from everturn_gateway.specs import AgentDefaults, AgentLibrary, open_library
 from everturn_gateway.starts import Starts, open_starts
 from everturn_gateway.telemetry import Sources, Telemetry, open_telemetry
-from everturn_gateway.tools.factory import FILES_FOLDER, ToolFactory, open_tool_factory
+from everturn_gateway.tools.factory import (
+    FILES_FOLDER,
+    FactorySettings,
+    ToolFactory,
+    open_tool_factory,
+)
 from everturn_gateway.tools.memory.resting import Resting
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.web.late_posting import make_poster
@@ -231,15 +236,17 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
         ) as spent,
         open_tokens(storage.keyed, clock, supervisor=supervisor, watch=start.watch) as tokens,
         open_tool_factory(
-            state=workspace,
-            files=common / FILES_FOLDER,
-            keyed=storage.keyed,
-            environ=start.environ,
+            FactorySettings(
+                state=workspace,
+                files=common / FILES_FOLDER,
+                keyed=storage.keyed,
+                environ=start.environ,
+                beyond=OutOfReach(
+                    hidden=config.private_files, has_open_api=not config.server.api_token
+                ),
+            ),
             secrets=start.secrets,
             clock=clock,
-            beyond=OutOfReach(
-                hidden=config.private_files, has_open_api=not config.server.api_token
-            ),
             watch=telemetry.tools,
             supervisor=supervisor,
         ) as tool_factory,

@@ -26,10 +26,12 @@ from typing import Final
 import typer
 from typer.exceptions import TyperException
 
-from everturn_gateway.cli import upkeep as _upkeep  # noqa: F401 - it declares its commands
+from everturn_gateway.cli import upkeep
 from everturn_gateway.cli.program import COMPLETE_VARIABLE, NAME, app
 from everturn_gateway.commands.shared.errors import EXIT_INTERRUPTED, explain, say
 
+DECLARED: Final = (upkeep,)
+"Modules whose commands stand beside the groups: to import them declares them."
 GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "sessions": ("sessions", "sessions_app"),
     "agent": ("agents", "agent_app"),

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Protocol, cast
 
 from pydantic import Field, field_validator
 
+from everturn_actors.json_values import as_object
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import ChannelPlugin, Registry
 from everturn_gateway.yaml_files import Document, Section
@@ -144,7 +145,7 @@ def cluster_faults(
     if not isinstance(data, Mapping):
         return
     section, store = cast("Mapping[str, object]", data), document.data.get("store")
-    name = str(store.get("type", "file")) if isinstance(store, Mapping) else "file"
+    name = str(as_object(store).get("type", "file"))
     plugin = registry.stores.get(name)
     if plugin is not None and not plugin.is_shareable:
         message = (

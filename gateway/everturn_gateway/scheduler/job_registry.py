@@ -149,8 +149,8 @@ class JobRegistry:
         "The job files that were taken over last."
         self._beside: tuple[int, tuple[Fault, ...]] = (0, ())
         "And what stood beside them: the version of the agents, damaged run logs."
-        self._is_settled = False
-        "Whether all of them are armed."
+        self.is_settled = False
+        """Whether all definitions are taken over, as they stood at the last look, and armed."""
         self._reading = anyio.Lock()
 
     def _changed(self, job_id: str) -> None:
@@ -199,10 +199,6 @@ class JobRegistry:
         job_state = self.job_state(entry.job_id)
         return not job_state.open and rules.is_over(entry.job, job_state, self._clock.now())
 
-    def _is_done(self, entry: Entry) -> bool:
-        """Return whether a job that was armed once is over; one never armed never began."""
-        return bool(self.job_state(entry.job_id).schedule) and self.is_over(entry)
-
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong with definitions and run logs, and which jobs cannot run."""
         stuck = (
@@ -210,7 +206,8 @@ class JobRegistry:
             for each in self._entries.values()
             if (each.why or each.halted)
             and not self._logs.damage(each.job_id)
-            and not self._is_done(each)
+            # One that was armed once and is over waits for nothing.
+            and not (self.job_state(each.job_id).schedule and self.is_over(each))
         )
         of_agents = (each for each in self._agents.faults() if each.field.startswith(_IN_AGENTS))
         return (*self._faults, *of_agents, *self._logs.faults(), *stuck)
@@ -261,14 +258,9 @@ class JobRegistry:
 
     # --- definitions ---
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether all definitions are taken over, as they stood at the last look, and armed."""
-        return self._is_settled
-
     def unsettle(self) -> None:
         """Let the next look judge all jobs again: something else has changed."""
-        self._is_settled = False
+        self.is_settled = False
 
     async def read(self) -> None:
         """Take over all definitions as they stand, and arm what is new.
@@ -280,9 +272,9 @@ class JobRegistry:
             await self._logs.recheck()
             page = await self.store.read()
             beside = (self._agents.version, self._logs.faults())
-            if self._is_settled and page is self._page and beside == self._beside:
+            if self.is_settled and page is self._page and beside == self._beside:
                 return  # nothing has changed
-            self._is_settled, self._page, self._beside = False, page, beside
+            self.is_settled, self._page, self._beside = False, page, beside
             found, twins = by_id((*page.jobs, *self._agents.jobs()))
             faults = (*page.faults, *twins)
             _log_new(faults, set(self._faults))
@@ -294,7 +286,7 @@ class JobRegistry:
             for job_id in dict.fromkeys((*gone, *self._logs.ids())):
                 if job_id not in found and not self._may_come_back(job_id, page):
                     await self._forget(job_id)
-            self._is_settled = not page.may_pass  # unless one of them cannot be armed
+            self.is_settled = not page.may_pass  # unless one of them cannot be armed
             async with anyio.create_task_group() as arming:
                 for number, job in enumerate(found.values(), 1):
                     if number % AT_ONCE == 0:
@@ -338,7 +330,7 @@ class JobRegistry:
         except OSError as error:
             entry.error = error
             entry.why = f"its run log cannot be written: {error.strerror or error}"
-            self._is_settled = False
+            self.is_settled = False
         else:
             entry.error = None
         self._changed(entry.job_id)

@@ -108,10 +108,15 @@ class Scheduler:
         self._loading = anyio.Lock()
         self._is_running = needs.is_running
         self.changes = JobChanges()
+        "Which jobs changed, for whoever shows them."
         self._forget_all(tasks)
 
     def _forget_all(self, tasks: TaskGroup) -> None:
         """Know of no job; what is begun from now on runs in `tasks`."""
+
+        def plan(job_id: str) -> None:
+            self.dispatcher.plan(job_id)  # it is made below, of the registry that calls this
+
         self._is_loaded = False
         self._logs = self._storage.logs()
         self._registry = JobRegistry(
@@ -119,27 +124,19 @@ class Scheduler:
             logs=self._logs,
             needs=self._needs,
             clock=self._clock,
-            changed=self._plan,
+            changed=plan,
             let_go=partial(delete_sessions, self._service),
             changes=self.changes,
         )
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             registry=self._registry, runner=self._runner, clock=self._clock, tasks=tasks
         )
         self._definitions = DefinitionReload(
             registry=self._registry,
             agents=self._needs.agents,
             clock=self._clock,
-            beside=self._dispatcher.begin,
+            beside=self.dispatcher.begin,
         )
-
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """What runs the jobs."""
-        return self._dispatcher
-
-    def _plan(self, job_id: str) -> None:
-        self._dispatcher.plan(job_id)
 
     # --- asking ---
 
@@ -154,7 +151,7 @@ class Scheduler:
     def job(self, job_id: str) -> JobView:
         """Return one job; see `SchedulerClient`."""
         entry = self._registry.entry(job_id)
-        return self._registry.view(entry, self._dispatcher.next_at(job_id))
+        return self._registry.view(entry, self.dispatcher.next_at(job_id))
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what is wrong; see `SchedulerClient`."""
@@ -245,7 +242,7 @@ class Scheduler:
         self._registry.entry(job_id)
         if not self._registry.job_state(job_id).paused:
             await self._registry.write(job_id, Paused(at=self._clock.now()))
-        self._plan(job_id)
+        self.dispatcher.plan(job_id)
 
     async def resume(self, job_id: str) -> None:
         """Let a paused job go on; see `SchedulerClient`."""
@@ -256,7 +253,7 @@ class Scheduler:
             raise JobFixedError(msg)
         if self._registry.job_state(job_id).paused:
             await self._registry.write(job_id, Resumed(at=self._clock.now()))
-        self._plan(job_id)
+        self.dispatcher.plan(job_id)
 
     async def run_now(self, job_id: str) -> Run:
         """Run a job once, now; see `SchedulerClient`."""
@@ -265,7 +262,7 @@ class Scheduler:
         if entry.why:
             msg = f"{job_id} cannot run: {entry.why}"
             raise JobRefusedError(msg)
-        return await self._dispatcher.run_now(entry)
+        return await self.dispatcher.run_now(entry)
 
     async def process_ended(self, handle: str) -> None:
         """Call off every job that Everturn tied to a background process; the others wait.
@@ -320,7 +317,7 @@ class Scheduler:
         for job_id in self._logs.ids():
             is_gone = self._registry.find(job_id) is None
             if is_gone and self._registry.job_state(job_id).cancelled:  # and not only set aside
-                await self._dispatcher.call_off(job_id)
+                await self.dispatcher.call_off(job_id)
         async with anyio.create_task_group() as watching:
             files = partial(self._registry.store.watch, self._definitions.reload)
             self._supervisor.start(watching, "schedules:files", files)
@@ -329,7 +326,7 @@ class Scheduler:
                 tidy, self._registry, self._logs, service=self._service, clock=self._clock
             )
             self._supervisor.start(watching, "schedules:tidy", tidying)
-            await self._dispatcher.serve()
+            await self.dispatcher.serve()
         msg = "it runs until it is cancelled"
         raise AssertionError(msg)
 

@@ -340,18 +340,29 @@ def _written_beside(config: ToolConfig) -> Iterator[Path]:
         yield from (place.expanduser().absolute() for place in each.writable)
 
 
+class FactorySettings(Struct, frozen=True, kw_only=True):
+    """Where the tools of all agents work, and what is kept of them."""
+
+    state: Path
+    "The gateway's workspace."
+    keyed: KeyedStore
+    "Where it is kept how tools were allowed."
+    environ: Mapping[str, str]
+    "The gateway's environment."
+    files: Path | None = None
+    "Holds a folder for each agent; None = `files` in the workspace."
+    beyond: OutOfReach = OutOfReach()
+    "What no command of a model can reach."
+
+
 @asynccontextmanager
 async def open_tool_factory(
+    settings: FactorySettings,
     *,
-    state: Path,
-    keyed: KeyedStore,
-    environ: Mapping[str, str],
     secrets: SecretRegistry,
     clock: Clock,
-    beyond: OutOfReach | None = None,
     watch: CallWatch | None = None,
     supervisor: Supervisor | None = None,
-    files: Path | None = None,
 ) -> AsyncGenerator[ToolFactory]:
     """Open what the tools of all agents share; at the end no MCP server runs.
 
@@ -361,20 +372,17 @@ async def open_tool_factory(
     `processes.resume`.
 
     Args:
-        state: The gateway's workspace.
-        keyed: Where it is kept how tools were allowed.
-        environ: The gateway's environment.
+        settings: Where they work, and what is kept of them.
         secrets: What no result may show.
         clock: The time.
-        beyond: What no command of a model can reach; None = there is nothing of the kind.
         watch: Is told of every call of a tool that runs.
         supervisor: Runs the tasks behind the tools; by default one of its own.
-        files: Holds a folder for each agent; None = `files` in the workspace.
 
     Raises:
         OSError: The workspace cannot be used.
     """
     supervisor = supervisor or Supervisor(clock)
+    state, keyed, environ = settings.state, settings.keyed, settings.environ
     link, marks = ServiceLink(), MarkedWorkspaces(state)
     left = await to_thread.run_sync(end_left, state)
     if left:
@@ -395,7 +403,7 @@ async def open_tool_factory(
     ):
         shared = SharedTools(
             state=state,
-            files=files or state / FILES_FOLDER,
+            files=settings.files or state / FILES_FOLDER,
             keyed=keyed,
             environ=environ,
             secrets=secrets,
@@ -406,7 +414,7 @@ async def open_tool_factory(
             browsers=browsers,
             notifier=notifier,
             marks=marks,
-            beyond=beyond or OutOfReach(),
+            beyond=settings.beyond,
             watch=watch,
         )
         yield ToolFactory(shared)

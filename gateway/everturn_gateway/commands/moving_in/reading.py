@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, cast
 import orjson
 import yaml
 
-from everturn_actors.json_values import is_object
+from everturn_actors.json_values import as_list, is_object
 from everturn_gateway.commands.moving_in.found import (
     Found,
     FoundAgent,
@@ -95,7 +95,7 @@ def words_at(data: object, *path: str) -> list[str]:
     value = at(data, *path)
     if isinstance(value, str):
         return [each.strip() for each in value.split(",") if each.strip()]
-    return [str(each) for each in value] if isinstance(value, list) else []
+    return [str(each) for each in as_list(value)]
 
 
 def name_of(text: str, otherwise: str = "assistant") -> str:

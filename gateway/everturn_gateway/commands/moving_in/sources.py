@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from everturn_actors.json_values import is_object
+from everturn_actors.json_values import Json, as_list, as_object, is_object
 from everturn_gateway.commands.moving_in.found import Found, FoundAgent, Source
 from everturn_gateway.commands.moving_in.reading import (
     at,
@@ -113,8 +113,8 @@ def _nanobot(path: Path) -> Found:
     for file in (*entries(workspace / "sessions", found), *entries(path / "sessions", found)):
         if file.suffix == ".jsonl":
             rows = [each for each in lines_of(file, found) if "_type" not in each]
-            head = next((each for each in lines_of(file, Found()) if "_type" in each), {})
-            key = str(head.get("key") or file.stem.replace("_", ":", 1))
+            heads = (each for each in lines_of(file, Found()) if "_type" in each)
+            key = str(next(heads, Json()).get("key") or file.stem.replace("_", ":", 1))
             found.talks.append(talk_of(key, agent.name, said_in(iter(rows))))
     return found
 
@@ -130,21 +130,18 @@ def _picoclaw(path: Path) -> Found:
         or at(config, "agents", "defaults", "model")
         or ""
     )
-    listed = config.get("model_list")
-    entry: Mapping[str, Any] = next(
-        (e for e in (listed or ()) if is_object(e) and e.get("model_name") == name), {}
-    )
+    models = [each for each in as_list(config.get("model_list")) if is_object(each)]
+    entry = next((each for each in models if each.get("model_name") == name), Json())
     base = str(entry.get("api_base") or "")
     agent.model = model_of(str(entry.get("model") or name), "", base, found)
-    keys = entry.get("api_keys")
     if entry:
-        key = entry.get("api_key") or (keys[0] if isinstance(keys, list) and keys else "")
+        key = entry.get("api_key") or next(iter(as_list(entry.get("api_keys"))), "")
         take_key(agent.model.provider, key, found)
     for file in entries(workspace / "sessions", found):
         if file.suffix == ".json" and not file.name.endswith(".meta.json"):
             data = mapping_of(file, found)
-            rows = data.get("messages")
-            messages = said_in(e for e in rows if is_object(e)) if isinstance(rows, list) else ()
+            rows = as_list(data.get("messages"))
+            messages = said_in(each for each in rows if is_object(each))
             found.talks.append(talk_of(str(data.get("key") or file.stem), agent.name, messages))
         elif file.suffix == ".jsonl":
             head = mapping_of(file.with_suffix(".meta.json"), found)
@@ -182,9 +179,9 @@ def _openclaw(path: Path) -> Found:
     first = found.agents[0]
     channels = config.get("channels")
     take_bots(channels if is_object(channels) else {}, first, found)
-    for name, value in (at(config, "env") or {}).items():
-        if str(name).endswith("_API_KEY"):
-            take_key(str(name).removesuffix("_API_KEY").lower(), value, found)
+    for name, value in as_object(at(config, "env")).items():
+        if name.endswith("_API_KEY"):
+            take_key(name.removesuffix("_API_KEY").lower(), value, found)
     for job in mapping_of(path / "cron" / "jobs.json", found).get("jobs", ()):
         if is_object(job):
             to = at(job, "delivery", "channel"), at(job, "delivery", "to")

@@ -34,9 +34,7 @@ from everturn_gateway.tools.mcp.errors import (
 from everturn_gateway.tools.mcp.listing import Listing
 from everturn_gateway.tools.mcp.oauth import McpLogins
 from everturn_gateway.tools.mcp.open_calls import CallToMake, PendingCall, refuse_all
-from everturn_gateway.tools.mcp.prompts import GET
 from everturn_gateway.tools.mcp.requests.values import NOTHING, Respond, Result, Sent
-from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.session import Session, protocol
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 
@@ -201,16 +199,6 @@ class Connection:
             return await self._call(make)
         except McpExpiredError:
             return await self._call(make)
-
-    async def get_prompt(self, arguments: dict[str, object]) -> Answer:
-        """Return a prompt of the server with its places filled in.
-
-        Raises:
-            McpError: There is none; the text says why.
-        """
-        found = await self.call(GET, arguments)
-        assert isinstance(found, Answer), "only tools ask"
-        return found
 
     async def _call(self, make: CallToMake) -> Result:
         life = await self._ready()

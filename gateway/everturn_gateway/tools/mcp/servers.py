@@ -18,7 +18,9 @@ from everturn_gateway.tools.mcp.errors import UnknownPromptError
 from everturn_gateway.tools.mcp.listing import Listing, Prompt
 from everturn_gateway.tools.mcp.names import exposed_names, renamed
 from everturn_gateway.tools.mcp.oauth import McpLogins
+from everturn_gateway.tools.mcp.prompts import GET
 from everturn_gateway.tools.mcp.requests.sampling import SamplingModel
+from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.mcp.settings import McpServerSettings
 from everturn_gateway.tools.mcp.tool import McpTool
 
@@ -85,7 +87,8 @@ class McpToolbox:
             known = connection.known.prompts if connection.known else ()
             if connection.settings.name == server and any(each.name == prompt for each in known):
                 asked: dict[str, object] = {"name": prompt, "arguments": dict(arguments)}
-                answer = await connection.get_prompt(asked)
+                answer = await connection.call(GET, asked)
+                assert isinstance(answer, Answer), "only tools ask"
                 return connection.environment.secrets.mask(answer.text)
         raise UnknownPromptError(name, tuple(each.name for each in self.prompts))
 

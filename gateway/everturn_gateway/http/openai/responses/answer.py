@@ -7,6 +7,7 @@ Source: https://platform.openai.com/docs/api-reference/responses/object and
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import orjson
@@ -92,10 +93,6 @@ class ResponseWriter:
         self._around = (b"", b"")
         "What stands around number and text in the event of a piece of the text that is written."
 
-    def _leaves_out(self, delta: TextDelta) -> bool:
-        """Whether a piece of text is not shown as it comes."""
-        return self.has_form or delta.step <= self.questions.steps
-
     # --- whole ---
 
     def whole(
@@ -179,8 +176,8 @@ class ResponseWriter:
 
     def take(self, delta: TextDelta, write_now: WriteNow) -> bool:
         """Write a piece of the text that is being written at once; return whether it was."""
-        if self._leaves_out(delta):
-            return True
+        if self.has_form or delta.step <= self.questions.steps:
+            return True  # it is not shown as it comes
         if self._said is None or not delta.offset or not delta.text or self._sequence < self._after:
             return False  # it is not only a piece, or not all of it is sent
         if write_now(self._piece(delta.text)):
@@ -256,7 +253,11 @@ class ResponseWriter:
         """Return what ends a stream."""
         data = b""
         for call in result.handed_over:
-            data += self._call(given_id(result.session_id, result.message_seq, call.call_id), call)
+            call_id = given_id(result.session_id, result.message_seq, call.call_id)
+            item = _call_item(_item_id("fc", self._id, self._output), call_id, call)
+            events = _call_events(item, len(self._output))
+            self._output.append(item)
+            data += b"".join(self._event(kind, **fields) for kind, fields in events)
         whole = self.ended(result)
         return data + self._end(_NAMES[whole["status"]], whole)
 
@@ -266,10 +267,10 @@ class ResponseWriter:
 
     def _open_text(self) -> bytes:
         self._said = []
-        item = _text_item(self._item_id(), "", "in_progress")
+        item = _text_item(_item_id("msg", self._id, self._output), "", "in_progress")
         self._output.append(item)
         kind = "response.output_text.delta"
-        place = orjson.dumps({**self._place(), "logprobs": []})[1:-1]
+        place = orjson.dumps({**_place(self._output), "logprobs": []})[1:-1]
         begins = b'event: %b\ndata: {"type":"%b","sequence_number":' % ((kind.encode(),) * 2)
         self._around = (begins, b',%b,"delta":' % place)
         added = self._event(
@@ -277,7 +278,7 @@ class ResponseWriter:
             output_index=len(self._output) - 1,
             item={**item, "content": []},
         )
-        added += self._event("response.content_part.added", **self._place(), part=_part(""))
+        added += self._event("response.content_part.added", **_place(self._output), part=_part(""))
         self._text_begin = self._sequence
         return added
 
@@ -287,7 +288,7 @@ class ResponseWriter:
         return begun + self._close_text(text, status)
 
     def _close_text(self, text: str, status: str) -> bytes:
-        place = self._place()
+        place = _place(self._output)
         self._sequence = max(self._sequence, self._text_begin + len(text))
         item = self._output[-1] = _text_item(str(place["item_id"]), text, status)
         self._said = None
@@ -303,11 +304,11 @@ class ResponseWriter:
         """Return the events of what is not of the form; clients read each text as if it were."""
         whole = {"type": "refusal", "refusal": text}
         item: dict[str, object] = {
-            **_text_item(self._item_id(), "", "completed"),
+            **_text_item(_item_id("msg", self._id, self._output), "", "completed"),
             "content": [whole],
         }
         self._output.append(item)
-        index, place = len(self._output) - 1, self._place()
+        index, place = len(self._output) - 1, _place(self._output)
         begun: dict[str, object] = {**item, "status": "in_progress", "content": []}
         part = {"type": "refusal", "refusal": ""}
         data = self._event("response.output_item.added", output_index=index, item=begun)
@@ -320,42 +321,6 @@ class ResponseWriter:
             + self._event("response.content_part.done", **place, part=whole)
             + self._event("response.output_item.done", output_index=index, item=item)
         )
-
-    def _call(self, call_id: str, call: ToolCall) -> bytes:
-        item: dict[str, object] = {
-            "type": "function_call",
-            "id": f"fc_{self._id[5:]}_{len(self._output)}",
-            "call_id": call_id,
-            "name": call.name,
-            "arguments": call.arguments,
-            "status": "completed",
-        }
-        index = len(self._output)
-        self._output.append(item)
-        begun = {**item, "arguments": "", "status": "in_progress"}
-        place = {"item_id": item["id"], "output_index": index}
-        return (
-            self._event("response.output_item.added", output_index=index, item=begun)
-            + self._event("response.function_call_arguments.delta", **place, delta=call.arguments)
-            + self._event(
-                "response.function_call_arguments.done",
-                **place,
-                name=call.name,
-                arguments=call.arguments,
-            )
-            + self._event("response.output_item.done", output_index=index, item=item)
-        )
-
-    def _item_id(self) -> str:
-        return f"msg_{self._id[5:]}_{len(self._output)}"
-
-    def _place(self) -> dict[str, object]:
-        item = self._output[-1]
-        return {
-            "item_id": item["id"],
-            "output_index": len(self._output) - 1,
-            "content_index": 0,
-        }
 
     def _event(self, kind: str, **fields: object) -> bytes:
         self._sequence += 1
@@ -375,6 +340,38 @@ _NAMES: Final = {
     "failed": "failed",
     "cancelled": "failed",
 }
+
+
+def _item_id(kind: str, whole_id: str, output: Sequence[object]) -> str:
+    """Return the id of the next item of a response."""
+    return f"{kind}_{whole_id[5:]}_{len(output)}"
+
+
+def _place(output: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return where the text of the newest item stands."""
+    return {"item_id": output[-1]["id"], "output_index": len(output) - 1, "content_index": 0}
+
+
+def _call_item(item_id: str, call_id: str, call: ToolCall) -> dict[str, object]:
+    return {
+        "type": "function_call",
+        "id": item_id,
+        "call_id": call_id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "status": "completed",
+    }
+
+
+def _call_events(item: Mapping[str, object], index: int) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield the events of a call that the client is to make: it comes whole."""
+    begun = {**item, "arguments": "", "status": "in_progress"}
+    place, arguments = {"item_id": item["id"], "output_index": index}, item["arguments"]
+    whole = {**place, "name": item["name"], "arguments": arguments}
+    yield "response.output_item.added", {"output_index": index, "item": begun}
+    yield "response.function_call_arguments.delta", {**place, "delta": arguments}
+    yield "response.function_call_arguments.done", whole
+    yield "response.output_item.done", {"output_index": index, "item": item}
 
 
 def _text_item(item_id: str, text: str, status: str) -> dict[str, Any]:
