@@ -294,7 +294,8 @@ async def test_what_does_not_exist_is_named(kind: Kind, tmp_path: Path) -> None:
     """Bad input gets an error that names what is wrong."""
     async with open_house(kind, tmp_path) as house:
         client = house.client
-        for ask_for in (client.status, client.cancel, client.reset, client.delete, client.context):
+        report = client.contexts.report
+        for ask_for in (client.status, client.cancel, client.reset, client.delete, report):
             with pytest.raises(UnknownSessionError, match="nope"):
                 await ask_for("nope")
         with pytest.raises(UnknownSessionError, match="nope"):
