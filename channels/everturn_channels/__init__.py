@@ -8,7 +8,9 @@
 - `health`: the status of a channel: what its runner notes, and what people are shown
 - `keeping`: what stays with the model: notes about whom it talks with, and pinned messages, as
   people ask
-- `menu`: the commands that people can give on every platform, as its menu shows them
+- `command_registry`: the one list of commands: names, arguments, who may give them, and where
+- `menu_keeper`: keeps the menu of a bot as its commands are: at each login, and when agents have
+  others
 - `money`: what something cost, as people read it
 - `names`: what others wrote, made fit to be shown: names in one line, texts that hide nothing
 - `prompts`: prompts of MCP servers: what a person types after `/prompt`, and the list that they see

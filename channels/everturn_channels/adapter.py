@@ -16,28 +16,11 @@ import anyio
 from msgspec import Struct
 
 from everturn_channels.chunks import split_text
+from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import RefusedError
 
 ChatType: TypeAlias = Literal["dm", "group", "channel"]
 "A chat with one person; one of several people; one in which only its owners write."
-
-CommandName: TypeAlias = Literal[
-    "start",
-    "help",
-    "reset",
-    "status",
-    "context",
-    "compact",
-    "stop",
-    "retry",
-    "undo",
-    "search",
-    "memory",
-    "pin",
-    "unpin",
-    "prompt",
-    "model",
-]
 
 _CANNOT: Final = "{} cannot {}"
 
@@ -129,7 +112,7 @@ class Command(Struct, frozen=True, kw_only=True):
 
     id: str
     name: str
-    "Lower case, without the slash; may be none of `CommandName`."
+    "Lower case, without the slash; may be that of no command."
     argument: str
     chat: ChatRef
     sender: Person
@@ -143,9 +126,9 @@ class Command(Struct, frozen=True, kw_only=True):
     name of a chat. An owner's command counts only where it was.
     """
     otherwise: Message | None = None
-    """What it is where it was no command for the bot: the message that it was written as.
+    """What it is where there is no such command for its sender: the message that it was written as.
 
-    None = it is a command whoever gives it, and to be answered as one that is not known.
+    None = it is a command all the same, and answered as one that is not known.
     """
     answer: Callable[[str], Awaitable[None]]
     """Answers it, and only the person who gave it where the platform can do that.
@@ -196,6 +179,13 @@ class InboundHandler(Protocol):
         """Return how the argument of a command that is still being typed may go on; maybe nothing.
 
         Changes nothing, and takes no longer than a person waits for a letter.
+        """
+        ...
+
+    def menu(self) -> Sequence[CommandSpec]:
+        """Return the commands that the bot offers, for its menu; `keep_menu` shows it.
+
+        Those that agents add are among them, so it may change.
         """
         ...
 

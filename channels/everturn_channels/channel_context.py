@@ -12,6 +12,7 @@ from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
+from everturn_channels.command_registry import CommandSpec
 from everturn_channels.languages import Language
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
@@ -25,6 +26,11 @@ def _any_language(agent: str) -> Language | None:
 def _no_usage(is_asked: Callable[[str], bool]) -> str:
     del is_asked
     return "Nobody counts what is used."
+
+
+def _no_commands(agent: str) -> Sequence[CommandSpec]:
+    del agent
+    return ()
 
 
 async def _no_prompts(agent: str) -> Sequence[OfferedPrompt]:
@@ -84,6 +90,8 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     "Returns what was said in a conversation that fits a question or words, as Markdown."
     memory: Callable[[ConversationKey, str, str], Awaitable[str]] = _no_memory
     """Does what stands after `/memory`, for a sender; returns what they are told, as Markdown."""
+    commands: Callable[[str], Sequence[CommandSpec]] = _no_commands
+    "The commands that an agent adds, by its name."
     prompts: Callable[[str], Awaitable[Sequence[OfferedPrompt]]] = _no_prompts
     "What MCP servers of an agent have for people to send. Raises UnknownAgentError."
     fill_prompt: Callable[[str, str, Mapping[str, str]], Awaitable[str]] = _fill_no_prompt

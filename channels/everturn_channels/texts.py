@@ -13,9 +13,11 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from everturn_actors.model import Decision, Outcome, Resolution
+from everturn_actors.model import ConversationKey, Decision, Outcome, Resolution
+from everturn_actors.ports import SessionSummary
+from everturn_channels.adapter import Person
+from everturn_channels.command_registry import CommandSpec
 from everturn_channels.languages import marked, said, t
-from everturn_channels.menu import COMMANDS
 from everturn_channels.names import one_line
 from everturn_channels.prompts import OfferedPrompt
 
@@ -220,9 +222,25 @@ def start_text(agent: str, description: str = "") -> str:
     return f"{hello}{about}\n\n{t('Just write to me. /help shows what I can do.')}"
 
 
-def help_text() -> str:
+def help_text(commands: Sequence[CommandSpec]) -> str:
     """Answer /help: the commands, one a line."""
-    return "\n".join(f"- /{name} - {said(what)}" for name, what in COMMANDS)
+    return "\n".join(map(_command_line, commands))
+
+
+def owner_help_text(commands: Sequence[CommandSpec], own: Sequence[CommandSpec]) -> str:
+    """Answer an owner's /help: the commands of everybody, and those of owners."""
+    lines = [
+        f"- /{each.name}{f' {code_span(each.arguments_shown)}' if each.arguments else ''}"
+        f" - {said(each.what)}"
+        for each in own
+    ]
+    return "\n".join([help_text(commands), "", t("As an owner, in this private chat:"), "", *lines])
+
+
+def _command_line(command: CommandSpec) -> str:
+    what = said(command.what) if not command.prompt else _plain(command.what)
+    also = f" ({', '.join(f'/{name}' for name in command.aliases)})" if command.aliases else ""
+    return f"- /{command.name}{also} - {what}"
 
 
 def unknown_command(name: str) -> str:
@@ -271,6 +289,43 @@ def sentence(text: str) -> str:
 def retry_begun() -> str:
     """Answer /retry."""
     return t("I am trying again.")
+
+
+def own_sessions_text(rows: Sequence[SessionSummary], *, is_whole: bool) -> str:
+    """Answer /sessions: the conversations that were had in a chat, the newest first.
+
+    Args:
+        rows: The conversations.
+        is_whole: Whether those are all.
+    """
+    if not rows:
+        return no_session()
+    lines = [
+        t(
+            "- {time} UTC {title}, {status}, {id}",
+            time=f"{row.created_at:%Y-%m-%d %H:%M}",
+            title=_plain(row.labels.title),
+            status=said(row.status),
+            id=code_span(row.session_id),
+        )
+        for row in rows
+    ]
+    more = [] if is_whole else ["", t("There may be older ones. /search looks into all of them.")]
+    return "\n".join([*lines, *more])
+
+
+def whoami_text(sender: Person, key: ConversationKey, *, is_owner: bool) -> str:
+    """Answer /whoami: the ids by which somebody and their chat are known, and who answers."""
+    who = code_span(sender.id or "?")
+    name = f" ({_plain(sender.name)})" if sender.name.strip() else ""
+    lines = [
+        t("You are {id} on {channel}.", id=f"{who}{name}", channel=code_span(key.channel)),
+        t("This chat is {chat}.", chat=code_span(key.chat)),
+        *([t("The topic is {topic}.", topic=code_span(key.topic))] if key.topic else []),
+        t("{agent} answers here.", agent=code_span(key.agent)),
+        *([t("You are one of its owners.")] if is_owner else []),
+    ]
+    return "\n".join(f"- {line}" for line in lines)
 
 
 class FoundLine(Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ from everturn_channels.adapter import (
     OutgoingFile,
 )
 from everturn_channels.chats.cursors import NAME_LIMIT, VALUE_LIMIT
+from everturn_channels.command_registry import CommandSpec, commands_for
 from everturn_channels.discord import DiscordAdapter, DiscordServers, adapter, client
 from everturn_channels.errors import (
     ChannelError,
@@ -82,6 +83,10 @@ class Notebook:
     async def moved(self, old: str, new: str) -> None:
         """Expect none."""
         raise AssertionError((old, new))
+
+    def menu(self) -> tuple[CommandSpec, ...]:
+        """Offer what every bot does."""
+        return commands_for("private")
 
     async def suggestions(self, command: Command) -> list[str]:
         """Suggest what is typed, and more of it."""
@@ -748,12 +753,14 @@ async def test_only_what_was_typed_is_a_command_of_an_owner() -> None:
         ("pair", "TYPED", True),
         ("pair", "FILE", False),
         ("pair", "CHANGED", False),
+        ("pairs", "", True),
     ]
     assert all(c.otherwise is not None for c in commands)
     assert [c.otherwise.text for c in commands if c.otherwise] == [
         "/pair TYPED",
         "/pair FILE",
         "/pair CHANGED",
+        "/pairs",
     ]
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from support.discord_desk import Desk
 from support.discord_world import FORUM, Payload
-from support.tables import table
 
 from everturn_channels.adapter import Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
@@ -15,7 +14,6 @@ from everturn_channels.discord.client import Client
 from everturn_channels.discord.mapping import (
     chat_ref_of,
     is_from_people,
-    read_command,
 )
 
 
@@ -172,18 +170,3 @@ def test_a_channel_of_which_only_the_id_came_is_a_group_of_its_server() -> None:
     unknown = discord.PartialMessageable(state=state, id=5, guild_id=6)
 
     assert chat_ref_of(unknown).type == "group"
-
-
-@table(
-    ("text", "command"),
-    [
-        ("/stop", ("stop", "")),
-        (" /compact keep  the plan ", ("compact", "keep  the plan")),
-        ("/stopped", None),
-        ("/unknown", None),
-        ("say /stop", None),
-    ],
-)
-def test_written_commands(text: str, command: tuple[str, str] | None) -> None:
-    """A path or a sentence is no command."""
-    assert read_command(text) == command

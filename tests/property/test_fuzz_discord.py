@@ -21,6 +21,7 @@ from support.mutations import as_json, mutated
 from support.odd_events import DISCORD_MESSAGES, DISCORD_USES, WORLD
 
 from everturn_channels.adapter import ButtonClick, Command, Message
+from everturn_channels.command_registry import typed_command
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
 from everturn_channels.discord.cursors import cursor_of, dms_of
 from everturn_channels.discord.interactions import read_click
@@ -28,7 +29,6 @@ from everturn_channels.discord.interactions import read_command as read_slash
 from everturn_channels.discord.mapping import (
     UNREADABLE,
     is_from_people,
-    read_command,
     read_message,
     read_text,
 )
@@ -61,7 +61,7 @@ def test_any_message_is_left_out_or_arrives(data: bytes) -> None:
         message, channel = known
         if is_from_people(message):
             found = read_message(message, channel, DESK.me, file_of)
-            read_command(read_text(message, DESK.me))
+            typed_command(read_text(message, DESK.me))
 
     if found is not None:
         assert isinstance(found.text, str)

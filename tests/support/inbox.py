@@ -10,6 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from everturn_channels.adapter import Adapter, ChatRef, Command, InboundEvent, InboundHandler
+from everturn_channels.command_registry import CommandSpec, commands_for
 from everturn_channels.errors import NotNowError
 
 _WAIT_S = 60.0  # for what has to happen soon
@@ -75,6 +76,10 @@ class Inbox:
         """Note it."""
         self.moves.append((old, new))
         self._wake()
+
+    def menu(self) -> tuple[CommandSpec, ...]:
+        """Offer what every bot does."""
+        return commands_for("private")
 
     async def suggestions(self, command: Command) -> list[str]:
         """Suggest nothing."""

@@ -13,6 +13,7 @@ import anyio
 from everturn_actors.ports import Clock
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import ChatRef, Command, InboundEvent
+from everturn_channels.command_registry import CommandSpec, commands_for
 from everturn_channels.errors import ChannelError
 from everturn_channels.plugin.adapter import PluginAdapter, Restart
 from everturn_channels.plugin.process import Program
@@ -109,6 +110,10 @@ class OpenInlet:
     async def moved(self, old: str, new: str) -> None:
         """Expect none."""
         raise AssertionError((old, new))
+
+    def menu(self) -> tuple[CommandSpec, ...]:
+        """Offer what every bot does."""
+        return commands_for("private")
 
     async def suggestions(self, command: Command) -> list[str]:
         """Suggest what is typed, and more of it."""

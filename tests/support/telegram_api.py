@@ -131,7 +131,8 @@ class TelegramApi:
         "Groups that became supergroups, and the ids of those."
         self.drafts: list[tuple[int, int, str]] = []
         self.files: dict[str, bytes] = {}
-        self.commands: list[Json] = []
+        self.menus: dict[str, list[Json]] = {}
+        "By language; empty = for everybody else."
         self.webhook: Json = {}
         self.answered: set[str] = set()
         "Ids of clicks that were answered."
@@ -334,6 +335,11 @@ class TelegramApi:
                 await hold.released.wait()
                 return
 
+    @property
+    def commands(self) -> list[Json]:
+        """The menu that is shown to whoever uses Telegram in a language without one."""
+        return self.menus.get("", [])
+
     async def _carry_out(self, call: Call) -> object:
         p = call.params
         match call.method:
@@ -347,9 +353,9 @@ class TelegramApi:
             case "setWebhook" | "deleteWebhook":
                 return self._set_webhook(p)
             case "getMyCommands":
-                return self.commands
+                return self.menus.get(p.get("language_code", ""), [])
             case "setMyCommands":
-                self.commands = p["commands"]
+                self.menus[p.get("language_code", "")] = p["commands"]
             case "sendMessage":
                 return self._send(p, text=_text(p, "text", TEXT_UNITS), entities=_entities(p))
             case "sendDocument" | "sendPhoto":

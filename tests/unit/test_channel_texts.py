@@ -10,29 +10,12 @@ from support.tables import table
 
 from everturn_actors.model import Decision, Outcome, Resolution
 from everturn_channels import texts
-from everturn_channels.adapter import CommandName
-from everturn_channels.menu import COMMANDS
 from everturn_channels.texts import BUTTONS
 
 
 def _shown(markdown: str) -> str:
     """Return the HTML of a text, as a careful reader of Markdown makes it."""
     return str(MarkdownIt("commonmark", {"html": True}).render(markdown))
-
-
-def test_the_menu_names_every_command_once() -> None:
-    """A command that is not in the menu is never found, and no platform takes one twice."""
-    names = [name for name, _ in COMMANDS]
-
-    assert sorted(names) == sorted(get_args(CommandName))
-    assert all(1 <= len(what) <= 100 for _, what in COMMANDS)
-
-
-def test_help_lists_the_menu() -> None:
-    """It is the same list on every platform."""
-    text = texts.help_text()
-
-    assert [line.split()[1] for line in text.splitlines()] == [f"/{name}" for name, _ in COMMANDS]
 
 
 def test_a_stranger_learns_the_one_command_that_lets_them_in() -> None:

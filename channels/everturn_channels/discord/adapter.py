@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -35,6 +36,7 @@ from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender, channel_of
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
+from everturn_channels.menu_keeper import keep_menu
 
 LOGIN_S = 60.0
 WATCH_S = 5.0
@@ -158,7 +160,8 @@ class DiscordAdapter(Adapter):
                 on_interaction=on_interaction,
             )
             client.listener = receiver
-            tasks.start_soon(register_commands, client)
+            offer = partial(register_commands, client)
+            tasks.start_soon(keep_menu, handler, offer)
             tasks.start_soon(_watch, client, handler, cursors)
             failure = await self._stay_connected(client)
             tasks.cancel_scope.cancel()

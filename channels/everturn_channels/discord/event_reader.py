@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 import anyio
 import discord
 from msgspec.structs import replace
 
-from everturn_channels.adapter import ChatRef, Command, CommandName, Edit, InboundHandler, Message
+from everturn_channels.adapter import ChatRef, Command, Edit, InboundHandler, Message
+from everturn_channels.command_registry import typed_command
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.files import Files
@@ -21,7 +22,6 @@ from everturn_channels.discord.mapping import (
     is_addressed,
     is_from_people,
     person_of,
-    read_command,
     read_message,
     read_text,
 )
@@ -107,7 +107,7 @@ class EventReader:
         read = read_message(message, channel, self.me, lambda a: self._files.incoming(a, message))
         if read.chat.topic:
             self._on_thread_message(message.id, int(read.chat.topic))
-        command = read_command(read.text)
+        command = typed_command(read.text)
         is_meant = read.is_addressed or read.chat.type == "dm"
         if command is None or not is_meant or read.forwarded_from:
             return read
@@ -120,7 +120,7 @@ class EventReader:
             at=read.at,
             is_addressed=read.is_addressed,
             is_typed=_is_typed(message),
-            otherwise=None if command[0] in get_args(CommandName) else read,
+            otherwise=read,
             answer=self._answerer(message, read.chat),
         )
 

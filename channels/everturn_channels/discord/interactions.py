@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import discord
 
-from everturn_channels.adapter import ButtonClick, ChatRef, Command, CommandName
+from everturn_channels.adapter import ButtonClick, ChatRef, Command
+from everturn_channels.command_registry import CommandSpec, command_named
 from everturn_channels.discord.client import Client
 from everturn_channels.discord.failures import NETWORK_ERRORS
 from everturn_channels.discord.mapping import UNREADABLE, chat_ref_of, person_of
 from everturn_channels.discord.sender import NO_EMBEDS, NO_PINGS, Sender
 from everturn_channels.errors import SendError
-from everturn_channels.menu import COMMANDS
+from everturn_channels.languages import Language, ready, said, speaking
 
 EPHEMERAL = 1 << 6
 "A message that only one person sees."
@@ -24,23 +25,6 @@ _SLASH, _STRING = 1, 3
 _SUGGESTED, _SUGGESTIONS_MOST, _CHOICE_CHARACTERS = 8, 25, 100
 
 
-class _Option(NamedTuple):
-    """What may be given with a command."""
-
-    name: str
-    description: str
-    is_suggested: bool = False
-    "Whether Discord asks for suggestions while it is typed."
-
-
-_OPTIONS: dict[CommandName, tuple[_Option, ...]] = {
-    "compact": (_Option("keep", "what is kept above all"),),
-    "search": (_Option("words", "a question, or words"),),
-    "prompt": (
-        _Option("name", "which one", is_suggested=True),
-        _Option("places", "what stands in its places: topic='big cats' length=short"),
-    ),
-}
 _ALREADY = 40060
 
 log = logging.getLogger(__name__)
@@ -52,41 +36,67 @@ Suggest: TypeAlias = Callable[[Command], Awaitable[Sequence[str]]]
 "Says how a command that is still being typed may go on."
 
 
-def command_list() -> list[dict[str, object]]:
+_LOCALES: Final[Mapping[Language, tuple[str, ...]]] = {
+    "de": ("de",),
+    "es": ("es-ES", "es-419"),
+    "fr": ("fr",),
+    "zh": ("zh-CN",),
+}
+"""What Discord calls our languages.
+
+Source: https://docs.discord.com/developers/reference#locales, read 2026-11-26."""
+_TEXT_CHARACTERS = 100
+
+
+async def command_list(menu: Sequence[CommandSpec]) -> list[dict[str, object]]:
     """Return the commands as Discord wants them, for servers and direct messages.
 
     Source: https://docs.discord.com/developers/interactions/application-commands, 2026-11.
     """
+    for language in _LOCALES:
+        await ready(language)
     return [
         {
-            "name": name,
-            "description": description,
+            "name": each.name,
+            **_described(each.what),
             "type": _SLASH,
             "options": [
                 {
                     "type": _STRING,
-                    "name": option.name,
-                    "description": option.description,
-                    "required": False,
-                    "autocomplete": option.is_suggested,
+                    "name": argument.name,
+                    **_described(argument.what),
+                    "required": argument.is_needed,
+                    "autocomplete": argument.is_suggested,
                 }
-                for option in _OPTIONS.get(name, ())
+                for argument in each.arguments
             ],
             "contexts": [0, 1],
             "integration_types": [0],
         }
-        for name, description in COMMANDS
+        for each in menu
     ]
 
 
-async def register_commands(client: Client) -> None:
+def _described(text: str) -> dict[str, object]:
+    """Return a description in English, and in the languages in which there is one."""
+    found: dict[str, str] = {}
+    for language, locales in _LOCALES.items():
+        with speaking(language):
+            translated = said(text)
+        if translated != text:
+            found |= dict.fromkeys(locales, translated[:_TEXT_CHARACTERS])
+    described: dict[str, object] = {"description": text[:_TEXT_CHARACTERS]}
+    return {**described, "description_localizations": found} if found else described
+
+
+async def register_commands(client: Client, menu: Sequence[CommandSpec]) -> None:
     """Tell Discord our commands, if it has others. A bot works without them."""
     assert client.application_id is not None
-    wanted = command_list()
+    wanted = await command_list(menu)
     try:
-        known = await client.http.get_global_commands(client.application_id)
+        known = await _known_commands(client, client.application_id)
         # A bot may register only so often a day.
-        if [_essence(dict(c)) for c in known] != [_essence(c) for c in wanted]:
+        if [_essence(c) for c in known] != [_essence(c) for c in wanted]:
             payload: Any = wanted
             await client.http.bulk_upsert_global_commands(client.application_id, payload)
             log.info("slash commands registered", extra={"count": len(wanted)})
@@ -95,20 +105,30 @@ async def register_commands(client: Client) -> None:
         log.warning("slash commands could not be registered", extra={"reason": reason})
 
 
+async def _known_commands(client: Client, application_id: int) -> list[dict[str, Any]]:
+    """Return the commands that Discord has, with their texts in all languages."""
+    route = discord.http.Route(
+        "GET",
+        "/applications/{application_id}/commands?with_localizations=true",
+        application_id=application_id,
+    )
+    known: list[dict[str, Any]] = await client.http.request(route)
+    return known
+
+
 def _essence(command: dict[str, Any]) -> tuple[object, ...]:
     """Return what we care about: Discord adds fields, and leaves out what is empty."""
     options = [
-        (
-            o["type"],
-            o["name"],
-            o["description"],
-            o.get("required", False),
-            o.get("autocomplete", False),
-        )
+        (*_texts(o), o["type"], o.get("required", False), o.get("autocomplete", False))
         for o in command.get("options") or ()
     ]
     contexts = sorted(command.get("contexts") or ())
-    return command["name"], command["description"], options, contexts
+    return *_texts(command), options, contexts
+
+
+def _texts(part: dict[str, Any]) -> tuple[object, ...]:
+    """Return the name of a command or option, and its descriptions."""
+    return part["name"], part["description"], part.get("description_localizations") or {}
 
 
 class Interactions:
@@ -175,9 +195,10 @@ def read_command(
     data: Any = interaction.data
     options = [o for o in data.get("options") or () if "value" in o]
     options = [o for o in options if o.get("focused")] or options  # the one that is being typed
-    places = {option.name: n for each in _OPTIONS.values() for n, option in enumerate(each)}
     # A person may fill them in in any order.
-    options.sort(key=lambda option: places.get(str(option["name"]), 0))
+    found = command_named(_text(data["name"]), "private")
+    places = [each.name for each in found.arguments] if found is not None else []
+    options.sort(key=lambda o: places.index(o["name"]) if o["name"] in places else 0)
     given = [str(o["value"]) for o in options]
     return Command(
         id=str(interaction.id),
@@ -187,6 +208,7 @@ def read_command(
         sender=person_of(interaction.user, interaction.locale.value),
         at=interaction.created_at,
         is_addressed=True,
+        is_typed=True,  # nobody but who is named gives one
         answer=answer,
     )
 

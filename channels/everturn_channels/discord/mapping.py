@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, get_args
+from typing import TypeAlias
 
 import discord
 
-from everturn_channels.adapter import ChatRef, CommandName, IncomingFile, Message, Person
-from everturn_channels.menu import OWNER_NAMES
+from everturn_channels.adapter import ChatRef, IncomingFile, Message, Person
 
 QUOTE_CHARS = 500
 "Of a message that is replied to."
@@ -24,9 +23,6 @@ _PEOPLE_S_TYPES = frozenset(
         discord.MessageType.reply,
         discord.MessageType.thread_starter_message,
     }
-)
-_COMMAND = re.compile(
-    rf"/({'|'.join((*get_args(CommandName), *sorted(OWNER_NAMES)))})(?:\s+(.*))?", re.DOTALL
 )
 _CUSTOM_EMOJI = re.compile(r"<a?:(\w+):\d+>")
 _PERSON, _ROLE, _CHANNEL = (
@@ -119,12 +115,6 @@ def read_text(message: discord.Message, me: int) -> str:
     start = re.compile(rf"\s*(?:(?:{'|'.join(own)})[\s,:]*)*")
     found = start.match(message.content)
     return _plain(message.content[found.end() if found else 0 :], message).strip()
-
-
-def read_command(text: str) -> tuple[str, str] | None:
-    """Return the name and the argument where a text is one of the commands, owners' included."""
-    found = _COMMAND.fullmatch(text.strip())
-    return (found[1], (found[2] or "").strip()) if found else None
 
 
 def is_addressed(message: discord.Message, me: int) -> bool:

@@ -92,6 +92,12 @@ class AccessControl:
             channel=self._adapter.name, chat=chat.id, topic=chat.topic, agent=route.agent
         )
 
+    def agents(self) -> tuple[str, ...]:
+        """Return the agents that answer somewhere on this channel, in the order of the routes."""
+        names = {"", self._adapter.name, self._adapter.platform}
+        found = (route.agent for route in self._context.routes() if route.channel in names)
+        return tuple(dict.fromkeys(found))
+
     async def people(self) -> tuple[str, ...]:
         """Return the ids of those who are let in by name: owners, paired people, and the listed."""
         context, names = self._context, {"", self._adapter.name, self._adapter.platform}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import anyio
+from msgspec.structs import replace
 
 from everturn_actors.errors import (
     ActorFailedError,
@@ -21,8 +22,14 @@ from everturn_actors.errors import (
     UnknownFormatError,
 )
 from everturn_actors.model import ConversationKey
-from everturn_channels.adapter import ButtonClick, Command
+from everturn_channels.adapter import ButtonClick, ChatRef, Command, Message
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.command_registry import (
+    CommandSpec,
+    Place,
+    command_named,
+    commands_for,
+)
 from everturn_channels.inbound.access_control import (
     DAMAGED,
     FAILING,
@@ -33,15 +40,33 @@ from everturn_channels.inbound.access_control import (
     log_damaged,
 )
 from everturn_channels.inbound.button_clicks import answer_click
-from everturn_channels.inbound.commands import answer_to, is_about_session, is_known
+from everturn_channels.inbound.commands import answer_to
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
-from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, is_owner_command
-from everturn_channels.inbound.owners.texts import IN_PRIVATE, owner_help_text
+from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, owners_command
+from everturn_channels.inbound.owners.texts import IN_PRIVATE
 from everturn_channels.languages import marked
 from everturn_channels.prompts import read_prompt
-from everturn_channels.texts import click_refused, prompt_sent, prompts_text, sentence
+from everturn_channels.texts import (
+    click_refused,
+    help_text,
+    owner_help_text,
+    prompt_sent,
+    prompts_text,
+    sentence,
+    unknown_command,
+)
 
-Say: TypeAlias = Callable[[Command, str, Admission], Awaitable[bool]]
+
+class Say(Protocol):
+    """Takes what a command says in the name of whoever gave it."""
+
+    async def __call__(
+        self, command: Command, text: str, admission: Admission, *, untrusted: bool
+    ) -> bool:
+        """Return whether it is durable; if not, its sender was told. See `Receiver.say`."""
+        ...
+
+
 Told = TypeVar("Told", bound=str | None)
 
 logger = logging.getLogger(__name__)
@@ -87,17 +112,40 @@ class CommandHandler:
         )
         self._fields = {"channel": channel}
 
-    def is_by_owner(self, command: Command) -> bool:
-        """Whether an owner gives a command that only owners have, whatever comes of it there."""
-        if not command.is_typed or not is_owner_command(command):
-            return False
-        return self._owners.owner_of(command.sender) is not None
+    def meant(self, command: Command, chat: ChatRef) -> Command | Message:
+        """Return a command by its own name, or the message that it is where there is none such.
+
+        Args:
+            command: As it was given.
+            chat: Where, by the id that is known here.
+        """
+        found = self._meaning(command, chat)
+        if found is None:
+            return command.otherwise or command
+        return command if found.name == command.name else replace(command, name=found.name)
+
+    def menu(self) -> tuple[CommandSpec, ...]:
+        """Return what the bot offers; see `InboundHandler.menu`."""
+        own = (each for agent in self._access.agents() for each in self._context.commands(agent))
+        return commands_for("private", own=own)
+
+    def _meaning(self, command: Command, chat: ChatRef) -> CommandSpec | None:
+        """Return which command somebody gives; None where there is none for them."""
+        if self._is_of_owner(command) and (found := owners_command(command)) is not None:
+            return found
+        key = self._access.key_of(chat, command.sender)
+        own = self._context.commands(key.agent) if key is not None else ()
+        return command_named(command.name, _place(chat), own=own)
+
+    def _is_of_owner(self, command: Command) -> bool:
+        return command.is_typed and self._owners.owner_of(command.sender) is not None
 
     async def command(self, command: Command) -> None:
         """Do what a command says and answer it; no turn is waited for."""
         tell = partial(self._notifier.respond, command.answer)
         chat, sender = command.chat, command.sender
-        is_by_owner = self.is_by_owner(command)
+        meaning = self._meaning(command, chat)
+        is_by_owner = meaning is not None and meaning.who == "owners"
         if is_by_owner and chat.type == "dm":
             await self._command_of_owner(command)
             return
@@ -109,20 +157,36 @@ class CommandHandler:
         if is_by_owner:
             await tell(IN_PRIVATE)
             return
-        if not is_known(command.name) and chat.type != "dm":
-            return  # it is some other bot's
-        if command.name == "help" and self._is_owners_help(command):
-            await tell(owner_help_text())
-            return
-        if command.name != "stop" and self._access.is_flood(command):
-            return
-        if command.name == "compact":
-            await tell(await self._compact(command, admission.key))
+        if meaning is None:
+            if chat.type == "dm":  # else it is some other bot's
+                await tell(unknown_command(command.name))
+        elif command.name == "stop" or not self._access.is_flood(command):
+            await tell(await self._answer(command, meaning, admission))
+
+    async def _answer(self, command: Command, meaning: CommandSpec, admission: Admission) -> str:
+        """Do a command that everybody may give; return what its sender is told."""
+        key, do = admission.key, None
+        if meaning.prompt:
+            do = partial(self._say_own, command, meaning, admission)
+        elif command.name == "help":
+            return self._help(command, key.agent)
+        elif command.name == "compact":
+            return await self._compact(command, key)
         elif command.name == "prompt":
-            send = partial(self._prompt, command, admission)
-            await tell(await self._done(command, admission.key, COMMAND_S, send))
-        else:
-            await tell(await self._done(command, admission.key, COMMAND_S))
+            do = partial(self._prompt, command, admission)
+        return await self._done(command, key, COMMAND_S, do)
+
+    def _help(self, command: Command, agent: str) -> str:
+        commands = commands_for(_place(command.chat), own=self._context.commands(agent))
+        if command.chat.type == "dm" and self._owners.owner_of(command.sender) is not None:
+            return owner_help_text(commands, commands_for("private", "owners"))
+        return help_text(commands)
+
+    async def _say_own(self, command: Command, meaning: CommandSpec, admission: Admission) -> str:
+        """Say what a command of the agent's own stands for, as the words of whoever gave it."""
+        text = meaning.prompted(command.argument)
+        await self._say(command, text, admission, untrusted=False)
+        return ""
 
     async def suggestions(self, command: Command) -> Sequence[str]:
         """Return how a command that is still being typed may go on: names of prompts.
@@ -151,10 +215,9 @@ class CommandHandler:
             text = await self._context.fill_prompt(agent, name, arguments)
         except InvalidInputError as error:
             return sentence(str(error))
-        return prompt_sent(text) if await self._say(command, text, admission) else ""
-
-    def _is_owners_help(self, command: Command) -> bool:
-        return command.chat.type == "dm" and self._owners.owner_of(command.sender) is not None
+        # A server wrote it, and not whoever typed the command.
+        is_taken = await self._say(command, text, admission, untrusted=True)
+        return prompt_sent(text) if is_taken else ""
 
     async def _command_of_owner(self, command: Command) -> None:
         """Do what an owner asks for in private: no route and no rule of an agent is in the way."""
@@ -241,7 +304,8 @@ class CommandHandler:
             # The command may be the way out of that.
             logger.info("nothing can begin before a command", extra={"error": str(error)})
         except (CorruptJournalError, UnknownFormatError) as error:
-            if is_about_session(command.name):
+            found = command_named(command.name, "private")
+            if found is not None and found.is_about_session:
                 raise
             log_damaged(key, error)
 
@@ -282,3 +346,7 @@ class CommandHandler:
         except SessionQuarantinedError as error:
             logger.warning("a button failed", extra={**self._fields, "error": str(error)})
             return FAILING
+
+
+def _place(chat: ChatRef) -> Place:
+    return "private" if chat.type == "dm" else "group"

@@ -7,7 +7,8 @@ end what began after it.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
 
 from everturn_actors.errors import (
     ContextDoesNotFitError,
@@ -18,16 +19,17 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.model import AmbientMessage, AnyMessage, ConversationKey, OpenTurn, Turn
+from everturn_actors.ports import SessionFilter
+from everturn_channels.access.owners import find_owner
 from everturn_channels.adapter import Command
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.inbound.receiver import message_key
-from everturn_channels.inbound.reports import compacted_text, context_text, status_text
+from everturn_channels.inbound.reports import compacted_text, context_text, status_text, used_text
 from everturn_channels.keeping import PinnedMessage, newest_with, nothing_to_pin, pins_text
 from everturn_channels.languages import t
-from everturn_channels.menu import COMMANDS
 from everturn_channels.texts import (
-    help_text,
     no_session,
+    own_sessions_text,
     reset_done,
     retry_begun,
     search_what,
@@ -35,85 +37,105 @@ from everturn_channels.texts import (
     start_text,
     stop_done,
     undo_done_before,
-    unknown_command,
+    whoami_text,
 )
 
-_KNOWN: Final = frozenset(str(name) for name, _ in COMMANDS)
 SEARCH_CHARACTERS: Final = 500  # of what is looked for
+SESSIONS_SHOWN: Final = 10
+SESSIONS_LOOKED_AT: Final = 500  # to find those of one chat
 _HANDED_ON: Final = 1  # the number of what a session knows from the one before it
-_ABOUT_AGENT: Final = frozenset(("start", "help", "model", "search", "memory"))
-
-
-def is_known(name: str) -> bool:
-    """Return whether there is a command of this name."""
-    return name in _KNOWN
-
-
-def is_about_session(name: str) -> bool:
-    """Return whether a command of this name looks at the conversation, and not at the agent."""
-    return is_known(name) and name not in _ABOUT_AGENT
 
 
 async def answer_to(command: Command, key: ConversationKey, context: ChannelContext) -> str:
     """Do what a command says; return what its sender is told, as Markdown.
 
-    `/compact` may take as long as a model does, the others a moment.
+    `/compact` may take as long as a model does, the others a moment. `command.name` is that of one
+    of the commands that everybody has, but `prompt`.
 
     Raises:
         UnknownAgentError: The agent of the conversation is gone.
         MailboxFullError, ActorStoppedError, ActorFailedError, JournalError: It cannot be done now.
     """
-    match command.name:
-        case "start":
-            return start_text(key.agent, context.describe_agent(key.agent))
-        case "help":
-            return help_text()
-        case "model":
-            return context.describe_model(key.agent)
-        case "search":
-            words = command.argument.strip()[:SEARCH_CHARACTERS]
-            return await context.search(key, words) if words else search_what()
-        case "memory":
-            return await context.memory(key, command.argument, command.sender.id)
-        case name if not is_known(name):
-            return unknown_command(name)
-        case name:
-            session_id = await context.service.conversations.current(key)
-            if session_id:
-                try:
-                    return await _in_session(command, session_id, context)
-                except (UnknownSessionError, SessionEndedError):
-                    pass  # it ended just now
-            return reset_done(had_session=False) if name == "reset" else no_session()
+    about_agent = _ABOUT_AGENT.get(command.name)
+    if about_agent is not None:
+        return await about_agent(command, key, context)
+    session_id = await context.service.conversations.current(key)
+    if session_id:
+        try:
+            return await _IN_SESSION[command.name](command, session_id, context)
+        except (UnknownSessionError, SessionEndedError):
+            pass  # it ended just now
+    return reset_done(had_session=False) if command.name == "reset" else no_session()
 
 
-async def _in_session(command: Command, session_id: str, context: ChannelContext) -> str:
-    """Return the answer to a command about the conversation as it stands."""
+# --- about the agent, and who talks with it ---
+
+
+async def _start(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    del command
+    return start_text(key.agent, context.describe_agent(key.agent))
+
+
+async def _model(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    del command
+    return context.describe_model(key.agent)
+
+
+async def _search(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    words = command.argument.strip()[:SEARCH_CHARACTERS]
+    return await context.search(key, words) if words else search_what()
+
+
+async def _memory(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    return await context.memory(key, command.argument, command.sender.id)
+
+
+async def _sessions(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    """Return the sessions that were held in a chat with its agent."""
+    del command
+    wanted = SessionFilter(agents=frozenset((key.agent,)), channel=key.channel)
+    rows = await context.service.reader.sessions(limit=SESSIONS_LOOKED_AT, wanted=wanted)
+    here = [row for row in rows if row.key == key]
+    is_whole = len(rows) < SESSIONS_LOOKED_AT and len(here) <= SESSIONS_SHOWN
+    return own_sessions_text(here[:SESSIONS_SHOWN], is_whole=is_whole)
+
+
+async def _who_am_i(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    """Return who somebody is to the gateway: what its owner needs to let them in anywhere."""
+    owner = find_owner(context.owners(), key.channel, command.sender)
+    is_owner = owner is not None and owner.owns(key.agent)
+    return whoami_text(command.sender, key, is_owner=is_owner)
+
+
+# --- about the conversation ---
+
+
+async def _compact(command: Command, session_id: str, context: ChannelContext) -> str:
+    try:
+        done = await context.service.compact(session_id, command.argument.strip())
+    except InvalidInputError as error:
+        return t("I cannot do that: {reason}.", reason=str(error))
+    return compacted_text(done)
+
+
+async def _context(command: Command, session_id: str, context: ChannelContext) -> str:
+    del command
+    try:
+        return context_text(await context.service.reader.context(session_id))
+    except ContextDoesNotFitError as error:
+        return t("No request would fit: {reason}", reason=str(error))
+
+
+async def _status(command: Command, session_id: str, context: ChannelContext) -> str:
+    del command
     service = context.service
-    match command.name:
-        case "reset":
-            return await _reset(command, session_id, context)
-        case "stop":
-            return await _stop(command, session_id, context)
-        case "retry":
-            return await _retry(command, session_id, context)
-        case "compact":
-            try:
-                return compacted_text(await service.compact(session_id, command.argument.strip()))
-            except InvalidInputError as error:
-                return t("I cannot do that: {reason}.", reason=str(error))
-        case "pin" | "unpin":
-            return await _pin(command, session_id, context)
-        case "undo":
-            return await _undo(command, session_id, context)
-        case "context":
-            try:
-                return context_text(await service.reader.context(session_id))
-            except ContextDoesNotFitError as error:
-                return t("No request would fit: {reason}", reason=str(error))
-        case _:
-            state = await service.view(session_id)
-            return status_text(state, in_queue=bool(service.activity.waiting_for(session_id)))
+    in_queue = bool(service.activity.waiting_for(session_id))
+    return status_text(await service.view(session_id), in_queue=in_queue)
+
+
+async def _usage(command: Command, session_id: str, context: ChannelContext) -> str:
+    del command
+    return used_text((await context.service.view(session_id)).usage)
 
 
 async def _pin(command: Command, session_id: str, context: ChannelContext) -> str:
@@ -195,3 +217,29 @@ def _note(command: Command, key: ConversationKey) -> AmbientMessage:
         idempotency_key=message_key(key, command.id),
         shown=False,
     )
+
+
+_OfAgent: TypeAlias = Callable[[Command, ConversationKey, ChannelContext], Awaitable[str]]
+_OfSession: TypeAlias = Callable[[Command, str, ChannelContext], Awaitable[str]]
+_ABOUT_AGENT: Final[Mapping[str, _OfAgent]] = {
+    "start": _start,
+    "model": _model,
+    "search": _search,
+    "memory": _memory,
+    "sessions": _sessions,
+    "whoami": _who_am_i,
+}
+_IN_SESSION: Final[Mapping[str, _OfSession]] = {
+    "reset": _reset,
+    "stop": _stop,
+    "retry": _retry,
+    "compact": _compact,
+    "pin": _pin,
+    "unpin": _pin,
+    "undo": _undo,
+    "context": _context,
+    "status": _status,
+    "usage": _usage,
+}
+ANSWERED: Final = frozenset((*_ABOUT_AGENT, *_IN_SESSION))
+"Names of the commands that `answer_to` knows."

@@ -19,6 +19,7 @@ from everturn_channels.adapter import (
     Person,
 )
 from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
+from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import AccessControl
 from everturn_channels.inbound.backlog import Backlog, UnreadableEvents
@@ -123,14 +124,15 @@ class ChannelInboundHandler:
         """Bring questions that nobody answers to owners who want that, until cancelled."""
         await self._notices.run()
 
+    def menu(self) -> Sequence[CommandSpec]:
+        """Return what the bot offers. See `InboundHandler.menu`."""
+        return self._commands.menu()
+
     def _as_meant(self, event: InboundEvent) -> InboundEvent:
-        """Return a command of owners that somebody else wrote as the message that it is then."""
-        match event:
-            case Command(otherwise=Message() as message):
-                # To all others it is a message like any.
-                return event if self._commands.is_by_owner(event) else message
-            case _:
-                return event
+        """Return a command by its own name, or as the message that it is where it is none."""
+        if not isinstance(event, Command):
+            return event
+        return self._commands.meant(event, moved_chat_ref(event.chat, self._aliases))
 
     async def _receive(self, event: InboundEvent) -> None:
         """Have an event taken, unless nobody waits for it any more."""

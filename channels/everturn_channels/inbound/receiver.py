@@ -272,10 +272,19 @@ class Receiver:
         if submission is not None and not submission.duplicate:
             self._acknowledge(message)  # only now is it on disk
 
-    async def say(self, command: Command, text: str, admission: Admission) -> bool:
-        """Take what a command says in the name of whoever gave it, as text from outside.
+    async def say(
+        self, command: Command, text: str, admission: Admission, *, untrusted: bool
+    ) -> bool:
+        """Take what a command says in the name of whoever gave it.
 
-        Returns whether it is durable; if not, its sender was told.
+        Args:
+            command: The command.
+            text: What it says.
+            admission: Where it is said.
+            untrusted: Whether somebody else wrote that: a server, for one.
+
+        Returns:
+            Whether it is durable; if not, its sender was told.
         """
         message = Message(
             id=command.id, chat=command.chat, sender=command.sender, at=command.at, text=text
@@ -286,7 +295,7 @@ class Receiver:
             key=admission.key,
             sender=command.sender.id,
             idempotency_key=message_key(admission.key, command.id),
-            untrusted=True,  # a server wrote it, and not whoever typed the command
+            untrusted=untrusted or admission.decision.untrusted,
             queueing=queueing(queue, is_album=False, took_s=0),
         )
         return await self._submit(message, inbound, queue) is not None

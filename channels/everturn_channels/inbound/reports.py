@@ -41,9 +41,7 @@ def status_text(state: SessionState, *, in_queue: bool = False) -> str:
                 asked,
             )
         )
-    lines.append(_used(state.usage))
-    if state.usage.cost_nanodollars:
-        lines.append(t("Cost: {cost}", cost=dollars(state.usage.cost_nanodollars)))
+    lines += _used(state.usage)
     return "\n".join(f"- {line}" if index else line for index, line in enumerate(lines))
 
 
@@ -113,17 +111,25 @@ def _turns(state: SessionState) -> str:
     return f"{t('Turns: {count}', count=state.turns)}, {doing}{paused}"
 
 
-def _used(usage: Usage) -> str:
+def used_text(usage: Usage) -> str:
+    """Return the tokens of a conversation, and what they cost where that is known."""
+    return "\n".join(_used(usage))
+
+
+def _used(usage: Usage) -> list[str]:
     if not usage.input_tokens and not usage.output_tokens:
-        return t("Tokens: none reported yet")
+        return [t("Tokens: none reported yet")]
     counts = {"input": usage.input_tokens, "output": usage.output_tokens}
-    if not usage.cached_tokens:
-        return t("Tokens: {input} in, {output} out", **counts)
-    return t(
-        "Tokens: {input} in ({cached} of them from a cache), {output} out",
-        cached=usage.cached_tokens,
-        **counts,
-    )
+    tokens = t("Tokens: {input} in, {output} out", **counts)
+    if usage.cached_tokens:
+        tokens = t(
+            "Tokens: {input} in ({cached} of them from a cache), {output} out",
+            cached=usage.cached_tokens,
+            **counts,
+        )
+    if not usage.cost_nanodollars:
+        return [tokens]
+    return [tokens, t("Cost: {cost}", cost=dollars(usage.cost_nanodollars))]
 
 
 def _region(name: str, tokens: int, window: int) -> str:

@@ -10,9 +10,9 @@ import anyio
 from msgspec import Struct
 
 from everturn_channels.adapter import ChatMoved, Command, InboundEvent, InboundHandler
+from everturn_channels.command_registry import PASSING
 from everturn_channels.errors import ConnectionLostError, NotNowError
 from everturn_channels.ingestion.events import PlatformEvent
-from everturn_channels.menu import PASSING
 from everturn_channels.rate_limits import RecentKeys
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Final, get_args
+from typing import Final
 
 from msgspec import Struct
 
-from everturn_channels.adapter import CommandName
 from everturn_channels.matrix.json_fields import (
     Json,
     number_of,
@@ -20,7 +19,6 @@ from everturn_channels.matrix.json_fields import (
     text_of,
     texts_of,
 )
-from everturn_channels.menu import OWNER_NAMES
 
 QUOTE_CHARS: Final = 500  # of a message that is replied to
 BUTTONS: Final = "chat.everturn.buttons"
@@ -38,9 +36,6 @@ MESSAGES: Final = frozenset(
 )
 "Events that people write."
 _FILES: Final = frozenset({"m.image", "m.audio", "m.video", "m.file"})
-_COMMAND: Final = re.compile(
-    rf"[/!]({'|'.join((*get_args(CommandName), *sorted(OWNER_NAMES)))})(?:\s+(.*))?", re.DOTALL
-)
 _TIME_MAX_MS: Final = 253_402_300_799_000  # the last second of the year 9999
 
 
@@ -142,15 +137,6 @@ def without_name(text: str, me: str, name: str) -> str:
     if not found:
         return text.strip()
     return text.lstrip()[found.end() :].lstrip(" \t\n,:").rstrip()
-
-
-def read_command(text: str) -> tuple[str, str] | None:
-    """Return the name and the argument where a text is one of the commands, owners' included.
-
-    Clients keep what begins with a slash for themselves, so an exclamation mark does as well.
-    """
-    found = _COMMAND.fullmatch(text.strip())
-    return (found[1], (found[2] or "").strip()) if found else None
 
 
 def time_of(event: Json, now: datetime) -> datetime:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, get_args
+from typing import Final
 
 import anyio
 from msgspec import Struct
@@ -15,7 +15,6 @@ from everturn_channels.adapter import (
     ButtonClick,
     ChatRef,
     Command,
-    CommandName,
     Edit,
     InboundEvent,
     InboundHandler,
@@ -23,6 +22,7 @@ from everturn_channels.adapter import (
     Message,
     Outbound,
 )
+from everturn_channels.command_registry import typed_command
 from everturn_channels.errors import ConnectionLostError, SendError
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_channels.languages import marked, said
@@ -33,7 +33,6 @@ from everturn_channels.matrix.content import (
     button_of,
     has_file,
     mentions,
-    read_command,
     related,
     time_of,
     unsupported,
@@ -143,7 +142,7 @@ class EventReader:
         )
         if message.unsupported:
             message = replace(message, text="")  # which only stands for what cannot be read
-        command = None if message.files or quoted else read_command(message.text)
+        command = None if message.files or quoted else typed_command(message.text, marks="/!")
         if command is None or not (message.is_addressed or message.chat.type == "dm"):
             return message
         return Command(
@@ -155,7 +154,7 @@ class EventReader:
             at=message.at,
             is_addressed=message.is_addressed,
             is_typed=text_of(content, "msgtype") == "m.text" and not relation.replies_to,
-            otherwise=None if command[0] in get_args(CommandName) else message,
+            otherwise=message,
             answer=self._answer(message.chat, message.id),
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Final
 
 import anyio
@@ -13,12 +14,15 @@ from aiogram.methods import GetMe, GetMyCommands, GetWebhookInfo, SetMyCommands
 from aiogram.types import BotCommand
 
 from everturn_actors.ports import Clock
+from everturn_actors.supervisor import attempt
 from everturn_channels.adapter import Adapter, Capabilities, InboundHandler, Outbound
+from everturn_channels.command_registry import CommandSpec, plain_name
 from everturn_channels.errors import (
     SendError,
     SetupError,
 )
-from everturn_channels.menu import COMMANDS
+from everturn_channels.languages import LANGUAGES, ready, said, speaking
+from everturn_channels.menu_keeper import keep_menu
 from everturn_channels.telegram import markup
 from everturn_channels.telegram.checking import look
 from everturn_channels.telegram.connection import Line, explained, open_line
@@ -36,6 +40,7 @@ _TYPING_S: Final = 5.0  # https://core.telegram.org/bots/api#sendchataction
 _PREVIEW_S: Final = 1.5  # "avoid sending more than one message per second" in a chat: bots/faq
 _IDLE_POLLING_S: Final = 90.0  # a poll ends after 25 s at the latest
 _IDLE_WEBHOOK_S: Final = 180.0  # every 60 s Telegram is asked whether it reaches us
+_DESCRIPTION_CHARACTERS: Final = 256  # https://core.telegram.org/bots/api#botcommand
 _BEGUN: Final = "begun"  # the cursor that says that the channel ran before
 
 
@@ -93,9 +98,8 @@ class TelegramAdapter(Adapter):
             updates = UpdateReader(handler=handler, reading=reading, clock=self._clock)
             self._reach.line = line
             try:
-                await self._offer_commands(line)
                 handler.connected(f"@{me.username}")
-                await self._receive(line, handler, updates)
+                await self._receive_and_offer(line, handler, updates)
             finally:
                 self._reach.line = self._hook = None
 
@@ -157,6 +161,18 @@ class TelegramAdapter(Adapter):
 
     # --- inside ---
 
+    async def _receive_and_offer(
+        self, line: Line, handler: InboundHandler, updates: UpdateReader
+    ) -> None:
+        """Receive until cancelled, and keep the bot's menu beside that."""
+        async with anyio.create_task_group() as tasks:
+            offer = partial(self._offer_commands, line)
+            tasks.start_soon(keep_menu, handler, offer)
+            failure = await attempt(partial(self._receive, line, handler, updates))
+            tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure  # and not in a group
+
     async def _receive(self, line: Line, handler: InboundHandler, updates: UpdateReader) -> None:
         offset = 0
         if self._webhook is None or await self._has_much_waiting(line, handler):
@@ -191,11 +207,25 @@ class TelegramAdapter(Adapter):
             info = await line.ask(GetWebhookInfo())
         return info.pending_update_count > self._backlog_max_messages
 
-    async def _offer_commands(self, line: Line) -> None:
-        wanted = [BotCommand(command=name, description=text) for name, text in COMMANDS]
+    async def _offer_commands(self, line: Line, menu: Sequence[CommandSpec]) -> None:
+        """Show the menu to everybody in English, and to whoever uses Telegram in another language.
+
+        A language for which Telegram has no menu is shown the one without a language.
+        Source: https://core.telegram.org/bots/api#setmycommands, read 2026-11-26.
+        """
         try:
-            if await line.ask(GetMyCommands()) != wanted:
-                await line.ask(SetMyCommands(commands=wanted))
+            for language in LANGUAGES:
+                code = None if language == "en" else language
+                with speaking(await ready(language)):
+                    wanted = [
+                        BotCommand(
+                            command=plain_name(each.name),
+                            description=said(each.what)[:_DESCRIPTION_CHARACTERS],
+                        )
+                        for each in menu
+                    ]
+                if await line.ask(GetMyCommands(language_code=code)) != wanted:
+                    await line.ask(SetMyCommands(commands=wanted, language_code=code))
         except (TelegramAPIError, SendError) as error:  # a menu is no reason to stay away
             why = line.refused(error) if isinstance(error, TelegramAPIError) else error
             logger.warning("the bot's menu could not be set", extra={"why": str(why)})

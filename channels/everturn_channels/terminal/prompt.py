@@ -20,7 +20,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.utils import get_cwidth
 
 from everturn_actors.errors import InvalidInputError
-from everturn_channels.terminal.slash import HELP
+from everturn_channels.terminal.slash import COMMANDS
 
 PROMPT = "you> "
 LINE_BYTES_MAX = 2 * 1024 * 1024  # of a pipe; the core refuses messages far below it
@@ -88,7 +88,9 @@ class PromptReader:
             history=history,
             multiline=True,
             key_bindings=_bindings(),
-            completer=WordCompleter([f"/{name}" for name in HELP], sentence=True),
+            completer=WordCompleter(
+                [f"/{name}" for each in COMMANDS for name in each.names], sentence=True
+            ),
             complete_while_typing=False,
             complete_style=CompleteStyle.READLINE_LIKE,
             prompt_continuation=" " * len(PROMPT),

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 from msgspec import Struct
 
 from everturn_actors.model import Decision
+from everturn_channels.command_registry import CommandSpec, command_named, commands_for
 
 CommandName: TypeAlias = Literal[
     "help",
@@ -36,44 +37,7 @@ DECISIONS: dict[str, Decision] = {
 }
 "What the commands that answer an approval mean."
 
-HELP: dict[CommandName, str] = {
-    "help": "show this list",
-    "reset": "end this session; your next message starts a new one",
-    "status": "show the session: its id, turns and tokens",
-    "context": "show what the model is sent, what is hidden from it, and what comes next",
-    "compact": "have older turns summarised now; what follows is kept above all",
-    "attach": "send a file with your next message; without a name, put those that wait back",
-    "prompt": "send a prompt of an MCP server: its name, PLACE=TEXT ...; alone, list them",
-    "allow": "let the call that waits run, this once; a call id may follow",
-    "always": "let it run, and from now on without asking",
-    "deny": "do not let it run",
-    "answer": "answer what the agent asks, with a number or in words",
-    "stop": "cancel the running turn",
-    "retry": "ask the newest turn again, which failed",
-    "undo": "take back the files of the last turn that changed some",
-    "search": "find what was said, in all sessions that you may see: a question or words",
-    "memory": "show what the agent knows of you; TOPIC: TEXT notes it, forget TOPIC removes it",
-    "pin": "keep a message in the model's sight: its number or some words of it; alone, list them",
-    "unpin": "take a pin off; the number of the message follows",
-    "exit": "leave (the conversation stays)",
-}
-
-_WITH_TEXT: frozenset[CommandName] = frozenset(
-    (
-        "allow",
-        "always",
-        "answer",
-        "attach",
-        "compact",
-        "deny",
-        "memory",
-        "pin",
-        "prompt",
-        "search",
-        "unpin",
-    )
-)
-_ALIASES: dict[str, CommandName] = {"quit": "exit", "new": "reset", "?": "help"}
+COMMANDS: tuple[CommandSpec, ...] = commands_for("terminal")
 
 
 class Say(Struct, frozen=True, kw_only=True):
@@ -121,10 +85,10 @@ def parse(line: str) -> Typed:
     if "/" in word:
         return Say(text=text)
     name = word.lower()
-    known = _ALIASES.get(name, name)
+    found = command_named("help" if name == "?" else name, "terminal")
     for command in get_args(CommandName):
-        if known == command:
-            if rest.strip() and command not in _WITH_TEXT:
+        if found is not None and found.name == command:
+            if rest.strip() and not found.arguments:
                 return Mistake(text=f"/{command} takes nothing after it")
             return Command(name=command, text=rest.strip())
     return Mistake(
@@ -134,8 +98,8 @@ def parse(line: str) -> Typed:
 
 def help_text() -> str:
     """Return the list of commands, one a line."""
-    width = max(len(name) for name in HELP) + 1
-    lines = [f"/{name:<{width}} {what}" for name, what in HELP.items()]
+    width = max(len(each.name) for each in COMMANDS) + 1
+    lines = [f"/{each.name:<{width}} {each.what}" for each in COMMANDS]
     return "\n".join(
         [*lines, "Enter sends, Alt-Enter starts a new line, Ctrl-C cancels, Ctrl-D leaves"]
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import anyio
 
 from everturn_channels.adapter import ChatRef, Command, InboundEvent, Message
+from everturn_channels.command_registry import CommandSpec, commands_for
 from everturn_channels.errors import NotNowError
 
 
@@ -60,6 +61,10 @@ class RecordingHandler:
             raise NotNowError("not now", retry_after_s=0)  # noqa: EM101, TRY003 - of a test
         self.events.append(event)
         self._notify()
+
+    def menu(self) -> tuple[CommandSpec, ...]:
+        """Return the commands of every bot."""
+        return commands_for("private")
 
     def hold(self, chat: str) -> anyio.Event:
         """Take nothing of a chat until the event is set."""

@@ -18,6 +18,7 @@ from everturn_actors.service import TurnService
 from everturn_actors.spec import AgentSpec, ModelSpec
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.command_registry import CommandSpec
 from everturn_channels.keeping import (
     ForgetNote,
     KeepNote,
@@ -73,6 +74,11 @@ class AgentView(Protocol):
     @property
     def limit(self) -> DailyLimit:
         """What it may use in a day."""
+        ...
+
+    @property
+    def commands(self) -> tuple[CommandSpec, ...]:
+        """The commands that it adds."""
         ...
 
     @property
@@ -229,6 +235,13 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
         except UnknownAgentError:
             return ""
 
+    def commands(self, agent: str) -> Sequence[CommandSpec]:
+        """Return the commands that an agent adds; none where it is not there."""
+        try:
+            return self.library.file(agent).commands
+        except UnknownAgentError:
+            return ()
+
     def describe_model(self, agent: str) -> str:
         """Return which model an agent uses, as Markdown."""
         try:
@@ -273,6 +286,7 @@ def make_channel_context(
         describe_agent=answers.describe_agent,
         describe_model=answers.describe_model,
         language=answers.language,
+        commands=answers.commands,
         owners=lambda: config().owners,
         describe_usage=answers.describe_usage,
         save_file=answers.save_file,

@@ -16,6 +16,7 @@ from everturn_actors.context.catalog import unsure_room
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.spec import AgentSpec, ContextPolicy, ModelSpec, PromptSpec
+from everturn_channels.command_registry import CommandSpec
 from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
@@ -35,7 +36,7 @@ from everturn_gateway.specs.tooling import (
     read_uses,
     recall_uses,
 )
-from everturn_gateway.specs.values import access_rules, agent_spec, summarizer
+from everturn_gateway.specs.values import access_rules, agent_spec, own_commands, summarizer
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.recall.selection import tools_for
 from everturn_gateway.tools.skills import skills_index
@@ -67,6 +68,8 @@ class AgentFile:
     "Which tools it is given, and what rules them."
     files: Path | None = None
     "Its workspace; None = a folder of its own in the gateway's."
+    commands: tuple[CommandSpec, ...] = ()
+    "Those that it adds, and its skills."
     jobs: tuple[Job, ...] = ()
     "Its scheduled jobs, as they stand in `agent.yaml`, and then its heartbeat."
     warnings: tuple[Fault, ...] = ()
@@ -231,6 +234,7 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
         tool_config=config,
         policy_numbers=parts.context.numbers,
         files=given.folder / values.spec.workspace if values.spec.workspace else None,
+        commands=own_commands(values.spec, config.skills),
         jobs=parts.timed.jobs,
         warnings=(
             *planned.warnings,

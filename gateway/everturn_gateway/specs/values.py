@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from everturn_actors.spec import (
@@ -12,6 +15,15 @@ from everturn_actors.spec import (
     PromptSpec,
     SessionSpec,
 )
+from everturn_channels.command_registry import (
+    COMMANDS,
+    DESCRIPTION_CHARACTERS,
+    NAME_PATTERN,
+    Argument,
+    CommandSpec,
+    plain_name,
+)
+from everturn_channels.languages import marked
 from everturn_channels.settings import AccessRules, BufferRules, DmRules, GroupRules, QueueRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.plugins import installed
@@ -23,6 +35,7 @@ from everturn_gateway.specs.sections.access import (
 )
 from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
 from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, OneModelSection
+from everturn_gateway.tools.skills import Skill
 
 
 def agent_spec(
@@ -168,3 +181,30 @@ def _queue(section: QueueSection) -> QueueRules:
         reject_message=section.reject_message or "",
         debounce_s=debounce.window_ms / 1000 if debounce.enabled else 0,
     )
+
+
+def own_commands(spec: SpecSection, skills: Sequence[Skill]) -> tuple[CommandSpec, ...]:
+    """Return the commands that an agent adds: those of its file, and a command for each skill."""
+    argument = Argument(name="text", what=marked("what it is about"))
+    own = [
+        CommandSpec(
+            name=each.name,
+            what=each.description,
+            aliases=each.aliases,
+            arguments=(argument,),
+            prompt=each.prompt,
+        )
+        for each in spec.commands
+    ]
+    taken = {plain_name(name) for each in (*COMMANDS, *own) for name in each.names}
+    of_skills = [
+        CommandSpec(
+            name=each.name,
+            what=" ".join(each.description.split())[:DESCRIPTION_CHARACTERS],
+            arguments=(argument,),
+            prompt=f"Use your skill {each.name}.",
+        )
+        for each in skills
+        if re.fullmatch(NAME_PATTERN, each.name) and plain_name(each.name) not in taken
+    ]
+    return (*own, *of_skills)

@@ -25,6 +25,7 @@ from everturn_channels.access.owners import Owner, find_owner
 from everturn_channels.access.pairing import PairingError, Request, UnknownCodeError, plain_code
 from everturn_channels.adapter import ButtonClick, ChatRef, Command, Person
 from everturn_channels.channel_context import ChannelContext
+from everturn_channels.command_registry import CommandSpec, Place, command_named
 from everturn_channels.delivery.approvals import read_button
 from everturn_channels.delivery.questions import Question
 from everturn_channels.delivery.rendering import buttons_of
@@ -50,7 +51,6 @@ from everturn_channels.inbound.owners.texts import (
     reset_text,
     sessions_text,
 )
-from everturn_channels.menu import OWNER_NAMES
 from everturn_channels.texts import click_late, click_taken
 
 logger = logging.getLogger(__name__)
@@ -61,11 +61,21 @@ SESSIONS_SHOWN: Final = 15
 SESSIONS_LOOKED_AT: Final = 100  # to find those that have not ended
 
 
-def is_owner_command(command: Command) -> bool:
-    """Whether only an owner can mean something by a command."""
-    if command.name == "reset":
-        return is_session_id(command.argument.strip())
-    return command.name in OWNER_NAMES
+def owners_command(command: Command) -> CommandSpec | None:
+    """Return what an owner means by a command, where that is nothing that everybody can mean."""
+    place: Place = "private" if command.chat.type == "dm" else "group"
+    found = command_named(command.name, place, "owners")
+    if found is None and place == "group" and command_named(command.name, place) is None:
+        found = command_named(command.name, "private", "owners")
+    if found is not None and found.name == "reset" and not is_session_id(command.argument.strip()):
+        return None
+    return found
+
+
+ANSWERED_TO_OWNERS: Final = frozenset(
+    ("questions", "approve", "deny", "pair", "sessions", "reset", "usage")
+)
+"Names of the commands that `OwnerCommands.answer` knows."
 
 
 class OwnerAnswer(Struct, frozen=True, kw_only=True):

@@ -9,8 +9,7 @@ from everturn_actors.model import ConversationKey, Decision
 from everturn_actors.ports import SessionSummary
 from everturn_channels.access.pairing import Request
 from everturn_channels.languages import marked, said, t
-from everturn_channels.menu import OWNER_COMMANDS
-from everturn_channels.texts import click_taken, code_span, help_text
+from everturn_channels.texts import click_taken, code_span
 
 NO_QUESTIONS: Final = marked("No question waits for an answer.")
 NO_SUCH_QUESTION: Final = marked(
@@ -25,15 +24,6 @@ PAIRING_FAILS: Final = marked(
 )
 NO_SUCH_SESSION: Final = marked("There is no such session; /sessions shows the newest.")
 IN_PRIVATE: Final = marked("Please write this to me in private.")
-
-
-def owner_help_text() -> str:
-    """Answer an owner's /help: the commands of everybody, and those of owners."""
-    own = [
-        f"- /{name}{f' {code_span(use)}' if use else ''} - {said(what)}"
-        for name, use, what in OWNER_COMMANDS
-    ]
-    return "\n".join([help_text(), "", t("As an owner, in this private chat:"), "", *own])
 
 
 def questions_text(count: int, shown: int) -> str:

@@ -11,6 +11,7 @@ from everturn_actors.spec import OnDisconnect
 from everturn_channels.languages import Language
 from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
 from everturn_gateway.specs.sections.access import AccessSection
+from everturn_gateway.specs.sections.commands import CommandSection
 from everturn_gateway.specs.sections.context import ContextSection
 from everturn_gateway.specs.sections.hooks import HooksSection
 from everturn_gateway.specs.sections.model import ModelSection
@@ -78,6 +79,8 @@ class SpecSection(Section):
     tools: tuple[ToolSection, ...] = ()
     tool_search: ToolSearchSection = ToolSearchSection()
     skills_dir: str = "./skills/"
+    commands: tuple[CommandSection, ...] = ()
+    "Commands of its own; each of its skills is one as well."
     hooks: HooksSection = HooksSection()
     workspace: str | None = None
     "Folder for its files and commands, relative to the agent's; by default one in .everturn."

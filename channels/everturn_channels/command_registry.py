@@ -1,0 +1,357 @@
+"""The one list of commands: each with its names, what may follow it, who may give it, and where.
+
+All that shows or reads commands goes by it: menus and slash commands of platforms, `/help`, the
+terminal's completion, and what a message that begins with a slash means. Agents add commands of
+their own, and so do their skills. Pure.
+
+    >>> command_named("new", "chat").name
+    'reset'
+    >>> command_named("compact", "terminal").usage
+    '/compact [TEXT]'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+from everturn_channels.languages import marked
+
+Place: TypeAlias = Literal["chat", "private", "group", "terminal"]
+"""Where a command is given: on a platform wherever one writes, in private or in a group alone; in
+the terminal."""
+Who: TypeAlias = Literal["everybody", "owners"]
+
+NAME_PATTERN: Final = r"[a-z0-9][a-z0-9_-]{0,31}"
+"How a command may be called: what all platforms take, where a hyphen counts as an underscore."
+DESCRIPTION_CHARACTERS: Final = 100
+PROMPT_PLACE: Final = "{{arguments}}"
+"Where what follows a command stands in the prompt of an agent's own."
+
+_CHAT: Final[frozenset[Place]] = frozenset(("chat",))
+_TERMINAL: Final[frozenset[Place]] = frozenset(("terminal",))
+_BOTH: Final[frozenset[Place]] = _CHAT | _TERMINAL
+_PRIVATE: Final[frozenset[Place]] = frozenset(("private",))
+
+
+class Argument(Struct, frozen=True, kw_only=True):
+    """What may follow a command."""
+
+    name: str
+    "Lower case; people see it in upper case."
+    what: str
+    "In words, see `CommandSpec.what`."
+    is_suggested: bool = False
+    "Whether `InboundHandler.suggestions` knows what it may be."
+    is_needed: bool = False
+
+
+class CommandSpec(Struct, frozen=True, kw_only=True):
+    """One command."""
+
+    name: str
+    "Lower case, without the slash; see `NAME_PATTERN`."
+    what: str
+    """What it does, `marked`, in at most 100 characters, the least that a platform allows (Discord;
+    Telegram takes 256). Source: https://discord.com/developers/docs/interactions/application-commands
+    and https://core.telegram.org/bots/api#botcommand, read 2026-11-22."""
+    arguments: tuple[Argument, ...] = ()
+    aliases: tuple[str, ...] = ()
+    "Further names."
+    who: Who = "everybody"
+    "owners: to all others there is nothing of the kind, and no menu of a platform shows it."
+    where: frozenset[Place] = _BOTH
+    passes: bool = False
+    """Whether it may be taken before what was written before it and is still being taken.
+
+    It changes nothing of the conversation but what stays with the model, and ends no more than the
+    turn that runs."""
+    is_about_session: bool = True
+    "Whether it looks at the conversation, and not at the agent or its people."
+    prompt: str = ""
+    "Of an agent's own command: what is said to the agent, see `PROMPT_PLACE`; empty = it is ours."
+
+    @property
+    def usage(self) -> str:
+        """How it is typed: `/approve CODE [ALWAYS]`."""
+        return f"/{self.name} {self.arguments_shown}".rstrip()
+
+    @property
+    def arguments_shown(self) -> str:
+        """What may follow it, as it is typed: `CODE [ALWAYS]`."""
+        shown = (
+            each.name.upper() if each.is_needed else f"[{each.name.upper()}]"
+            for each in self.arguments
+        )
+        return " ".join(shown)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, its own first."""
+        return (self.name, *self.aliases)
+
+    def prompted(self, argument: str) -> str:
+        """Return what an agent's own command says to the agent, with what was typed after it."""
+        typed = argument.strip()
+        if PROMPT_PLACE in self.prompt:
+            return self.prompt.replace(PROMPT_PLACE, typed)
+        return f"{self.prompt}\n\n{typed}" if typed else self.prompt
+
+
+def _words(name: str, what: str, *, is_needed: bool = False) -> tuple[Argument, ...]:
+    return (Argument(name=name, what=what, is_needed=is_needed),)
+
+
+_SESSION_ID: Final = Argument(name="session", what=marked("its id"), is_needed=True)
+_CODE: Final = Argument(name="code", what=marked("of the question"), is_needed=True)
+_CALL: Final = _words("call", marked("the id of the call"))
+
+COMMANDS: Final[tuple[CommandSpec, ...]] = (
+    CommandSpec(
+        name="start",
+        what=marked("say hello, and what this bot is"),
+        where=_CHAT,
+        passes=True,
+        is_about_session=False,
+    ),
+    CommandSpec(
+        name="help",
+        what=marked("show this list"),
+        aliases=("commands",),
+        passes=True,
+        is_about_session=False,
+    ),
+    CommandSpec(
+        name="reset",
+        what=marked("forget this conversation and begin a new one"),
+        aliases=("new", "clear"),
+    ),
+    CommandSpec(
+        name="status",
+        what=marked("show what is going on here: turns, tokens, model"),
+        passes=True,
+    ),
+    CommandSpec(
+        name="model",
+        what=marked("show which model answers"),
+        where=_CHAT,
+        passes=True,
+        is_about_session=False,
+    ),
+    CommandSpec(
+        name="usage",
+        what=marked("show the tokens and the cost of this conversation"),
+        passes=True,
+        where=_CHAT,
+    ),
+    CommandSpec(
+        name="context",
+        what=marked("show what the model is sent, and what is hidden from it"),
+        passes=True,
+    ),
+    CommandSpec(
+        name="compact",
+        what=marked("have older messages summarised now; what follows is kept above all"),
+        arguments=_words("text", marked("what is kept above all")),
+    ),
+    CommandSpec(name="stop", what=marked("cancel the answer that is being worked on"), passes=True),
+    CommandSpec(name="retry", what=marked("try again what could not be answered")),
+    CommandSpec(name="undo", what=marked("take back the files of the last turn that changed some")),
+    CommandSpec(
+        name="search",
+        what=marked("find what was said here, also before a reset; words or a question follow"),
+        arguments=_words("words", marked("a question, or words")),
+        passes=True,
+        is_about_session=False,
+    ),
+    CommandSpec(
+        name="sessions",
+        what=marked("show the conversations that were had here, the newest first"),
+        passes=True,
+        is_about_session=False,
+        where=_CHAT,
+    ),
+    CommandSpec(
+        name="memory",
+        what=marked("show what I know of you; TOPIC: TEXT notes it, forget TOPIC removes it"),
+        arguments=_words("text", marked("TOPIC: TEXT, or forget TOPIC")),
+        passes=True,
+        is_about_session=False,
+    ),
+    CommandSpec(
+        name="pin",
+        what=marked("keep a message in the model's sight: some words of it follow; alone, list"),
+        arguments=_words("words", marked("its number, or some words of it")),
+        passes=True,
+    ),
+    CommandSpec(
+        name="unpin",
+        what=marked("take a pin off; the number of the message follows"),
+        arguments=_words("number", marked("of the message"), is_needed=True),
+        passes=True,
+    ),
+    CommandSpec(
+        name="prompt",
+        what=marked("send a prompt of the agent's MCP servers; alone, list them"),
+        arguments=(
+            Argument(name="name", what=marked("which one"), is_suggested=True),
+            Argument(
+                name="places",
+                what=marked("what stands in its places: topic='big cats' length=short"),
+            ),
+        ),
+        is_about_session=False,
+    ),
+    CommandSpec(
+        name="whoami",
+        what=marked("show who you are here: your id, this chat's, and who answers"),
+        where=_CHAT,
+        passes=True,
+        is_about_session=False,
+    ),
+    # What owners can do, in private unless it says otherwise.
+    CommandSpec(
+        name="questions",
+        what=marked("show the calls that wait for an answer, in any conversation"),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    CommandSpec(
+        name="approve",
+        what=marked("let a call run, once or from now on"),
+        arguments=(_CODE, Argument(name="always", what=marked("from now on"))),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    CommandSpec(
+        name="deny",
+        what=marked("do not let a call run"),
+        arguments=(_CODE,),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    CommandSpec(
+        name="pair",
+        what=marked("show who waits to be let in, or let somebody in"),
+        arguments=_words("code", marked("of whoever asks")),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    CommandSpec(
+        name="sessions",
+        what=marked("show the conversations that go on"),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    CommandSpec(
+        name="reset",
+        what=marked("end one of them"),
+        arguments=(_SESSION_ID,),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    CommandSpec(
+        name="usage",
+        what=marked("show what the agents used today"),
+        who="owners",
+        where=_PRIVATE,
+    ),
+    # What the terminal has beside.
+    CommandSpec(
+        name="attach",
+        what=marked("send a file with your next message; alone, put those that wait back"),
+        arguments=_words("file", marked("its path")),
+        where=_TERMINAL,
+    ),
+    CommandSpec(
+        name="allow",
+        what=marked("let the call that waits run, this once; a call id may follow"),
+        arguments=_CALL,
+        where=_TERMINAL,
+    ),
+    CommandSpec(
+        name="always",
+        what=marked("let it run, and from now on without asking"),
+        arguments=_CALL,
+        where=_TERMINAL,
+    ),
+    CommandSpec(name="deny", what=marked("do not let it run"), arguments=_CALL, where=_TERMINAL),
+    CommandSpec(
+        name="answer",
+        what=marked("answer what the agent asks, with a number or in words"),
+        arguments=_words("text", marked("the answer"), is_needed=True),
+        where=_TERMINAL,
+    ),
+    CommandSpec(
+        name="exit",
+        what=marked("leave (the conversation stays)"),
+        aliases=("quit",),
+        where=_TERMINAL,
+    ),
+)
+"""All of ours, in the order in which they are shown. A name may stand here once for everybody and
+once for owners, and mean something else in the terminal."""
+
+_HYPHENS: Final = str.maketrans("-", "_")
+_TYPED: Final = re.compile(rf".({NAME_PATTERN})(?:\s+(.*))?", re.DOTALL | re.IGNORECASE)
+
+
+def commands_for(
+    place: Place, who: Who = "everybody", own: Iterable[CommandSpec] = ()
+) -> tuple[CommandSpec, ...]:
+    """Return the commands of a place, in the order in which they are shown.
+
+    Args:
+        place: `private` and `group` have also what every chat has.
+        who: For whom; owners have their own alone.
+        own: What an agent adds, behind ours; one that is called as one of ours is left out.
+    """
+    wanted: set[Place] = {place} if place == "terminal" else {place, "chat"}
+    ours = tuple([each for each in COMMANDS if each.who == who and each.where & wanted])
+    taken = {name for each in ours for name in each.names}
+    if who == "owners":
+        return ours
+    added: list[CommandSpec] = []
+    for each in own:
+        if plain_name(each.name) not in taken:
+            taken.add(plain_name(each.name))
+            added.append(each)
+    return (*ours, *added)
+
+
+def command_named(
+    name: str, place: Place, who: Who = "everybody", own: Iterable[CommandSpec] = ()
+) -> CommandSpec | None:
+    """Return the command that has a name, or is also called so; None where there is none."""
+    plain = plain_name(name)
+    found = commands_for(place, who, own)
+    return next((each for each in found if plain in map(plain_name, each.names)), None)
+
+
+def plain_name(name: str) -> str:
+    """Return a name as names are compared: Telegram takes no hyphen and no upper case."""
+    return name.lower().translate(_HYPHENS)
+
+
+def typed_command(text: str, *, marks: str = "/") -> tuple[str, str] | None:
+    """Return the name and the argument where a text may be a command; None where it is none.
+
+    `marks` are the characters that it may begin with: some clients keep a slash for themselves.
+
+    >>> typed_command("/compact the plan")
+    ('compact', 'the plan')
+    >>> typed_command("/etc/hosts") is None
+    True
+    """
+    typed = text.strip()
+    found = _TYPED.fullmatch(typed) if typed[:1] and typed[0] in marks else None
+    return (found[1].lower(), (found[2] or "").strip()) if found else None
+
+
+PASSING: Final = frozenset(
+    name for each in COMMANDS if each.passes and each.who == "everybody" for name in each.names
+)
+"Names of those that may be taken before what was written before them."
