@@ -76,10 +76,23 @@ def together(*sources: Iterable[str]) -> tuple[str, ...]:
     return (*named[:SOURCES_MOST], AND_MORE)
 
 
+def plain_line(text: str, most: int = 0) -> str:
+    r"""Return a text of others as one line that hides nothing: what is not printed is a blank.
+
+    Args:
+        text: The text.
+        most: Characters, beyond which it is cut; 0 = any number.
+
+    >>> plain_line("one\x1b[2J\n two"), plain_line("too long", 3)
+    ('one [2J two', 'too…')
+    """
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if not most or len(line) <= most else f"{line[:most]}…"
+
+
 def one_source(words: str) -> str:
     """Return the words for a source as one line of bounded length, whatever stands in them."""
-    plain = "".join(char if char.isprintable() else " " for char in words)
-    line = " ".join(plain.split())
+    line = plain_line(words)
     if len(line) <= SOURCE_CHARACTERS:
         return line
     tail = SOURCE_CHARACTERS // _HEAD_SHARE

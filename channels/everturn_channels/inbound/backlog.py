@@ -69,6 +69,8 @@ class Backlog:
         self._skipped: dict[tuple[str, str], _Skipped] = {}
         self._total = 0
         self._is_reporting = False
+        self._unreadable_chats: Cooldown[str] = Cooldown(UNREADABLE_TOLD_EVERY_S)
+        self._unreadable_kinds: Cooldown[str] = Cooldown(UNREADABLE_LOGGED_EVERY_S)
 
     def leaves_out(self, event: InboundEvent) -> bool:
         """Whether something was written so long before the start that nobody waits for it now."""
@@ -94,6 +96,31 @@ class Backlog:
             self._skipped[where] = _Skipped(chat, count, why)
         if not self._is_reporting:
             self._is_reporting = self._tasks.start("a report", self._report, within_s=REPORT_S)
+
+    def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None) -> None:
+        """Count what cannot be read, and tell of it where that was not done a moment ago.
+
+        Args:
+            kind: What the platform calls it.
+            fault: Why it cannot be read.
+            chat: Whose people are told; None = it is not known where it was.
+        """
+        self._health.count_unreadable()
+        now, fields = self._clock.now(), {"channel": self._channel, "kind": kind}
+        if self._unreadable_kinds.may(kind, now):
+            fields["chat"] = chat.id if chat is not None else ""
+            fields["error"] = self._health.words(str(fault) or type(fault).__name__)
+            trace = fault if isinstance(fault, Exception) else None
+            logger.warning(
+                "an event cannot be read and is passed over", extra=fields, exc_info=trace
+            )
+        if chat is not None and self._unreadable_chats.may(chat.id, now):
+            self._tasks.start("a line", partial(self._tell_unreadable, chat))
+
+    async def _tell_unreadable(self, chat: ChatRef) -> None:
+        if await self._is_known(chat):  # strangers are told nothing, not even that
+            with speaking(await ready(self._language_of(chat.id))):
+                await self._notifier.notify(chat, not_readable())
 
     async def _report(self) -> None:
         try:
@@ -129,54 +156,3 @@ class Backlog:
                 await self._notifier.notify(skipped.chat, not_read(skipped.count, skipped.why))
         except ChannelError as error:
             logger.info("could not be told", extra={**fields, "error": str(error)})
-
-
-class UnreadableEvents:
-    """Takes note of events that one channel passes over."""
-
-    def __init__(
-        self,
-        channel: RunningChannel,
-        *,
-        tasks: BackgroundTasks,
-        notifier: Notifier,
-        is_known: Callable[[ChatRef], Awaitable[bool]],
-    ) -> None:
-        """Begin with none.
-
-        Args:
-            channel: Whose events they are.
-            tasks: Runs the notices.
-            notifier: Sends them.
-            is_known: Whether a conversation goes on in a chat: nobody else is told anything.
-        """
-        self._channel, self._health = channel.name, channel.health
-        self._clock, self._language_of = channel.context.clock, channel.languages.of_chat
-        self._tasks, self._notifier, self._is_known = tasks, notifier, is_known
-        self._chats: Cooldown[str] = Cooldown(UNREADABLE_TOLD_EVERY_S)
-        self._kinds: Cooldown[str] = Cooldown(UNREADABLE_LOGGED_EVERY_S)
-
-    def note(self, kind: str, fault: Exception | str, chat: ChatRef | None) -> None:
-        """Count one, and tell of it where that was not done a moment ago.
-
-        Args:
-            kind: What the platform calls it.
-            fault: Why it cannot be read.
-            chat: Whose people are told; None = it is not known where it was.
-        """
-        self._health.count_unreadable()
-        now, fields = self._clock.now(), {"channel": self._channel, "kind": kind}
-        if self._kinds.may(kind, now):
-            fields["chat"] = chat.id if chat is not None else ""
-            fields["error"] = self._health.words(str(fault) or type(fault).__name__)
-            trace = fault if isinstance(fault, Exception) else None
-            logger.warning(
-                "an event cannot be read and is passed over", extra=fields, exc_info=trace
-            )
-        if chat is not None and self._chats.may(chat.id, now):
-            self._tasks.start("a line", partial(self._notify, chat))
-
-    async def _notify(self, chat: ChatRef) -> None:
-        if await self._is_known(chat):  # strangers are told nothing, not even that
-            with speaking(await ready(self._language_of(chat.id))):
-                await self._notifier.notify(chat, not_readable())

@@ -22,7 +22,7 @@ from everturn_channels.chats.moved_chats import moved_chat_ref, moved_event
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import AccessControl
-from everturn_channels.inbound.backlog import Backlog, UnreadableEvents
+from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
 from everturn_channels.inbound.event_settler import EventSettler
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
@@ -81,9 +81,6 @@ class ChannelInboundHandler:
             health=health,
             notifier=self._notifier,
             tasks=tasks,
-        )
-        self._unreadable = UnreadableEvents(
-            channel, tasks=tasks, notifier=self._notifier, is_known=self._is_known
         )
         self.heard_at = context.clock.now()
         "When the platform was last heard from; before that, when the present try began. UTC."
@@ -182,7 +179,7 @@ class ChannelInboundHandler:
 
     def unreadable(self, kind: str, fault: Exception | str, chat: ChatRef | None = None) -> None:
         """Count what could not be read, and tell of it. See `InboundHandler.unreadable`."""
-        self._unreadable.note(kind, fault, moved_chat_ref(chat, self._aliases) if chat else None)
+        self._backlog.unreadable(kind, fault, moved_chat_ref(chat, self._aliases) if chat else None)
 
     def blocked(self, chat: str, why: str) -> float:
         """Note that a chat cannot be read now. See `InboundHandler.blocked`."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.workspace_files import rights_of_others
 
 ENV_NAME: Final = ".env"
 _LIMIT_BYTES: Final = 1024 * 1024  # a key has a hundred or two
@@ -46,12 +47,10 @@ def read_env_file(path: Path) -> dict[str, str]:
 def open_to_others(path: Path) -> str:
     """Return how a file of keys can be closed to other users; empty = nothing is to be done."""
     try:
-        rights = path.stat().st_mode & 0o777
+        text = rights_of_others(path, path.stat())
     except OSError:
         return ""
-    return (
-        f"{path} is open to other users ({rights:04o}); chmod 600 {path}" if rights & 0o077 else ""
-    )
+    return f"{text}; chmod 600 {path}" if text else ""
 
 
 def _fault(path: Path, message: str, line: int = 0) -> ConfigError:

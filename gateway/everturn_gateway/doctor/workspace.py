@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 from pathlib import Path
 from typing import Final
 
 from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.findings import Finding, Verdict
 from everturn_gateway.principals import TOKENS_KEY, USED_KEY
-from everturn_gateway.workspace_files import HISTORY_NAME, LOG_NAME, NOTE_NAME
+from everturn_gateway.workspace_files import HISTORY_NAME, LOG_NAME, NOTE_NAME, rights_of_others
 
 _FREE_WARN_BYTES: Final = 1024**3
 _FREE_FAIL_BYTES: Final = 100 * 1024**2  # below it, writing events may soon fail
@@ -54,12 +53,11 @@ def _holds_secret(config: Config) -> bool:
 def _private(path: Path, mode: int, *, repair: bool) -> Finding | None:
     """Say where others have rights on `path`; None where they have none."""
     try:
-        rights = stat.S_IMODE(path.stat().st_mode)
+        text = rights_of_others(path, path.stat())
     except FileNotFoundError:
         return None
-    if not rights & 0o077:
+    if not text:
         return None
-    text = f"{path} is open to other users ({rights:04o})"
     if not repair:
         return Finding(
             verdict="problem", subject="workspace", text=f"{text}; --repair makes it {mode:04o}"

@@ -13,6 +13,7 @@ from typing import Final
 
 from everturn_gateway.plugins.providers import key_variable
 from everturn_gateway.providers.errors import ProviderConfigError
+from everturn_gateway.workspace_files import rights_of_others
 
 _SUFFIX: Final = "_API_KEY"
 _FILE_SUFFIX: Final = "_FILE"
@@ -91,7 +92,6 @@ def _check(path: Path, found: os.stat_result) -> None:
             f" it has to be the gateway's own: chown {user} {path}"
         )
         raise ProviderConfigError(msg)
-    rights = stat.S_IMODE(found.st_mode)
-    if rights & 0o077:
-        msg = f"the key file {path} is open to other users ({rights:04o}); chmod 600 {path}"
+    if text := rights_of_others(path, found):
+        msg = f"the key file {text}; chmod 600 {path}"
         raise ProviderConfigError(msg)

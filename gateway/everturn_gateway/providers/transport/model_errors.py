@@ -32,6 +32,7 @@ from everturn_actors.errors import (
     ToolsRefusedError,
 )
 from everturn_actors.json_values import is_list, is_object
+from everturn_actors.outside import plain_line
 
 _TEXT_LIMIT = 500  # characters of a provider's own words that are passed on
 
@@ -237,7 +238,7 @@ def read_refusal(body: bytes) -> Refusal:
     try:
         parsed = orjson.loads(body)
     except ValueError:
-        return Refusal(message=_one_line(_TAG.sub(" ", body.decode("utf-8", "replace"))))
+        return Refusal(message=_shortened(_TAG.sub(" ", body.decode("utf-8", "replace"))))
     return refusal_in(parsed)
 
 
@@ -258,7 +259,7 @@ def refusal_in(parsed: object) -> Refusal:
     code, kind = inner.get("code"), inner.get("type")
     return Refusal(
         message=_said(message),
-        code=_one_line(" ".join(_said(name) for name in (code, kind) if name)),
+        code=_shortened(" ".join(_said(name) for name in (code, kind) if name)),
         parameter=_said(inner.get("param") or ""),
         status=code if isinstance(code, int) and 400 <= code < 600 else 0,
         window_tokens=_plausible(inner.get("n_ctx")),  # llama.cpp
@@ -405,7 +406,7 @@ def request_id(headers: Mapping[str, str]) -> str:
     """Return by which id the provider knows a request; empty where it names none."""
     for name in ("x-request-id", "request-id", "apim-request-id", "x-generation-id", "cf-ray"):
         if headers.get(name):
-            return _one_line(headers[name])[:100]
+            return plain_line(headers[name])[:100]
     return ""
 
 
@@ -415,9 +416,8 @@ def _said(value: object) -> str:
         text = value if isinstance(value, str) else orjson.dumps(value).decode()
     except orjson.JSONEncodeError:  # lists in lists, deeper than it writes them
         text = "an explanation that cannot be read"
-    return _one_line(text)
+    return _shortened(text)
 
 
-def _one_line(text: str) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= _TEXT_LIMIT else line[:_TEXT_LIMIT] + "…"
+def _shortened(text: str) -> str:
+    return plain_line(text, _TEXT_LIMIT)

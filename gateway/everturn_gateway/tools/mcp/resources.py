@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from everturn_actors.json_values import as_object, is_list
+from everturn_actors.outside import plain_line
 from everturn_gateway.tools.mcp.errors import McpAnswerError
 from everturn_gateway.tools.mcp.listing import RemoteDefinition, shortened
 from everturn_gateway.tools.mcp.results import images_of, result_text
@@ -84,10 +85,7 @@ def _entry(entry: object, address: str) -> dict[str, object] | None:
 
 
 def _one_line(text: object) -> str:
-    if not isinstance(text, str):
-        return ""
-    line = " ".join(shortened(text).split())
-    return line if len(line) <= _NAME_CHARACTERS else f"{line[: _NAME_CHARACTERS - 1]}…"
+    return plain_line(shortened(text), _NAME_CHARACTERS) if isinstance(text, str) else ""
 
 
 def sifted_contents(result: Mapping[str, object]) -> dict[str, object]:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from everturn_actors.context.beside import between_marks
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ShownNotes
-from everturn_actors.outside import one_source
+from everturn_actors.outside import one_source, plain_line
 from everturn_gateway.tools.confined import Confined
 
 PEOPLE: Final = "people"
@@ -251,8 +251,7 @@ def note_line(note: PersonNote) -> str:
 
 def one_line(text: str) -> str:
     """Return a text as one line in which no comment begins or ends."""
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return plain.replace("<!--", "<! --").replace("-->", "-- >")
+    return plain_line(text).replace("<!--", "<! --").replace("-->", "-- >")
 
 
 def _plain(text: str) -> str:

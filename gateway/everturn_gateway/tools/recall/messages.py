@@ -24,7 +24,7 @@ from everturn_actors.events import (
     TurnFinished,
 )
 from everturn_actors.model import ToolCall, UserMessage
-from everturn_actors.outside import one_source, source_of
+from everturn_actors.outside import one_source, plain_line, source_of
 from everturn_gateway.search.texts import QUOTED_LINE, readable
 from everturn_gateway.tools.recall.pages import Page, character_start
 
@@ -188,10 +188,12 @@ def _shortened(text: str, limit: int, more: str) -> str:
     return f"{kept} [... {rest}{f': {more}' if more else ''}]"
 
 
+_NO_BRACKETS: Final = str.maketrans("[]", "  ")
+
+
 def one_line(text: str, limit: int = _NAME_CHARACTERS) -> str:
     """Return a text that came from outside as a part of a line of ours."""
-    plain = "".join(c if c.isprintable() and c not in "[]" else " " for c in text[: 4 * limit])
-    line = " ".join(plain.split())
+    line = plain_line(text[: 4 * limit].translate(_NO_BRACKETS))
     return line if len(line) <= limit else f"{line[: character_start(line, limit)]}…"
 
 
