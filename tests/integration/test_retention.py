@@ -90,7 +90,7 @@ async def test_what_is_said_to_a_session_that_is_held_waits_and_is_answered(
     """It is not lost, whatever is done to the session meanwhile; two do not hold it at once."""
     async with open_http_gateway(tmp_path) as gateway, anyio.create_task_group() as tasks:
         session = await say(gateway, "c", "7", "hello")
-        held = gateway.service.upkeep.held
+        held = gateway.service.maintenance.held
         async with held(session) as is_held, held(session) as is_held_twice:
             before = await gateway.store.read(session, after=0, limit=99)
             tasks.start_soon(say, gateway, "c", "7", "are you there?")

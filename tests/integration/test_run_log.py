@@ -137,7 +137,7 @@ async def test_a_long_log_is_shortened_and_says_the_same(tmp_path: Path) -> None
 async def test_a_log_that_cannot_be_shortened_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is upkeep: what happened is written down already, and must not count as refused."""
+    """It is maintenance: what happened is written down already, and must not count as refused."""
     records = a_life(LINES_MAX)[: LINES_MAX + 2]
     put(tmp_path, encode(records[:LINES_MAX]))
     logs = await opened(tmp_path)

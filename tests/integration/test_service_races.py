@@ -107,7 +107,7 @@ async def test_a_look_at_an_unknown_session_on_a_read_only_disk_hurts_nobody_els
 
 
 @pytest.mark.parametrize("failing", ["active", "agents"])
-async def test_upkeep_that_cannot_read_the_disk_is_tried_again_and_hurts_nobody(
+async def test_maintenance_that_cannot_read_the_disk_is_tried_again_and_hurts_nobody(
     failing: str,
 ) -> None:
     """A disk that stutters for a moment must not end every conversation of the gateway."""

@@ -20,7 +20,7 @@ from support.remembered_routes import remember_routes
 
 from everturn_actors.cluster.leases import Share
 from everturn_actors.journal.files import FileStore
-from everturn_actors.journal.files.upkeep import FileUpkeep
+from everturn_actors.journal.files.maintenance import FileMaintenance
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -125,7 +125,7 @@ class HttpGateway:
     tool_factory: ToolFactory | None = None
     base_url: str = ""
     findings: tuple[Finding, ...] = ()
-    upkeep: anyio.Lock = field(default_factory=anyio.Lock)
+    maintenance: anyio.Lock = field(default_factory=anyio.Lock)
     listening: anyio.Event = field(default_factory=anyio.Event)
 
     def checkpoints(self, agent: str) -> Checkpoints:
@@ -149,13 +149,13 @@ class HttpGateway:
             keep=lambda: self.config.sessions.keep,
             service=self.service,
             store=self.store,
-            upkeep=FileUpkeep(self.store),
+            maintenance=FileMaintenance(self.store),
             keyed=self.keyed,
             cancelled=self.config.workspace / SCHEDULES_FOLDER / "cancelled",
             clock=self.clock,
             on_gone=self.changes.gone,
             owns=lambda _session_id: True,
-            cleaning=self.upkeep,
+            cleaning=self.maintenance,
         )
 
     def eraser(self) -> Eraser:
@@ -163,14 +163,14 @@ class HttpGateway:
         return Eraser(
             service=self.service,
             store=self.store,
-            upkeep=FileUpkeep(self.store),
+            maintenance=FileMaintenance(self.store),
             messages=self.messages,
             keyed=self.keyed,
             clock=self.clock,
             notes=self.own_notes,
             on_gone=self.changes.gone,
             owns=lambda _session_id: True,
-            erasing=self.upkeep,
+            erasing=self.maintenance,
         )
 
     @property

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from support.tables import table
 
-from everturn_actors.ports.upkeep import StoredSizes
+from everturn_actors.ports.maintenance import StoredSizes
 from everturn_gateway.config.keep import KeepConfig, SessionsKeepSection
 from everturn_gateway.retention.planning import KeptSession, plan_sessions
 

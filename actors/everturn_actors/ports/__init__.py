@@ -2,6 +2,8 @@
 
 - `agents`: who answers, and the time
 - `keyed`: where small durable things live that are no session: pairing, tokens, cursors, run logs
+- `maintenance`: what a store does beside a session's life: how much it keeps of it, and what of
+  that goes
 - `models`: models, and what was learnt about them
 - `observer`: who is told what sessions do
 - `ownership`: which process works on which session, where several share one store
@@ -9,8 +11,6 @@
 - `store`: where sessions live
 - `tools`: what an agent can do, and what decides whether it may
 - `transfer`: how all that a store keeps goes to another one, byte for byte
-- `upkeep`: what a store does beside a session's life: how much it keeps of it, and what of that
-  goes
 """
 
 from everturn_actors.ports.agents import Agent, Agents, Clock, Quotes

@@ -27,9 +27,9 @@ from everturn_actors.ports import (
 from everturn_actors.protocol.actors import Router
 from everturn_actors.service.bindings import Bindings
 from everturn_actors.service.handover import Handover
+from everturn_actors.service.maintenance import SessionMaintenance
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.turn_service import TurnService
-from everturn_actors.service.upkeep import SessionUpkeep
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry
 from everturn_actors.session.runtime import Runtime, everywhere
@@ -128,7 +128,9 @@ async def open_service(
             registry=router or registry,
             stateless=Stateless(store=scratch, runtime=live, registry=scratch_registry),
             bindings=bindings,
-            upkeep=SessionUpkeep(store=store, registry=registry, on_delete=ports.on_delete),
+            maintenance=SessionMaintenance(
+                store=store, registry=registry, on_delete=ports.on_delete
+            ),
             on_delete=ports.on_delete,
         )
         half, remove = service.branches.is_half, service.delete

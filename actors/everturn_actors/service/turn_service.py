@@ -44,9 +44,9 @@ from everturn_actors.service.branches import Branches
 from everturn_actors.service.conversations import Conversations
 from everturn_actors.service.files import keep_files
 from everturn_actors.service.handover import Handover
+from everturn_actors.service.maintenance import SessionMaintenance
 from everturn_actors.service.reader import SessionReader
 from everturn_actors.service.stateless import Stateless
-from everturn_actors.service.upkeep import SessionUpkeep
 from everturn_actors.session.approvals import why_resolved
 from everturn_actors.session.runtime import Runtime, everywhere
 from everturn_actors.session.submission import (
@@ -81,7 +81,7 @@ class TurnService:
         registry: Actors,
         stateless: Stateless,
         bindings: Bindings,
-        upkeep: SessionUpkeep,
+        maintenance: SessionMaintenance,
         on_delete: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """Only `open_service` makes one."""
@@ -101,7 +101,7 @@ class TurnService:
         "Takes sessions over from other processes, and lets them go to them."
         self.stateless = stateless
         "Turns of which nothing is kept."
-        self.upkeep = upkeep
+        self.maintenance = maintenance
         "What may be done to sessions that rest, without waking them."
         self._on_delete = on_delete
         self._store, self._registry = store, registry

@@ -107,7 +107,7 @@ class Gateway(Struct, kw_only=True):
     "What this process logged last; empty in a program that keeps a log of its own."
     examining: anyio.Lock = field(default_factory=anyio.Lock)
     "Held by the look that is under way: it takes a while, and one is enough."
-    upkeep: anyio.Lock = field(default_factory=anyio.Lock)
+    maintenance: anyio.Lock = field(default_factory=anyio.Lock)
     "Held while something is cleaned or erased."
     closing: bool = False
     "It goes down and takes no more messages."
@@ -184,13 +184,15 @@ class Gateway(Struct, kw_only=True):
             keep=lambda: self.config.sessions.keep,
             service=self.service,
             store=self.storage.store,
-            upkeep=self.storage.upkeep() if self.storage.upkeep is not None else None,
+            maintenance=self.storage.maintenance()
+            if self.storage.maintenance is not None
+            else None,
             keyed=self.keyed,
             cancelled=self.config.workspace / SCHEDULES_FOLDER / CANCELLED,
             clock=SystemClock(),
             on_gone=self.changes.gone,
             owns=self.owns,
-            cleaning=self.upkeep,
+            cleaning=self.maintenance,
         )
 
     def eraser(self) -> erasing.Eraser:
@@ -198,14 +200,16 @@ class Gateway(Struct, kw_only=True):
         return erasing.Eraser(
             service=self.service,
             store=self.storage.store,
-            upkeep=self.storage.upkeep() if self.storage.upkeep is not None else None,
+            maintenance=self.storage.maintenance()
+            if self.storage.maintenance is not None
+            else None,
             messages=self.messages,
             keyed=self.keyed,
             clock=SystemClock(),
             notes=self.own_notes,
             on_gone=self.changes.gone,
             owns=self.owns,
-            erasing=self.upkeep,
+            erasing=self.maintenance,
         )
 
     async def clean_daily(self) -> None:

@@ -12,8 +12,8 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import KeyedStore
+from everturn_actors.ports.maintenance import Maintenance
 from everturn_actors.ports.transfer import Transfer
-from everturn_actors.ports.upkeep import Upkeep
 from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
 
 
@@ -30,7 +30,7 @@ async def _open_files(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
             store=files,
             keyed=FileKeyedStore(setup.workspace),
             transfer=partial(_transfer, files),
-            upkeep=partial(_upkeep, files),
+            maintenance=partial(_maintenance, files),
             waiting=lambda: files.waiting,
             fault=files.health.check,
         )
@@ -43,11 +43,11 @@ def _transfer(files: FileStore) -> Transfer:
     return FileTransfer(files)
 
 
-def _upkeep(files: FileStore) -> Upkeep:
+def _maintenance(files: FileStore) -> Maintenance:
     # What is cleaned once a day is loaded then.
-    from everturn_actors.journal.files.upkeep import FileUpkeep
+    from everturn_actors.journal.files.maintenance import FileMaintenance
 
-    return FileUpkeep(files)
+    return FileMaintenance(files)
 
 
 @asynccontextmanager

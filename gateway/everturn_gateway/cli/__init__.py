@@ -5,14 +5,14 @@ Nothing heavy is imported here, so that `--help` and completion answer at once.
 - `agents`: `everturn agent`, `everturn model` and `everturn local`
 - `declaration`: how a command is declared: options that several take, and those that every command
   takes
+- `maintenance`: `everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves
+  with it
 - `people`: `everturn channel`, `everturn pair` and `everturn token`: where people are, and who may
   ask
 - `program`: `everturn` itself: the commands that stand directly under it, and its own options
 - `schedules`: `everturn schedule`
 - `servers`: `everturn mcp`: agents for MCP clients, and the logins at MCP servers
 - `sessions`: `everturn sessions` and `everturn context`
-- `upkeep`: `everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves with
-  it
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from typing import Final
 import typer
 from typer.exceptions import TyperException
 
-from everturn_gateway.cli import upkeep
+from everturn_gateway.cli import maintenance
 from everturn_gateway.cli.program import COMPLETE_VARIABLE, NAME, app
 from everturn_gateway.commands.shared.errors import EXIT_INTERRUPTED, explain, say
 
-DECLARED: Final = (upkeep,)
+DECLARED: Final = (maintenance,)
 "Modules whose commands stand beside the groups: to import them declares them."
 GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "sessions": ("sessions", "sessions_app"),

@@ -8,13 +8,13 @@
 - `history`: asks a gateway for what was said in its sessions, and for the files of it
 - `in_process`: HTTP to an application in the same process: no socket, and answers that come piece
   by piece
+- `maintenance`: has a gateway clean and erase
 - `memory`: asks a gateway what stays with the model of a session, and changes it
 - `models`: asks a running gateway what it learnt about models, and has it forget
 - `readiness`: asks a running gateway whether it takes messages, and what of it is down
 - `schedules`: the scheduled jobs of a gateway, for the commands
 - `sessions`: the sessions of a gateway, for the terminal and the commands
 - `undoing`: what a gateway says that it took back, in words for people
-- `upkeep`: has a gateway clean and erase
 """
 
 from everturn_gateway.client.agents import ToolsNow, ask_tools

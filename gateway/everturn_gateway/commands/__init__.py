@@ -13,6 +13,7 @@ never pays for the gateway.
   itself
 - `exporting`: `everturn export`: sessions as files in a folder, for who takes them elsewhere
 - `local`: `everturn local pull`: the weights of the model that runs on this machine
+- `maintenance`: `everturn clean` and `everturn erase`
 - `model`: `everturn model`: what was learnt about models, and how it is forgotten
 - `move`: `everturn move`: all that a gateway keeps, from the folder to a database or back
 - `nodes`: `everturn nodes`: which gateways share the store, and who of them does what
@@ -25,7 +26,6 @@ never pays for the gateway.
 - `sessions`: `everturn sessions`: list, search, show, export, retry, share, delete
 - `talk`: `everturn chat` and `everturn attach`
 - `token`: `everturn token`: the tokens of people and programs
-- `upkeep`: `everturn clean` and `everturn erase`
 - `usage`: `everturn usage`: what agents used of models
 - `context/`: `everturn context`
 - `first_steps/`: `everturn setup`: from nothing to an answer of a real model
@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         documentation,
         exporting,
         local,
+        maintenance,
         model,
         move,
         nodes,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         sessions,
         talk,
         token,
-        upkeep,
         usage,
     )
     from everturn_gateway.commands.context import context as transcripts
@@ -93,6 +93,7 @@ __all__ = [
     "live_context",
     "local",
     "logins",
+    "maintenance",
     "model",
     "move",
     "nodes",
@@ -110,7 +111,6 @@ __all__ = [
     "talk",
     "token",
     "transcripts",
-    "upkeep",
     "usage",
 ]
 

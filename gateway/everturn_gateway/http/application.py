@@ -51,6 +51,7 @@ from everturn_gateway.http.routes.channels import channels_router, pairing_route
 from everturn_gateway.http.routes.context import context_router
 from everturn_gateway.http.routes.health import health_router
 from everturn_gateway.http.routes.keeping import keeping_router
+from everturn_gateway.http.routes.maintenance import maintenance_router
 from everturn_gateway.http.routes.media import media_router
 from everturn_gateway.http.routes.metrics import metrics_router
 from everturn_gateway.http.routes.openai import openai_router
@@ -59,7 +60,6 @@ from everturn_gateway.http.routes.schedules import schedules_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.shares import shares_router
 from everturn_gateway.http.routes.turns import turns_router
-from everturn_gateway.http.routes.upkeep import upkeep_router
 from everturn_gateway.http.routes.usage import usage_router
 from everturn_gateway.http.validation import body_problem, validation_problem
 from everturn_gateway.http.waiting import ClientLeftError, OpenWaits
@@ -179,7 +179,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         pairing_router(gateway),
         schedules_router(gateway, access),
         admin_router(gateway, waits),
-        upkeep_router(gateway, waits),
+        maintenance_router(gateway, waits),
         agent_files_router(gateway),
         *((console_router(gateway, access),) if gateway.config.server.console else ()),
         openai_router(gateway, waits),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from everturn_actors.ports import CommitStats, KeyedStore, SessionStore
+from everturn_actors.ports.maintenance import Maintenance
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.ports.transfer import Transfer
-from everturn_actors.ports.upkeep import Upkeep
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.yaml_files import Section
@@ -43,7 +43,7 @@ class OpenedStore(Struct, frozen=True, kw_only=True):
     "How many appends wait to become durable."
     transfer: Callable[[], Transfer] | None = None
     "Gives what moves all that is kept to another store, or from one; None = it cannot be moved."
-    upkeep: Callable[[], Upkeep] | None = None
+    maintenance: Callable[[], Maintenance] | None = None
     "Gives what removes parts of sessions and writes them anew; None = it can do neither."
     keeps_jobs: bool = False
     "Whether jobs that programs make are kept there, too: another machine may open it next."

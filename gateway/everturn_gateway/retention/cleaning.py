@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from everturn_actors.errors import CoreError, JournalError
 from everturn_actors.ports import Clock, KeyedStore, Place, SessionFilter, SessionStore
-from everturn_actors.ports.upkeep import StoredSizes, Upkeep
+from everturn_actors.ports.maintenance import Maintenance, StoredSizes
 from everturn_actors.service import TurnService
 from everturn_gateway.config.keep import KeepConfig
 from everturn_gateway.retention.planning import KeptSession, Step, plan_sessions
@@ -47,7 +47,7 @@ class Cleaner(Struct, frozen=True, kw_only=True):
     keep: Callable[[], KeepConfig]
     service: TurnService
     store: SessionStore
-    upkeep: Upkeep | None
+    maintenance: Maintenance | None
     "None = the store cannot tell sizes, nor remove parts of sessions."
     keyed: KeyedStore
     cancelled: Path
@@ -97,7 +97,7 @@ class Cleaner(Struct, frozen=True, kw_only=True):
             JournalError: The store cannot be read.
         """
         async with self.cleaning:
-            with self.service.upkeep.watching() as waked:
+            with self.service.maintenance.watching() as waked:
                 async with aclosing(self._clean(waked)) as steps:
                     async for each in steps:
                         yield each
@@ -134,10 +134,10 @@ class Cleaner(Struct, frozen=True, kw_only=True):
         ages = (own.days, own.media_days, own.results_days, own.archives_days)
         is_old = any(limit and now - row.updated_at > timedelta(days=limit) for limit in ages)
         has_limit = keep.megabytes or own.megabytes
-        if self.upkeep is None or not (is_old or has_limit):
+        if self.maintenance is None or not (is_old or has_limit):
             return row
         try:
-            sizes = await self.upkeep.sizes(row.session_id)
+            sizes = await self.maintenance.sizes(row.session_id)
         except JournalError:
             sizes = StoredSizes()
         return KeptSession(
@@ -174,15 +174,18 @@ class Cleaner(Struct, frozen=True, kw_only=True):
             await to_thread.run_sync(partial(path.unlink, missing_ok=True))
             return True
         assert step.unused_since is not None
-        unused = self.service.upkeep.unused(step.name, since=step.unused_since, waked=waked)
+        unused = self.service.maintenance.unused(step.name, since=step.unused_since, waked=waked)
         async with unused as is_unused:
             if not is_unused:
                 return False
             if step.what == "session":
-                await self.service.upkeep.remove(step.name)
+                await self.service.maintenance.remove(step.name)
                 self.on_gone(step.name)
                 return True
-            return self.upkeep is not None and await self.upkeep.drop(step.name, step.what) > 0
+            return (
+                self.maintenance is not None
+                and await self.maintenance.drop(step.name, step.what) > 0
+            )
 
 
 def _older(folder: Path, before: datetime) -> list[tuple[Path, int]]:

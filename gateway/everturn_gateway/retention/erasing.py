@@ -30,8 +30,8 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock, KeyedStore, SessionStore, SessionSummary
+from everturn_actors.ports.maintenance import Maintenance
 from everturn_actors.ports.search import MessageIndex
-from everturn_actors.ports.upkeep import Upkeep
 from everturn_actors.service import TurnService
 from everturn_actors.sqlite_cache import CacheError
 from everturn_actors.state.serialization import utc_text
@@ -103,7 +103,7 @@ class Eraser(Struct, frozen=True, kw_only=True):
 
     service: TurnService
     store: SessionStore
-    upkeep: Upkeep | None
+    maintenance: Maintenance | None
     messages: MessageIndex
     keyed: KeyedStore
     clock: Clock
@@ -125,7 +125,7 @@ class Eraser(Struct, frozen=True, kw_only=True):
             InvalidInputError: The store cannot write sessions anew.
             JournalError: The store cannot be read, or the record not be kept.
         """
-        if self.upkeep is None:
+        if self.maintenance is None:
             msg = "this store cannot write sessions anew, so nothing can be erased from them"
             raise InvalidInputError(msg)
         async with self.erasing:
@@ -204,14 +204,14 @@ class Eraser(Struct, frozen=True, kw_only=True):
         Raises:
             JournalError: It cannot be written, or is at work.
         """
-        assert self.upkeep is not None
-        async with self.service.upkeep.held(row.session_id) as is_held:
+        assert self.maintenance is not None
+        async with self.service.maintenance.held(row.session_id) as is_held:
             if not is_held:
                 msg = "it is at work; cancel its turn, or wait, and erase once more"
                 raise JournalError(msg)
             # What was said since the first look is looked at, too.
             traces = await self._traces(row.session_id, person)
-            await self.upkeep.rewrite(row.session_id, Scrubbing(person, traces))
+            await self.maintenance.rewrite(row.session_id, Scrubbing(person, traces))
             await self.messages.forget(row.session_id)
         if isinstance(self.messages, StoreMessageIndex):
             session = IndexedSession(

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
-from everturn_actors.ports.upkeep import Part, StoredSizes
+from everturn_actors.ports.maintenance import Part, StoredSizes
 from everturn_gateway.config.keep import Keep, KeepConfig
 
 MEGABYTE: Final = 1_000_000

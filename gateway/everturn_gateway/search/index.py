@@ -133,7 +133,7 @@ class StoreMessageIndex:
             except CacheError as error:
                 self._lost(error)
 
-    # --- upkeep ---
+    # --- maintenance ---
 
     async def run(self) -> None:
         """Write behind what is noted, and read what nobody noted; never returns."""

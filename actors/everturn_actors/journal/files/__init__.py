@@ -7,8 +7,8 @@ and lets go of both at its end. The store is made of three roles: logs, lists, a
 - `blobs`: large results and media in files
 - `lists`: which sessions there are, and which of them are current or active, in files
 - `logs`: logs and snapshots in files
+- `maintenance`: `Maintenance` on plain files; see there for what each method promises
 - `transfer`: all that a workspace keeps as bytes, for a move to another store or from one
-- `upkeep`: `Upkeep` on plain files; see there for what each method promises
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ Nothing else of Everturn knows asyncpg.
 - `lists`: which sessions there are, and which of them are current or active, in tables
 - `loading`: what the tables hold of one session, read and checked
 - `logs`: logs and snapshots in tables
+- `maintenance`: `Maintenance` in tables; see there for what each method promises
 - `opening`: a database opened as a store: one gateway at a time, and commands beside it
 - `plugin`: the description of the store in PostgreSQL
 - `referee`: who works on what, where several gateways share a database: leases in two tables
@@ -24,7 +25,6 @@ Nothing else of Everturn knows asyncpg.
 - `schema`: the tables, and how an older schema becomes this one
 - `settings`: what `everturn.yaml` says of a database
 - `transfer`: all that a schema keeps as bytes, for a move to another store or from one
-- `upkeep`: `Upkeep` in tables; see there for what each method promises
 - `writer`: group commit: all appends that wait become durable in one statement, which is one
   transaction
 """

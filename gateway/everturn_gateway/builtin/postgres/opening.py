@@ -14,7 +14,7 @@ from everturn_actors.errors import JournalError
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.journal.results import MEDIA_MAX_BYTES
 from everturn_actors.ports import KeyedStore
-from everturn_actors.ports.upkeep import Upkeep
+from everturn_actors.ports.maintenance import Maintenance
 from everturn_actors.supervisor import Backoff, RestartPolicy
 from everturn_gateway.builtin.postgres.blobs import PostgresBlobs
 from everturn_gateway.builtin.postgres.database import (
@@ -87,7 +87,7 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     waiting=lambda: writer.waiting,
                     keeps_jobs=True,
                     transfer=partial(PostgresTransfer, database),
-                    upkeep=partial(_upkeep, database),
+                    maintenance=partial(_maintenance, database),
                     fault=database.check,
                     is_shared=referee is not None,
                     referee=referee,
@@ -96,11 +96,11 @@ async def open_postgres(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
                     referee.close()
 
 
-def _upkeep(database: Database) -> Upkeep:
+def _maintenance(database: Database) -> Maintenance:
     # What is cleaned once a day is loaded then.
-    from everturn_gateway.builtin.postgres.upkeep import PostgresUpkeep
+    from everturn_gateway.builtin.postgres.maintenance import PostgresMaintenance
 
-    return PostgresUpkeep(database)
+    return PostgresMaintenance(database)
 
 
 @asynccontextmanager

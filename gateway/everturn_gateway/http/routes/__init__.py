@@ -9,6 +9,7 @@
 - `health`: is it alive, does it take messages, which version is it
 - `keeping`: what stays with the model of a session: pinned messages, and notes about whom it talks
   with
+- `maintenance`: cleaning by `sessions.keep`, and erasing what a person said
 - `media`: what a session keeps beside its log: files that came with messages, and large results
 - `metrics`: the metrics of the gateway, for whoever scrapes them
 - `openai`: the same agents for clients of OpenAI's API: `model` is the agent
@@ -17,6 +18,5 @@
 - `sessions`: sessions: begin, list, look, reset, delete
 - `shares`: who else gets to see a session: give it, take it back
 - `turns`: messages and what becomes of them: send, stream, follow, read, cancel
-- `upkeep`: cleaning by `sessions.keep`, and erasing what a person said
 - `usage`: what agents used of models, and what that cost
 """

@@ -12,10 +12,10 @@
 - `history`: messages as people know them, from the events of a session's log
 - `keeping`: what stays with the model of a session, as JSON
 - `log`: the bodies of what the gateway logged
+- `maintenance`: what is told over HTTP of what is cleaned and erased
 - `messages`: messages and turns: what requests and answers hold of them
 - `models`: what is told over HTTP of the models that a gateway has used
 - `schedules`: what a request says of a scheduled job
 - `sessions`: sessions: what requests and answers hold of them
-- `upkeep`: what is told over HTTP of what is cleaned and erased
 - `usage`: the body of the report on usage
 """

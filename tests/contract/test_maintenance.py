@@ -26,7 +26,7 @@ from everturn_actors.gaps import Gap
 from everturn_actors.journal.doctor import check
 from everturn_actors.journal.files import FileStore
 from everturn_actors.model import Attachment, Labels
-from everturn_actors.ports.upkeep import StoredSizes
+from everturn_actors.ports.maintenance import StoredSizes
 from everturn_gateway.builtin.stores import FILE
 from everturn_gateway.plugins import OpenedStore, StoreSection
 from everturn_gateway.retention.scrubbing import ERASED, Person, Scrubbing, Traces
@@ -57,23 +57,23 @@ async def test_parts_of_a_session_go_and_it_loads_as_before(
     log = simple_log(4)
     async with open_kind(kind, tmp_path, request) as opened:
         store = opened.store
-        assert opened.upkeep is not None
-        upkeep = opened.upkeep()
-        assert await upkeep.sizes(SESSION_ID) == StoredSizes()
-        assert await upkeep.drop(SESSION_ID, "media", "archive") == 0
+        assert opened.maintenance is not None
+        maintenance = opened.maintenance()
+        assert await maintenance.sizes(SESSION_ID) == StoredSizes()
+        assert await maintenance.drop(SESSION_ID, "media", "archive") == 0
         await store.append(SESSION_ID, log, expected_seq=0)
         await store.save_result(SESSION_ID, "r1", "x" * 1000)
         await store.save_media(SESSION_ID, "m1.png", b"y" * 2000)
-        assert await upkeep.drop(SESSION_ID, "archive") == 0  # there is none
+        assert await maintenance.drop(SESSION_ID, "archive") == 0  # there is none
         await store.save_snapshot(replay(log[:11]), compaction="archive")
-        before, sizes = await state_in(store), await upkeep.sizes(SESSION_ID)
+        before, sizes = await state_in(store), await maintenance.sizes(SESSION_ID)
         freed = [
-            await upkeep.drop(SESSION_ID, "media"),
-            await upkeep.drop(SESSION_ID, "results", "media"),
-            await upkeep.drop(SESSION_ID, "archive"),
-            await upkeep.drop(SESSION_ID, "archive", "results"),
+            await maintenance.drop(SESSION_ID, "media"),
+            await maintenance.drop(SESSION_ID, "results", "media"),
+            await maintenance.drop(SESSION_ID, "archive"),
+            await maintenance.drop(SESSION_ID, "archive", "results"),
         ]
-        after, left = await state_in(store), await upkeep.sizes(SESSION_ID)
+        after, left = await state_in(store), await maintenance.sizes(SESSION_ID)
         loaded = await store.load(SESSION_ID)
         gaps = await store.explain_gap(SESSION_ID, 1, 11)
         read = await store.read(SESSION_ID, after=0, limit=99)
@@ -132,8 +132,8 @@ async def test_words_of_a_person_are_taken_out_of_a_session(
         traces.see(event, person)
     async with open_kind(kind, tmp_path, request) as opened:
         store = opened.store
-        assert opened.upkeep is not None
-        upkeep = opened.upkeep()
+        assert opened.maintenance is not None
+        maintenance = opened.maintenance()
         await store.append(SESSION_ID, log, expected_seq=0)
         await store.save_media(SESSION_ID, "plan.png", b"abc")
         await store.save_result(SESSION_ID, "r1", f"found: {SECRET}")
@@ -141,7 +141,7 @@ async def test_words_of_a_person_are_taken_out_of_a_session(
         if snapshot_at:
             await store.save_snapshot(replay(log[:snapshot_at]), compaction="archive")
         for _ in range(2):
-            await upkeep.rewrite(SESSION_ID, Scrubbing(person, traces))
+            await maintenance.rewrite(SESSION_ID, Scrubbing(person, traces))
         events = await store.read(SESSION_ID, after=0, limit=99)
         state, loaded = await state_in(store), await store.load(SESSION_ID)
         kept = [await store.read_result(SESSION_ID, name) for name in ("r1", "r2")]

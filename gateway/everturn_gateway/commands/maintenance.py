@@ -9,7 +9,7 @@ from typing import Final
 
 from everturn_channels.names import clean as clean_text
 from everturn_gateway.client.answers import Json
-from everturn_gateway.client.upkeep import UpkeepClient
+from everturn_gateway.client.maintenance import MaintenanceClient
 from everturn_gateway.commands.clients import open_workspace_api
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.options import Options
@@ -109,9 +109,9 @@ def erase(options: Options, person: str, *, ask: bool, as_json: bool) -> int:
 
 
 @asynccontextmanager
-async def _opened(config: Config) -> AsyncGenerator[UpkeepClient]:
+async def _opened(config: Config) -> AsyncGenerator[MaintenanceClient]:
     async with open_workspace_api(config, resume=False, is_admin=True) as api:
-        yield UpkeepClient(api)
+        yield MaintenanceClient(api)
 
 
 def _print_plan(plan: Json, *, as_json: bool) -> None:

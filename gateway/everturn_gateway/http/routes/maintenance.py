@@ -17,7 +17,7 @@ from everturn_gateway.http import sse
 from everturn_gateway.http.openapi import event_stream, problems
 from everturn_gateway.http.ports import Gateway
 from everturn_gateway.http.schemas.base import answer
-from everturn_gateway.http.schemas.upkeep import CleaningPlan, CleaningStep, PersonToErase
+from everturn_gateway.http.schemas.maintenance import CleaningPlan, CleaningStep, PersonToErase
 from everturn_gateway.http.sse import EventStream, WriteNow
 from everturn_gateway.http.waiting import OpenWaits
 from everturn_gateway.late_loading import late
@@ -30,7 +30,7 @@ else:
     erasing = late("everturn_gateway.retention.erasing")
 
 
-def upkeep_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
+def maintenance_router(gateway: Gateway, waits: OpenWaits) -> APIRouter:
     """Return the routes `/api/v1/admin/clean` and `/api/v1/admin/erase`."""
     router = APIRouter(prefix="/api/v1/admin", tags=["administration"])
 

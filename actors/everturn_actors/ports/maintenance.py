@@ -53,7 +53,7 @@ class Rewriting(Protocol):
         ...
 
 
-class Upkeep(Protocol):
+class Maintenance(Protocol):
     """Looks after what is stored of sessions that nobody uses meanwhile.
 
     The caller has made sure that no actor of the session lives. Every method may raise

@@ -1,4 +1,4 @@
-"""`Upkeep` in tables; see there for what each method promises."""
+"""`Maintenance` in tables; see there for what each method promises."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from everturn_actors.journal.results import decode_text
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_header, decode_state
 from everturn_actors.journal.snapshot.state_yaml import encode_state
 from everturn_actors.ports import SessionSummary
-from everturn_actors.ports.upkeep import Part, Rewriting, StoredSizes
+from everturn_actors.ports.maintenance import Part, Rewriting, StoredSizes
 from everturn_gateway.builtin.postgres.base import where
 from everturn_gateway.builtin.postgres.database import Connection, Database, Proxy
 from everturn_gateway.builtin.postgres.rows import gaps_bytes, gaps_of, summary_bytes
@@ -64,7 +64,7 @@ _KEEP_SUMMARY: Final = "UPDATE session SET summary = $2 WHERE id = $1"
 _GONE_BLOB: Final = "DELETE FROM blob WHERE session = $1 AND kind = $2 AND name = $3"
 
 
-class PostgresUpkeep:
+class PostgresMaintenance:
     """Looks after the rows of sessions."""
 
     def __init__(self, database: Database) -> None:
@@ -72,14 +72,14 @@ class PostgresUpkeep:
         self._database = database
 
     async def sizes(self, session_id: str) -> StoredSizes:
-        """See `Upkeep.sizes`."""
+        """See `Maintenance.sizes`."""
         row = await self._database.row(_SIZES, session_id)
         if row is None:
             return StoredSizes()
         return StoredSizes(log=row[0], archive=row[1], results=row[2], media=row[3])
 
     async def drop(self, session_id: str, *parts: Part) -> int:
-        """See `Upkeep.drop`."""
+        """See `Maintenance.drop`."""
         kinds = [_KINDS[part] for part in parts if part in _KINDS]
         freed: int = await self._database.value(_DROP_BLOBS, session_id, kinds, is_write=True)
         if "archive" not in parts:
@@ -101,7 +101,7 @@ class PostgresUpkeep:
         return freed + gone
 
     async def rewrite(self, session_id: str, change: Rewriting) -> None:
-        """See `Upkeep.rewrite`. It is one transaction."""
+        """See `Maintenance.rewrite`. It is one transaction."""
 
         async def write(connection: Connection | Proxy) -> None:
             async with connection.transaction():

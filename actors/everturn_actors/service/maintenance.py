@@ -10,7 +10,7 @@ from everturn_actors.ports import SessionStore
 from everturn_actors.session.registry import Registry
 
 
-class SessionUpkeep:
+class SessionMaintenance:
     """Holds sessions still, and removes those that nobody uses."""
 
     def __init__(

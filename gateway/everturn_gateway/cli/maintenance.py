@@ -23,7 +23,7 @@ def clean(
     as_json: Json = False,
 ) -> int:
     """Remove what is older or more than sessions.keep allows; a gateway does it once a day."""
-    return commands.upkeep.clean(options, dry_run=dry_run, as_json=as_json)
+    return commands.maintenance.clean(options, dry_run=dry_run, as_json=as_json)
 
 
 @command(app, "help")
@@ -97,4 +97,4 @@ def erase(
     as_json: Json = False,
 ) -> int:
     """Erase what a person said, in all sessions, with their files; it cannot be taken back."""
-    return commands.upkeep.erase(options, person, ask=not yes, as_json=as_json)
+    return commands.maintenance.erase(options, person, ask=not yes, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`Upkeep` on plain files; see there for what each method promises."""
+"""`Maintenance` on plain files; see there for what each method promises."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from everturn_actors.journal.log.codec import BadLineError, decode, encode, seed
 from everturn_actors.journal.log.layout import SessionFiles
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
 from everturn_actors.journal.snapshot.state_yaml import encode_state
-from everturn_actors.ports.upkeep import Part, Rewriting, StoredSizes
+from everturn_actors.ports.maintenance import Part, Rewriting, StoredSizes
 
 
-class FileUpkeep:
+class FileMaintenance:
     """Looks after the folders of sessions."""
 
     def __init__(self, store: FileStore) -> None:
@@ -32,21 +32,21 @@ class FileUpkeep:
         self._store = store
 
     async def sizes(self, session_id: str) -> StoredSizes:
-        """See `Upkeep.sizes`."""
+        """See `Maintenance.sizes`."""
         if not is_session_id(session_id):
             return StoredSizes()
         files = self._store.layout.session(session_id)
         return await self._store.alone(session_id, partial(_sizes, files))
 
     async def drop(self, session_id: str, *parts: Part) -> int:
-        """See `Upkeep.drop`."""
+        """See `Maintenance.drop`."""
         if not is_session_id(session_id):
             return 0
         files = self._store.layout.session(session_id)
         return await self._store.alone(session_id, partial(_drop, files, parts))
 
     async def rewrite(self, session_id: str, change: Rewriting) -> None:
-        """See `Upkeep.rewrite`."""
+        """See `Maintenance.rewrite`."""
         if not is_session_id(session_id):
             return
         files = self._store.layout.session(session_id)

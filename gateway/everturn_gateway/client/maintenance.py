@@ -13,7 +13,7 @@ from everturn_gateway.client.api import Api
 _ADMIN = "/api/v1/admin"
 
 
-class UpkeepClient:
+class MaintenanceClient:
     """What is for whoever runs the gateway."""
 
     def __init__(self, api: Api) -> None:
