@@ -46,7 +46,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event, Received
 from everturn_actors.model import Labels
 from everturn_actors.ports import Node
-from everturn_actors.protocol.commands import Cancel, Edit, GetStanding, Label, Standing
+from everturn_actors.protocol.commands import Cancel, Edit, GetStatus, KnownStatus, Label
 from everturn_actors.protocol.feed import TextDelta
 
 SECRET: Final = "a secret that only nodes know"
@@ -87,8 +87,8 @@ class Sessions(Struct, kw_only=True):
                 return Given(answer=Labels(title="x" * FRAME_MAX_BYTES))
             case _:
                 pass
-        if isinstance(asked.command, GetStanding):
-            return Given(answer=Standing(status="active"), events=(changed(7),))
+        if isinstance(asked.command, GetStatus):
+            return Given(answer=KnownStatus(status="active"), events=(changed(7),))
         return Given(answer=None if asked.command is None else True)
 
     async def serve(self, subscriber: Subscriber) -> None:
@@ -195,8 +195,8 @@ async def test_a_session_is_asked_and_answers_with_its_own_words(way: Way, tmp_p
             asked = Asked(session_id=session_id, command=command)  # type: ignore[arg-type]
             return await it.link.ask(it.node, asked, deadline_s=5)
 
-        standing = await ask("s", GetStanding())
-        assert standing == Given(answer=Standing(status="active"), events=(changed(7),))
+        known = await ask("s", GetStatus())
+        assert standing == Given(answer=KnownStatus(status="active"), events=(changed(7),))
         assert (await ask("s")).answer is True
         deleted = await it.link.ask(it.node, Asked(session_id="s", command=None), deadline_s=5)
         assert deleted.answer is None

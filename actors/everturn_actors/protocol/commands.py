@@ -146,7 +146,7 @@ class GetState(Command[SessionState], frozen=True):
     """Tell the present state, when all that came before is durable."""
 
 
-class Standing(Value, frozen=True, kw_only=True):
+class KnownStatus(Value, frozen=True, kw_only=True):
     """How a session stands, in a few words."""
 
     status: SessionStatus
@@ -155,7 +155,7 @@ class Standing(Value, frozen=True, kw_only=True):
     "Whether the key that was asked about came before."
 
 
-class GetStanding(Command[Standing], frozen=True):
+class GetStatus(Command[KnownStatus], frozen=True):
     """Tell how the session stands, when all that came before is durable."""
 
     idempotency_key: str = ""
@@ -291,7 +291,7 @@ OutsideCommand: TypeAlias = (
     | Announce
     | Edit
     | Tick
-    | GetStanding
+    | GetStatus
     | Resume
     | Cancel
     | Retry
@@ -319,7 +319,7 @@ def sets_going(command: AnyCommand) -> bool:
         | StoreAmbient
         | ClientDisconnected
         | GetState
-        | GetStanding
+        | GetStatus
         | Share
         | Label
         | PinMessage

@@ -21,7 +21,7 @@ from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
     Edit,
-    GetStanding,
+    GetStatus,
     Label,
     PinMessage,
     Share,
@@ -87,7 +87,7 @@ class Conversations:
         command = Label(title=title, pinned=pinned, archived=archived, by=by)
         labels = await self._registry.ask(session_id, command)
         # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, GetStanding())
+        await self._registry.ask(session_id, GetStatus())
         return labels
 
     async def pin(self, session_id: str, message: int, *, by: str = "") -> tuple[Pin, ...]:
@@ -145,7 +145,7 @@ class Conversations:
         command = Share(principal=principal, by=by, is_withdrawn=is_withdrawn)
         shared_with = await self._registry.ask(session_id, command)
         # Answered behind the snapshot that follows: from then on lists go by it.
-        await self._registry.ask(session_id, GetStanding())
+        await self._registry.ask(session_id, GetStatus())
         return shared_with
 
     async def create(self, key: ConversationKey, *, principal: str = "") -> str:
@@ -297,7 +297,7 @@ class Conversations:
         self, session_id: str, key: ConversationKey, principal: str, *, is_new: bool = False
     ) -> None:
         begin = SessionStarted(session_id=session_id, key=key, principal=principal)
-        await self._registry.ask(session_id, GetStanding(), begin_with=begin, is_new=is_new)
+        await self._registry.ask(session_id, GetStatus(), begin_with=begin, is_new=is_new)
 
     def _is_over(self, state: SessionState) -> bool:
         """Whether a session has ended, or would with its next message."""

@@ -11,7 +11,7 @@ from everturn_actors.events import SessionStarted
 from everturn_actors.model import Attachment, Inbound, Upload
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
-from everturn_actors.protocol.commands import GetStanding
+from everturn_actors.protocol.commands import GetStatus
 from everturn_actors.state.validation import attachment_of
 
 
@@ -33,13 +33,13 @@ async def keep_files(
     is_again = False
     while True:
         # A file belongs to a session: it has to be there first.
-        standing = await registry.ask(
-            session_id, GetStanding(inbound.idempotency_key), begin_with=begin_with
+        known = await registry.ask(
+            session_id, GetStatus(inbound.idempotency_key), begin_with=begin_with
         )
-        if standing.is_known:
+        if known.is_known:
             return attachments  # they were kept with the first one
-        if standing.status == "ended":
-            raise SessionEndedError(session_id, standing.ended_reason)
+        if known.status == "ended":
+            raise SessionEndedError(session_id, known.ended_reason)
         try:
             await save(store, session_id, inbound.attachments, attachments)
         except UnknownSessionError:  # it was deleted in this moment

@@ -18,8 +18,8 @@ from everturn_actors.protocol.commands import (
     ClientDisconnected,
     Command,
     End,
-    GetStanding,
     GetState,
+    GetStatus,
     StoreAmbient,
 )
 from everturn_actors.supervisor import Backoff, contain
@@ -32,7 +32,7 @@ BACKOFF_MAX_S: Final = 0.4  # whoever asks is answered within a second
 REVIVAL: Final = Backoff(first_s=5.0)
 ENDING: Final = (Cancel, End)
 "Commands after which nothing is left of a session that could fail."
-_HARMLESS: Final = (*ENDING, StoreAmbient, ClientDisconnected, GetState, GetStanding)
+_HARMLESS: Final = (*ENDING, StoreAmbient, ClientDisconnected, GetState, GetStatus)
 _REMEMBERED: Final = 10_000  # sessions that failed; on a full disk it may be every one
 
 

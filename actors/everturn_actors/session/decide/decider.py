@@ -24,8 +24,8 @@ from everturn_actors.protocol.commands import (
     Compact,
     Edit,
     End,
-    GetStanding,
     GetState,
+    GetStatus,
     Label,
     Pause,
     PinMessage,
@@ -117,8 +117,8 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return records.record_delivery(command, draft)
         case GetState():
             return draft.known
-        case GetStanding():
-            return records.standing(command, draft)
+        case GetStatus():
+            return records.status(command, draft)
         case ResolveApproval():
             return records.resolve_approval(command, draft)
         case AnswerCalls():

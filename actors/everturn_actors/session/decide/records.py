@@ -24,12 +24,12 @@ from everturn_actors.model import Labels, Pin
 from everturn_actors.protocol.commands import (
     Accepted,
     AnswerCalls,
-    GetStanding,
+    GetStatus,
+    KnownStatus,
     Label,
     PinMessage,
     RecordDelivery,
     ResolveApproval,
-    Standing,
     Summary,
     UnpinMessage,
 )
@@ -37,10 +37,10 @@ from everturn_actors.session.approvals import find_approval, why_not
 from everturn_actors.session.decide.decision import Draft, Later
 
 
-def standing(command: GetStanding, draft: Draft) -> Standing:
+def status(command: GetStatus, draft: Draft) -> KnownStatus:
     """Tell how the session stands."""
     state = draft.known
-    return Standing(
+    return KnownStatus(
         status=state.status,
         ended_reason=state.ended_reason,
         is_known=bool(command.idempotency_key) and command.idempotency_key in state.seen,
