@@ -96,12 +96,12 @@ class Post:
     async def _deliver(self, session: Outgoing, item: OutboxItem) -> None:
         mark = ChunkMarked(item=item.seq, chunk=0, mark="sending")
         if item.chunks is None:
-            await session.tell(DeliveryPlanned(item=item.seq, chunks=("x",)))
+            await session.record(DeliveryPlanned(item=item.seq, chunks=("x",)))
         elif item.chunks[0].mark == "sending":  # cut short by a crash
-            await session.tell(structs.replace(mark, mark="unknown"))
-        await session.tell(mark)
+            await session.record(structs.replace(mark, mark="unknown"))
+        await session.record(mark)
         self.got.append(item.text)
-        await session.tell(structs.replace(mark, mark="sent"))
+        await session.record(structs.replace(mark, mark="sent"))
 
     async def until_got(self, times: int, test: TestService, session_id: str) -> None:
         """Wait until so much was delivered, and nothing is owed."""

@@ -85,11 +85,11 @@ class Post:
                 continue
             first = ChunkMarked(item=item.seq, chunk=0, mark="sending")
             if item.chunks is None:
-                await session.tell(DeliveryPlanned(item=item.seq, chunks=("x",)), first)
+                await session.record(DeliveryPlanned(item=item.seq, chunks=("x",)), first)
                 self.got.append((item.kind, item.text))
-                await session.tell(structs.replace(first, mark="sent", platform_id="70"))
+                await session.record(structs.replace(first, mark="sent", platform_id="70"))
             else:
-                await session.tell(structs.replace(first, mark="closed"))
+                await session.record(structs.replace(first, mark="closed"))
 
 
 class Fault:
@@ -400,7 +400,7 @@ async def test_what_cannot_have_happened_is_refused_and_harms_nobody() -> None:
             TurnFinished(turn=9, outcome="answered"),
         ):
             try:
-                await session.tell(PreviewSent(turn=1, step=1, platform_id="70"), body)
+                await session.record(PreviewSent(turn=1, step=1, platform_id="70"), body)
             except CorruptJournalError as error:
                 told.append(error)
 
@@ -427,7 +427,7 @@ async def test_a_preview_that_the_platform_confirms_after_the_reply_is_kept() ->
 
     async def preview(session: Outgoing) -> None:
         await go.wait()
-        await session.tell(PreviewSent(turn=1, step=1, platform_id="70"))
+        await session.record(PreviewSent(turn=1, step=1, platform_id="70"))
         previews.extend(item.preview for item in session.state.outbox)
 
     post.before = preview
@@ -639,7 +639,7 @@ async def test_a_delivery_port_that_tells_when_its_actor_is_gone_is_no_fault(
             await anyio.sleep_forever()
         finally:
             try:
-                await session.tell(DeliveryPlanned(item=5, chunks=()))
+                await session.record(DeliveryPlanned(item=5, chunks=()))
             except ActorStoppedError as error:
                 told.append(error)
 

@@ -57,7 +57,7 @@ def _in_turn(*answers: Answer) -> Answer:
 
 
 def _tell(notifier: Notifier, web: WebServer, path: str = "/hook/t0ken") -> None:
-    notifier.tell(NOTICE, (WebhookDelivery(f"{web.url}{path}"),))
+    notifier.notify(NOTICE, (WebhookDelivery(f"{web.url}{path}"),))
 
 
 async def test_a_webhook_is_sent_what_happened_without_secrets() -> None:

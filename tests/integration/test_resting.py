@@ -44,7 +44,7 @@ class DeliveryPort:
         """Deliver what is owed, as nothing at all."""
         while not session.is_stopping:
             for item in session.state.outbox:
-                await session.tell(DeliveryPlanned(item=item.seq, chunks=()))
+                await session.record(DeliveryPlanned(item=item.seq, chunks=()))
             if session.state.open_turn is None:
                 return
             await session.until_changed()

@@ -51,7 +51,7 @@ class Post:
         for item in session.state.outbox:  # what was under way when the process ended
             for index, chunk in enumerate(item.chunks or ()):
                 if chunk.mark == "sending":
-                    await session.tell(_mark(item, index, "unknown"))
+                    await session.record(_mark(item, index, "unknown"))
         while not session.is_stopping:
             due = _next(session.state)
             if due is not None:
@@ -63,7 +63,7 @@ class Post:
 
     async def _deliver(self, session: Outgoing, item: OutboxItem) -> None:
         if item.is_delivered:
-            await session.tell(_mark(item, 0, "closed"))
+            await session.record(_mark(item, 0, "closed"))
             return
         payloads = (item.text[:4], item.text[4:]) if item.text else ("a file",)
         chunks = item.chunks
@@ -72,10 +72,10 @@ class Post:
             plan.append(DeliveryPlanned(item=item.seq, chunks=payloads))
             chunks = tuple(Chunk(payload=payload) for payload in payloads)
         index = next(n for n, chunk in enumerate(chunks) if not chunk.is_done)
-        await session.tell(*plan, _mark(item, index, "sending"))
+        await session.record(*plan, _mark(item, index, "sending"))
         disposition = cast("Disposition", await self._held.wait(self.sending, "chunk"))
         self.arrived[item.seq, index] += disposition.arrives
-        await session.tell(_mark(item, index, disposition.mark))
+        await session.record(_mark(item, index, disposition.mark))
 
 
 @dataclass(frozen=True)

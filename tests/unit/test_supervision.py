@@ -27,8 +27,8 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[socket
 def test_it_tells_what_systemd_understands(manager: socket.socket) -> None:
     """`Type=notify` waits for exactly this; a unit that never gets it is killed."""
     systemd = ServiceManager({"NOTIFY_SOCKET": manager.getsockname()})
-    systemd.tell(READY, "STATUS=listens on http://127.0.0.1:8080")
-    systemd.tell(STOPPING)
+    systemd.notify(READY, "STATUS=listens on http://127.0.0.1:8080")
+    systemd.notify(STOPPING)
 
     assert manager.recv(1000) == b"READY=1\nSTATUS=listens on http://127.0.0.1:8080"
     assert manager.recv(1000) == b"STOPPING=1"
@@ -39,7 +39,7 @@ def test_an_abstract_socket_is_found() -> None:
     name = f"everturn-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(f"\0{name}")
-        ServiceManager({"NOTIFY_SOCKET": f"@{name}"}).tell(READY)
+        ServiceManager({"NOTIFY_SOCKET": f"@{name}"}).notify(READY)
 
         assert listener.recv(1000) == b"READY=1"
 
@@ -47,8 +47,8 @@ def test_an_abstract_socket_is_found() -> None:
 @pytest.mark.usefixtures("manager")
 def test_nobody_is_told_where_nobody_asked(caplog: pytest.LogCaptureFixture) -> None:
     """In a terminal there is no supervisor, and nothing to warn about."""
-    ServiceManager({}).tell(READY)
-    ServiceManager({"NOTIFY_SOCKET": ""}).tell(READY)
+    ServiceManager({}).notify(READY)
+    ServiceManager({"NOTIFY_SOCKET": ""}).notify(READY)
 
     assert caplog.messages == []
 
@@ -58,7 +58,7 @@ def test_a_socket_that_is_gone_stops_nothing(
 ) -> None:
     """The gateway's own work matters more than the news of it."""
     caplog.set_level(logging.WARNING)
-    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).tell(READY)
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).notify(READY)
 
     assert caplog.messages == ["systemd cannot be told the status of the gateway"]
 

@@ -33,7 +33,7 @@ class Outgoing(Protocol):
         """Whether the service stops: what takes long is left to its next start."""
         ...
 
-    async def tell(self, *bodies: Body) -> None:
+    async def record(self, *bodies: Body) -> None:
         """Make events of a delivery durable and apply them.
 
         Raises:

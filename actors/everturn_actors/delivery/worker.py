@@ -156,7 +156,7 @@ class DeliveryWorker(Struct, kw_only=True):
         """Whether the service stops: nothing new begins."""
         return self.stopping()
 
-    async def tell(self, *bodies: Body) -> None:
+    async def record(self, *bodies: Body) -> None:
         """Make events of a delivery durable and apply them."""
         answer = self.mailbox.put(RecordDelivery(bodies), own=True)
         # Not cancelled half way: whoever goes on has to know what stands in the log. The actor

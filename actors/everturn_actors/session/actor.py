@@ -375,7 +375,7 @@ class SessionActor:
             self._snapshots.written(decision.checkpoint)
             self._runtime.observer.durable(before, decision.state, decision.events)
             self._feed.publish(decision.events)
-            self._news.tell()  # after the feed: whoever is woken finds the events there
+            self._news.notify()  # after the feed: whoever is woken finds the events there
         self._memory = decision.memory  # not before the append: a failed one changes nothing
         for each, answer in zip(batch, decision.answers, strict=True):
             if isinstance(answer, Later):

@@ -47,7 +47,7 @@ class News:
             self._changed = asyncio.Event()
         await self._changed.wait()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake all of them."""
         if self._changed is not None:
             self._changed.set()
@@ -121,7 +121,7 @@ class Effects(Struct, kw_only=True):
                 case AwaitFollower(seq):
                     tasks.start_soon(self.runner.pause_unless_followed, seq)
                 case NotifyStopping():
-                    self.news.tell()
+                    self.news.notify()
                     self.feed.nudge()
                 case ReportDrop(messages, why):
                     logger.warning(

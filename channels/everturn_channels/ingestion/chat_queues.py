@@ -211,13 +211,13 @@ class ChatQueues:
         self._last_taken = self._clock.now()
         if event.send_back is not None:
             self._redelivery.taken(event.chat, event.position, self._last_taken)
-        await self._events.tell(event, event.advance)
+        await self._events.notify(event, event.advance)
 
     async def _send_back(self, event: PlatformEvent, wait_s: float) -> None:
         assert event.send_back is not None
         wait_s = max(wait_s, SENT_BACK_S)
         self._redelivery.note(event.chat, event.position, self._clock.now(), wait_s)
-        await self._events.tell(event, partial(event.send_back, wait_s))
+        await self._events.notify(event, partial(event.send_back, wait_s))
 
     def _forget(self, queue: _Queue, item: Queued) -> None:
         queue.ids.discard(item.event.id)
@@ -272,7 +272,7 @@ class ChatQueues:
                 for each in await self._events.read(item):
                     if isinstance(each, Message):
                         chat, count = each.chat, count + 1
-            await self._events.tell(item.event, item.event.confirm)
+            await self._events.notify(item.event, item.event.confirm)
         logger.error(
             "messages that cannot be kept hold up all other chats, and are left out",
             extra={"chat": queue.chat, "messages": count},

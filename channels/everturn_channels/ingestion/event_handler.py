@@ -60,7 +60,7 @@ class EventHandler:
             if event.id is not None:
                 self._taken.note(event.id)
         queued.is_taken = True
-        await self.tell(event, event.confirm)
+        await self.notify(event, event.confirm)
 
     async def take_if_passing(self, queued: Queued) -> None:
         """Take an event before those that came before it, if it is a command that may pass them."""
@@ -76,7 +76,7 @@ class EventHandler:
         finally:
             queued.passing.set()
 
-    async def tell(self, event: PlatformEvent, told: Callable[[], Awaitable[None]]) -> None:
+    async def notify(self, event: PlatformEvent, told: Callable[[], Awaitable[None]]) -> None:
         """Tell the platform what became of an event, or keep a cursor: `told` does it.
 
         Where that fails the event may come again, and is known then.

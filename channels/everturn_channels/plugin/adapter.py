@@ -348,7 +348,7 @@ class PluginAdapter(Adapter):
         async with self._uploading:  # one file after the other: its parts carry no name
             for offset in range(0, max(size, 1), PART_BYTES):
                 part = base64.b64encode(file.data[offset : offset + PART_BYTES]).decode()
-                if not await connection.tell(UploadPart(offset=offset, data=part)):
+                if not await connection.send(UploadPart(offset=offset, data=part)):
                     msg = f"the plug-in of channel {self.name!r} has ended"
                     raise NotSentError(msg)
             asked = replace(request, file=head)
@@ -399,10 +399,10 @@ class PluginAdapter(Adapter):
 
 def _platform_event(arrived: Arrived, connection: Connection) -> PlatformEvent:
     async def confirm() -> None:
-        await connection.tell(Taken(id=arrived.id))
+        await connection.send(Taken(id=arrived.id))
 
     async def send_back(wait_s: float) -> None:
-        await connection.tell(NotTaken(id=arrived.id, retry_after_s=wait_s))
+        await connection.send(NotTaken(id=arrived.id, retry_after_s=wait_s))
 
     return PlatformEvent(
         chat=arrived.event.chat.id,

@@ -133,7 +133,7 @@ class Connection:
         msg = f"the plug-in of channel {name!r} does not read what it is sent"
         raise NotSentError(msg)
 
-    async def tell(self, message: ToPlugin) -> bool:
+    async def send(self, message: ToPlugin) -> bool:
         """Say something that has no result; return whether it can still be said.
 
         Waits while much is to be written before it.

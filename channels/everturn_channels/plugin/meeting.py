@@ -32,7 +32,7 @@ async def meet(
     is_in_time = False
     async with deadline(clock, HELLO_S):
         try:
-            await connection.tell(greeting)
+            await connection.send(greeting)
             said = await connection.hear(hands)
         except anyio.EndOfStream:
             pass

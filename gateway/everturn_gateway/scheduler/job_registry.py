@@ -99,7 +99,7 @@ class Entry(Struct):
     news: anyio.Event = field(default_factory=anyio.Event)
     "Set when something about it has changed."
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake whoever waits for news of it."""
         self.news.set()
         self.news = anyio.Event()
@@ -236,7 +236,7 @@ class JobRegistry:
 
     def news_of(self, entry: Entry) -> None:
         """Tell whoever waits that something about a job has changed."""
-        entry.tell()
+        entry.notify()
         self.changes.record(entry.job_id)
 
     # --- writing down ---

@@ -204,7 +204,7 @@ async def _listen(gateway: Gateway, options: Options, manager: ServiceManager) -
             await anyio.sleep_forever()
         async with noted(gateway.config.workspace, running):
             _greet(gateway, running.url, address, options)
-            manager.tell(READY, f"STATUS=listens on {address}")
+            manager.notify(READY, f"STATUS=listens on {address}")
             await anyio.sleep_forever()  # the note is there for as long as it listens
 
     async with anyio.create_task_group() as tg:
@@ -315,7 +315,7 @@ async def _watch_signals(
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         await anext(signals)
-        manager.tell(STOPPING)
+        manager.notify(STOPPING)
         say(f"stopping; what runs gets up to {stop_s:g} s, a second signal stops at once")
         serving.cancel()
         with anyio.move_on_after(stop_s):

@@ -30,7 +30,7 @@ class ServiceManager:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._interval_s = _watchdog_s(environ) / 2
 
-    def tell(self, *lines: str) -> None:
+    def notify(self, *lines: str) -> None:
         """Send lines; what cannot be sent is logged, and the gateway goes on."""
         if not self._address:
             return
@@ -47,7 +47,7 @@ class ServiceManager:
     async def keep_alive(self) -> None:
         """Say again and again that the event loop turns, until cancelled; where that is wanted."""
         while self._interval_s and self._address:
-            self.tell(_ALIVE)
+            self.notify(_ALIVE)
             await anyio.sleep(self._interval_s)
 
 

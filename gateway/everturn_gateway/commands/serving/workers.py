@@ -307,7 +307,7 @@ class _Workers:
                 "Ctrl-C stops them.\n"
             )
             sys.stdout.flush()
-            self._manager.tell(READY, f"STATUS=listens on {address}")
+            self._manager.notify(READY, f"STATUS=listens on {address}")
             await anyio.sleep_forever()
 
     def stop(self) -> None:
@@ -323,7 +323,7 @@ class _Workers:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             task_status.started()
             await anext(signals)
-            self._manager.tell(STOPPING)
+            self._manager.notify(STOPPING)
             say(f"stopping; what runs gets up to {stop_s:g} s, a second signal stops at once")
             self.stop()
             with anyio.move_on_after(stop_s + _LATER_S):

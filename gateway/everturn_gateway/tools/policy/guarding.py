@@ -309,4 +309,4 @@ class GuardedTool:
             arguments=call.arguments,
             success=success,
         )
-        self._notifier.tell(notice, self._policy.notify.deliveries)
+        self._notifier.notify(notice, self._policy.notify.deliveries)

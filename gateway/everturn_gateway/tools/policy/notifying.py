@@ -73,7 +73,7 @@ class Notifier:
         """How many webhooks were dropped because too many waited."""
         return self._dropped
 
-    def tell(self, notice: ToolNotice, deliveries: tuple[Delivery, ...]) -> None:
+    def notify(self, notice: ToolNotice, deliveries: tuple[Delivery, ...]) -> None:
         """Deliver a notice: the log has it at once, webhooks get it later. Never waits."""
         for delivery in deliveries:
             match delivery:
