@@ -196,7 +196,7 @@ async def test_a_session_is_asked_and_answers_with_its_own_words(way: Way, tmp_p
             return await it.link.ask(it.node, asked, deadline_s=5)
 
         known = await ask("s", GetStatus())
-        assert standing == Given(answer=KnownStatus(status="active"), events=(changed(7),))
+        assert known == Given(answer=KnownStatus(status="active"), events=(changed(7),))
         assert (await ask("s")).answer is True
         deleted = await it.link.ask(it.node, Asked(session_id="s", command=None), deadline_s=5)
         assert deleted.answer is None
@@ -255,8 +255,8 @@ async def test_who_follows_no_more_is_let_go_over_there(way: Way, tmp_path: Path
             tasks.start_soon(it.link.follow, it.node, following)
             await came.wait()
             following.waits, following.is_final = True, True
-            assert following.tell is not None
-            following.tell()
+            assert following.notify is not None
+            following.notify()
             await it.sessions.until(lambda: len(it.sessions.followers) == 2)
             tasks.cancel_scope.cancel()
         await it.sessions.left.wait()

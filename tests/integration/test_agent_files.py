@@ -87,7 +87,7 @@ async def test_what_would_be_wrong_is_told_with_its_line(tmp_path: Path) -> None
             f"{FILES}/agent.yaml", json={"text": BAD}, headers={"If-Match": read.headers["etag"]}
         )
         agent = await client.get("/api/v1/agents/test")
-        known = await client.post(VALIDATE, json={})
+        standing = await client.post(VALIDATE, json={})
 
     assert good.json() == {"faults": []}
     assert before.json() == read.json()

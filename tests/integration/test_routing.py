@@ -242,7 +242,7 @@ async def test_nodes_that_cannot_reach_each_other_say_so_and_read_the_log() -> N
         session_id, other = await begin(it)
         sent = await other.submit(Inbound(text="x", session_id=session_id))
         it.board.cut.add("a")
-        it.board.tell()
+        it.board.notify()
         assert (await sent.result()).text == "reply 1"
         with pytest.raises(OwnerAwayError, match=r"node 'a'.*is cut off\. Send it again"):
             await other.submit(Inbound(text="y", session_id=session_id))

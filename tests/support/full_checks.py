@@ -40,7 +40,7 @@ from everturn_actors.state.recovery import INTERRUPTED, recover
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.scheduler.run_logs.lines import read_log
-from everturn_gateway.tools.processes.telling import SENDER
+from everturn_gateway.tools.processes.notifications import SENDER
 
 Model: TypeAlias = Literal["killed", "torn", "power lost", "power lost, some written"]
 Verdict: TypeAlias = Literal["equal", "closing", "failed"]

@@ -59,7 +59,7 @@ class Board(Struct, kw_only=True):
     asks: list[Asked] = field(default_factory=list[Asked])
     "That went over a link."
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Let all nodes see that something has changed."""
         news, self.news = self.news, anyio.Event()
         news.set()
@@ -150,11 +150,11 @@ class BoardLink:
         )
         host = self._host(node)
 
-        def tell() -> None:
+        def notify() -> None:
             subscriber.waits, subscriber.is_final = following.waits, following.is_final
             host.followers_changed(subscriber)
 
-        following.tell = tell
+        following.notify = notify
         failure: CoreError | None = None
         async with anyio.create_task_group() as tasks:
 
@@ -170,7 +170,7 @@ class BoardLink:
                 is_moved = isinstance(error, MovedError)
                 failure = error if is_moved else error_of(failure_of(error))
             finally:
-                following.tell = None
+                following.notify = None
             tasks.cancel_scope.cancel()
         self._host(node)
         if failure is not None:
@@ -233,17 +233,17 @@ class Cluster(Struct, kw_only=True):
         board, partition = self.board, partition_of(session_id)
         before = board.holders[partition]
         board.leaving.add(partition)
-        board.tell()
+        board.notify()
         await self.services[before].handover.lose(frozenset((partition,)), drain_s)
         board.holders[partition] = to
         board.leaving.discard(partition)
-        board.tell()
+        board.notify()
         await self.services[to].handover.take(frozenset((partition,)))
 
     async def lose(self, session_id: str, to: str) -> None:
         """Let the owner of a session be gone, without a word; another one takes over."""
         self.board.cut.add(self.owner(session_id))
-        self.board.tell()
+        self.board.notify()
         await self.move(session_id, to, drain_s=0.0)
 
 

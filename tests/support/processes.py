@@ -24,8 +24,8 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.processes.leftovers import end_leftovers
+from everturn_gateway.tools.processes.notifications import SENDER
 from everturn_gateway.tools.processes.table import ProcessTable, open_processes
-from everturn_gateway.tools.processes.telling import SENDER
 from everturn_gateway.tools.processes.tool import BackgroundProcess
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 

@@ -81,7 +81,7 @@ class Following(Struct, kw_only=True, eq=False):
     "Is given what comes, at once and in order."
     waits: bool = False
     is_final: bool = False
-    tell: Callable[[], None] | None = None
+    notify: Callable[[], None] | None = None
     "Lets the owner know that `waits` or `is_final` has changed; None = nobody listens."
 
 
@@ -250,11 +250,11 @@ class _Line:
     async def follow(self, following: Following) -> None:
         number = next(self._numbers)
 
-        def tell() -> None:
+        def notify() -> None:
             frame = Followers(number=number, waits=following.waits, is_final=following.is_final)
             self._wire.send_soon(frame)
 
-        following.tell = tell
+        following.notify = notify
         frame = Follow(
             number=number,
             session_id=following.session_id,
@@ -266,7 +266,7 @@ class _Line:
         try:
             said = await self._call(number, frame, following)
         finally:
-            following.tell = None
+            following.notify = None
             if said is None:
                 self._wire.send_soon(Unfollow(number=number))
         if isinstance(said, Moved):

@@ -86,8 +86,8 @@ class Relay:
         now = (feed.followers > 0, feed.finals > 0)
         if now != (following.waits, following.is_final):
             following.waits, following.is_final = now
-            if following.tell is not None:
-                following.tell()
+            if following.notify is not None:
+                following.notify()
 
     def look_again(self) -> None:
         """Who owns what has changed: follow whoever has the session now."""

@@ -216,9 +216,9 @@ class Preview:
         if begun and not self._adapter.capabilities.nonces:
             return  # there may be one, of which only the platform knows
         sent = PreviewSent(turn=intent.turn, step=intent.step)
-        await self._session.tell(replace(sent, mark="sending"))
+        await self._session.record(replace(sent, mark="sending"))
         if self._intents.awaited() is None:  # the reply is complete: it comes by itself
-            await self._session.tell(replace(sent, mark="unsent"))
+            await self._session.record(replace(sent, mark="unsent"))
             return
         message = Outbound(
             chat_id=key.chat,
@@ -230,10 +230,10 @@ class Preview:
         try:
             platform_id = await self._adapter.send(message)
         except (NotSentError, RefusedError):
-            await self._session.tell(replace(sent, mark="unsent"))
+            await self._session.record(replace(sent, mark="unsent"))
             raise
         self.pass_message()
-        await self._session.tell(replace(sent, platform_id=platform_id))
+        await self._session.record(replace(sent, platform_id=platform_id))
 
     async def _show_status(self, intent: Intent) -> None:
         """Tell of tools, in a message that goes on telling until others stand below it."""

@@ -307,7 +307,7 @@ class Sender:
     async def _tell(self, job: DeliveryJob) -> None:
         told = job.take_told()
         if told:
-            await self._session.tell(*told)
+            await self._session.record(*told)
 
     def _let_go(self) -> None:
         if self._holds:
@@ -319,7 +319,7 @@ class Sender:
     async def _close(self, item: OutboxItem) -> None:
         """Show how a question was settled, as well as that can be done, and owe it no longer."""
         if item.chunks is None:  # nobody was asked yet, and now there is nothing to ask
-            await self._session.tell(DeliveryPlanned(item=item.seq, chunks=()))
+            await self._session.record(DeliveryPlanned(item=item.seq, chunks=()))
             return
         last = item.chunks[-1]
         # Buttons that do nothing any more would be clicked.

@@ -50,7 +50,7 @@ FAILING: Final = marked(
 LATER: Final = marked("I cannot do that just now. Please try again in a moment.")
 NOBODY: Final = Person(id="")
 
-Tell = Callable[[str], Awaitable[None]]
+Notify = Callable[[str], Awaitable[None]]
 "Says a line to the person who is judged, soon and if it can be."
 
 
@@ -109,7 +109,7 @@ class AccessControl:
         return tuple(dict.fromkeys((*listed, *owners, *paired)))
 
     async def admit(
-        self, chat: ChatRef, sender: Person, *, is_addressed: bool, tell: Tell | None = None
+        self, chat: ChatRef, sender: Person, *, is_addressed: bool, notify: Notify | None = None
     ) -> Admission | None:
         """Return what becomes of what somebody says; None where they are refused, and were told.
 
@@ -117,7 +117,7 @@ class AccessControl:
             chat: Where it is said.
             sender: By whom.
             is_addressed: Whether it is meant for the bot.
-            tell: Says why they are refused; only in a dm, and rarely. None = nobody is told.
+            notify: Says why they are refused; only in a dm, and rarely. None = nobody is told.
         """
         key = self.key_of(chat, sender)
         if key is None:
@@ -126,8 +126,8 @@ class AccessControl:
         rules = self._context.rules(key.agent)
         if rules is None:
             self._log(chat, sender, f"a route names the agent {key.agent!r}, which is not loaded")
-            if tell is not None and self._may_tell(chat, sender, self._absent):
-                await tell(NOT_AVAILABLE)
+            if notify is not None and self._may_notify(chat, sender, self._absent):
+                await notify(NOT_AVAILABLE)
             return None
         channel, is_dm = self._adapter.name, chat.type == "dm"
         decision = evaluate(
@@ -143,12 +143,14 @@ class AccessControl:
                 return Admission(key=key, decision=decision)
             case "pair" if self._settings.pairing:
                 self._log(chat, sender, f"agent {key.agent}: {decision.reason}")
-                await self._pair(chat, sender, tell)
+                await self._pair(chat, sender, notify)
             case "pair" | "refuse":
                 self._log(chat, sender, f"agent {key.agent}: {decision.reason}")
-                if tell is not None and self._may_tell(chat, sender, self._refused):
+                if notify is not None and self._may_notify(chat, sender, self._refused):
                     is_closed = rules.dm.policy == "disabled"  # no list would let them in
-                    await tell(no_private_chats() if is_closed else no_access(sender_id=sender.id))
+                    await notify(
+                        no_private_chats() if is_closed else no_access(sender_id=sender.id)
+                    )
         return None
 
     async def welcomes(self, chat: ChatRef, sender: Person) -> bool:
@@ -208,13 +210,13 @@ class AccessControl:
             )
         return True
 
-    async def _pair(self, chat: ChatRef, sender: Person, tell: Tell | None) -> None:
-        if tell is None or not self._may_tell(chat, sender, self._pairing):
+    async def _pair(self, chat: ChatRef, sender: Person, notify: Notify | None) -> None:
+        if notify is None or not self._may_notify(chat, sender, self._pairing):
             return
         code = await self._context.pairing.ask(self._adapter.name, sender)
-        await tell(no_access(code or "", sender_id=sender.id))
+        await notify(no_access(code or "", sender_id=sender.id))
 
-    def _may_tell(self, chat: ChatRef, sender: Person, cooldown: Cooldown[str]) -> bool:
+    def _may_notify(self, chat: ChatRef, sender: Person, cooldown: Cooldown[str]) -> bool:
         """Whether a refused person is told so now. Two bots must not tell each other for ever."""
         if chat.type != "dm" or sender.is_bot:
             return False

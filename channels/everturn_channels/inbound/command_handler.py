@@ -142,7 +142,7 @@ class CommandHandler:
 
     async def command(self, command: Command) -> None:
         """Do what a command says and answer it; no turn is waited for."""
-        tell = partial(self._notifier.respond, command.answer)
+        notify = partial(self._notifier.respond, command.answer)
         chat, sender = command.chat, command.sender
         meaning = self._meaning(command, chat)
         is_by_owner = meaning is not None and meaning.who == "owners"
@@ -150,18 +150,18 @@ class CommandHandler:
             await self._command_of_owner(command)
             return
         admission = await self._access.admit(
-            chat, sender, is_addressed=command.is_addressed, tell=tell
+            chat, sender, is_addressed=command.is_addressed, notify=notify
         )
         if admission is None or admission.decision.action != "answer":
             return
         if is_by_owner:
-            await tell(IN_PRIVATE)
+            await notify(IN_PRIVATE)
             return
         if meaning is None:
             if chat.type == "dm":  # else it is some other bot's
-                await tell(unknown_command(command.name))
+                await notify(unknown_command(command.name))
         elif command.name == "stop" or not self._access.is_flood(command):
-            await tell(await self._answer(command, meaning, admission))
+            await notify(await self._answer(command, meaning, admission))
 
     async def _answer(self, command: Command, meaning: CommandSpec, admission: Admission) -> str:
         """Do a command that everybody may give; return what its sender is told."""
@@ -311,25 +311,25 @@ class CommandHandler:
 
     async def click(self, click: ButtonClick) -> None:
         """Answer the question that a button stands below; return when that is durable."""
-        tell = partial(self._notifier.respond, click.answer)
+        notify = partial(self._notifier.respond, click.answer)
         chat, sender = click.chat, click.sender
         owner = self._owners.owner_of(sender)
         if owner is not None:
             if self._access.is_flood(click):
-                await tell("")
+                await notify("")
                 return
             told = await self._settled(partial(self._owners.click, click, owner))
             if told is not None:
-                await tell(told)
+                await notify(told)
                 return
         admission = await self._access.admit(chat, sender, is_addressed=True)
         if admission is None or admission.decision.action != "answer":
-            await tell(click_refused())
+            await notify(click_refused())
         elif owner is None and self._access.is_flood(click):
-            await tell("")
+            await notify("")
         else:
             settle = partial(answer_click, click, admission.key, self._context.service)
-            await tell(await self._settled(settle, admission.key))
+            await notify(await self._settled(settle, admission.key))
 
     async def _settled(
         self, settle: Callable[[], Awaitable[Told]], key: ConversationKey | None = None

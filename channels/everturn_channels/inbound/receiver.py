@@ -114,12 +114,12 @@ class Receiver:
         """
         chat, sender = message.chat, message.sender
 
-        async def tell(text: str) -> None:
+        async def notify(text: str) -> None:
             self._say(message, text)
 
         with anyio.fail_after(self._limits.take_s):
             admission = await self._access.admit(
-                chat, sender, is_addressed=message.is_addressed, tell=tell
+                chat, sender, is_addressed=message.is_addressed, notify=notify
             )
         if admission is None or admission.decision.action == "ignore":
             return

@@ -125,7 +125,7 @@ def _add_write(router: APIRouter, gateway: Host) -> None:
                 )
             )
         folder, version = gateway.library.folder(name), if_match.strip('"')
-        known = await _in_thread(lambda: folder.read(path))
+        standing = await _in_thread(lambda: folder.read(path))
         if standing is not None:
             _refuse_secrets(gateway, standing)
         written = await _in_thread(lambda: folder.write(path, body.text, version=version))

@@ -8,6 +8,8 @@ The program that keeps them loads this package: nothing is imported here.
 - `follower`: follows processes to their end, and tells their conversations of it and of still
   screens
 - `leftovers`: ends what a process left behind when its supervisor process was killed
+- `notifications`: tells conversations of their processes, each thing once: an end, a screen that
+  stands still
 - `output`: reads what a process printed, as text for a model
 - `plugin`: the plug-in `background_process`
 - `process`: one process as the gateway holds it: its record, the lines to its supervisor, and its
@@ -15,8 +17,6 @@ The program that keeps them loads this package: nothing is imported here.
 - `records`: what is kept of a process, and the folder it is kept in
 - `table`: all background processes of a gateway: started, followed to their end, told of, kept for
   a while
-- `telling`: tells conversations of their processes, each thing once: an end, a screen that stands
-  still
 - `texts`: what is said of a process, to the model and to people
 - `tmux`: terminals for interactive processes: tmux sessions on a server of the gateway's own
 - `tool`: `background_process`: commands that go on while the conversation does

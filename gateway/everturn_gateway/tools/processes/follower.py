@@ -22,10 +22,10 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.tools.environment import ServiceLink
 from everturn_gateway.tools.policy.outside.cleaning import clean, without_hidden
 from everturn_gateway.tools.processes.files import ProcessFiles
+from everturn_gateway.tools.processes.notifications import ScreenWatch, notify
 from everturn_gateway.tools.processes.output import read_output
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Watch
-from everturn_gateway.tools.processes.telling import ScreenWatch, tell
 from everturn_gateway.tools.processes.texts import message_of_end
 from everturn_gateway.tools.processes.tmux import Tmux
 
@@ -169,7 +169,7 @@ class ProcessFollower(Struct, kw_only=True):
         # What came from outside has to be asked for: a message could not say that it is untrusted.
         shown = () if record.untrusted else output.last(_MESSAGE_LINES, _MESSAGE_CHARACTERS)
         text = self._cleaned(message_of_end(record, ending, shown, output.total))
-        if await tell(self.link.service, self.clock, record, "exit", text):
+        if await notify(self.link.service, self.clock, record, "exit", text):
             await self._mark_told(process)
 
     def _cleaned(self, text: str) -> str:

@@ -43,7 +43,7 @@ GAP_S: Final = 10.0  # between two messages about one screen
 _LOOK_S: Final = 2.0
 
 
-async def tell(
+async def notify(
     service: TurnService, clock: Clock, record: ProcessRecord, what: str, text: str
 ) -> bool:
     """Put a message into the session of a process; return whether that is settled.
@@ -141,7 +141,7 @@ class ScreenWatch(Struct, frozen=True, kw_only=True):
         number = wish.told + 1
         ends = number >= MESSAGES_MAX
         text = self.clean(message_of_screen(record, "" if record.untrusted else screen, ends=ends))
-        if not await tell(self.service, self.clock, record, f"screen-{wish.name}-{number}", text):
+        if not await notify(self.service, self.clock, record, f"screen-{wish.name}-{number}", text):
             return False
         try:
             await self.process.set_watch(None if ends else replace(wish, told=number, screen=seen))
