@@ -24,7 +24,7 @@ from everturn_actors.model import (
     ToolCall,
 )
 from everturn_actors.testing import START, ManualClock, ScriptedProvider, open_test_service
-from everturn_gateway.tools.memory.resting import Resting
+from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 
 ANA: Final = ConversationKey(channel="telegram", chat="1", agent="keeper")
 BOB: Final = replace(ANA, chat="2")
@@ -223,14 +223,16 @@ async def test_a_conversation_that_rests_is_asked_about_once(tmp_path: Path) -> 
     clock = ManualClock()
     del tmp_path
     async with open_test_service(clock=clock) as test, anyio.create_task_group() as tasks:
-        resting = Resting(service=lambda: test.service, clock=clock, after_s=lambda _agent: 240)
+        idle = IdleConversations(
+            service=lambda: test.service, clock=clock, after_s=lambda _agent: 240
+        )
         submission = await test.service.submit(Inbound(text="hi", key=test.key(), sender="ana"))
         await submission.result()
         after = await test.service.view(submission.session_id)
         turn = OpenTurn(number=1, users=after.held_turns[0].users, started_at=START)
-        tasks.start_soon(resting.run)
+        tasks.start_soon(idle.run)
         with anyio.fail_after(DEADLINE_S):
-            resting.note(replace(after, open_turn=turn), after)
+            idle.note(replace(after, open_turn=turn), after)
             await clock.until_sleeping(240)
             clock.advance(241)
             await test.provider.until_called(2)
@@ -238,7 +240,7 @@ async def test_a_conversation_that_rests_is_asked_about_once(tmp_path: Path) -> 
             while asked.open_turn is not None:
                 await anyio.lowlevel.checkpoint()
                 asked = await test.service.view(submission.session_id)
-            resting.note(replace(asked, open_turn=turn), asked)  # its own turn ended, too
+            idle.note(replace(asked, open_turn=turn), asked)  # its own turn ended, too
             clock.advance(1_000)
             await anyio.wait_all_tasks_blocked()
         log = await test.service.history(submission.session_id, after=0, limit=100)

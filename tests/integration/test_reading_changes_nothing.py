@@ -141,7 +141,7 @@ def damage(workspace: Path, made: dict[str, str]) -> None:
 
 
 @asynccontextmanager
-async def resting_gateway(
+async def passive_gateway(
     folder: Path, *, ahead_s: float
 ) -> AsyncGenerator[tuple[HttpGateway, dict[str, str]]]:
     """Open a gateway on sessions of every state, none of which is awake."""
@@ -195,7 +195,7 @@ async def fetch(client: httpx2.AsyncClient, path: str) -> int:
 async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
     """A page that is left open, a probe, a crawler: whoever looks, nothing happens by it."""
     async with (
-        resting_gateway(tmp_path, ahead_s=ahead_s) as (gateway, made),
+        passive_gateway(tmp_path, ahead_s=ahead_s) as (gateway, made),
         gateway.client() as client,
     ):
         workspace = tmp_path / "workspace"
@@ -278,10 +278,10 @@ async def test_no_command_that_shows_something_changes_anything(tmp_path: Path) 
     await anyio.to_thread.run_sync(damage, tmp_path / "workspace", made)
     await anyio.to_thread.run_sync(answer_without_a_model, tmp_path)
     await everturn("sessions", "list", cwd=tmp_path)  # as above
-    before = await anyio.to_thread.run_sync(marks_at_rest, tmp_path / "workspace")
+    before = await anyio.to_thread.run_sync(marks_when_passive, tmp_path / "workspace")
     for line in SHOWING:
         done = await everturn(*line.format(**made).split(), cwd=tmp_path)
-        after = await anyio.to_thread.run_sync(marks_at_rest, tmp_path / "workspace")
+        after = await anyio.to_thread.run_sync(marks_when_passive, tmp_path / "workspace")
         assert done.code == 0 or "corrupt" in line or line == "doctor", (line, done)
         assert after == before, line
 
@@ -295,6 +295,6 @@ def answer_without_a_model(folder: Path) -> None:
         file.write_text(yaml.safe_dump(document))
 
 
-def marks_at_rest(workspace: Path) -> object:
+def marks_when_passive(workspace: Path) -> object:
     """Return the marks of all but the lock and the log of the commands themselves."""
     return tree_marks(workspace, without=("workspace.lock", "everturn.log"))

@@ -610,7 +610,7 @@ async def test_an_idle_session_rests_and_wakes_with_everything() -> None:
     settings = ServiceSettings(passivate_after_s=0.001, leave_grace_s=0, drain_s=0)
     async with open_test_service(settings=settings) as test:
         first = await say(test, "remember me")
-        await until_resting(test)
+        await until_passive(test)
         assert await test.store.active() == ()
         second = await say(test, "still there?")
 
@@ -792,7 +792,7 @@ async def test_the_sweep_ends_expired_sessions_nobody_writes_to() -> None:
     settings = ServiceSettings(passivate_after_s=0.001, drain_s=0, sweep_s=3600)
     async with open_test_service(clock=clock, settings=settings) as test:
         first = await say(test, "hello")
-        await until_resting(test)
+        await until_passive(test)
         clock.advance(169 * 3600)
         await until_status(test, first.session_id, "ended")
 
@@ -876,7 +876,7 @@ async def until_status(test: TestService, session_id: str, status: str) -> None:
             await anyio.wait_all_tasks_blocked()
 
 
-async def until_resting(test: TestService) -> None:
+async def until_passive(test: TestService) -> None:
     """Wait until no session is marked awake."""
     with anyio.fail_after(30):
         while await test.store.active():

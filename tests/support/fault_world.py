@@ -275,7 +275,7 @@ class World:
         await self.http.post("/api/v1/schedules", json={**job, "to": to})
         hook = {**job, "id": "hook", "to": {"webhook": "http://127.0.0.1:9/"}}
         await self.http.post("/api/v1/schedules", json=hook)
-        await self.until_resting()
+        await self.until_passive()
 
     async def leave_open(self, text: str) -> None:
         """Say something to the victim whose turn is open when the gateway stops."""
@@ -284,7 +284,7 @@ class World:
         with anyio.fail_after(WAIT_S):
             await until(lambda: text not in HELD)
 
-    async def until_resting(self) -> None:
+    async def until_passive(self) -> None:
         """Wait until no session is in memory."""
         with anyio.fail_after(WAIT_S):
             while (await self.gateway.service.activity.load()).active:

@@ -79,7 +79,7 @@ from everturn_gateway.telemetry import Telemetry
 from everturn_gateway.tools.checkpoints import Checkpoints
 from everturn_gateway.tools.factory import FactorySettings, ToolFactory, open_tool_factory
 from everturn_gateway.tools.memory.editing import OwnNotes
-from everturn_gateway.tools.memory.resting import Resting
+from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Spending, UsageLedger, open_ledger
 
@@ -320,8 +320,10 @@ async def open_http_gateway(
     ):
         spending = make_spending(spent, tokens, clock or SystemClock())
         telemetry = Telemetry()
-        resting = Resting(service=lambda: tool_factory.link.service, clock=clock or SystemClock())
-        changes = Changes(NotingObserver(telemetry, messages, resting))
+        idle = IdleConversations(
+            service=lambda: tool_factory.link.service, clock=clock or SystemClock()
+        )
+        changes = Changes(NotingObserver(telemetry, messages, idle))
         library = await open_library(
             config.agents_dir,
             {},

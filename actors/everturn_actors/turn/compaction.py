@@ -41,8 +41,8 @@ from everturn_actors.turn.summaries import Patience, summarise
 
 logger = logging.getLogger(__name__)
 
-REST_S = 30.0  # before the provider's cache goes, a conversation that rests is summarised
-REST_SHARE = 3  # where the last prompt was more than a third of the window
+IDLE_S = 30.0  # before the provider's cache goes, an idle conversation is summarised
+IDLE_SHARE = 3  # where the last prompt was more than a third of the window
 WISH_TOKENS = 600  # of the wish for a summary behind what was sent
 USELESS_TURNS = 8  # after a summary that was of no use, until the policy may have another one
 NOTHING = "Nothing to compact yet — conversation is within the token budget."
@@ -68,7 +68,7 @@ class Compactor(Struct, kw_only=True):
     "The newest turn after which it was asked whether there is need."
     _useless_at: int | None = None
     "The turn after which a summary would not have made the context smaller."
-    _rest: anyio.CancelScope | None = None
+    _idle: anyio.CancelScope | None = None
     "Of the wait for the end of the cache; None = nothing waits for that."
     _scope: anyio.CancelScope | None = None
     _asked: list[ReplySlot[Compacted]] = field(default_factory=list[ReplySlot[Compacted]])
@@ -90,9 +90,9 @@ class Compactor(Struct, kw_only=True):
         if state.turns == self.considered:
             return
         self.considered = state.turns
-        if self._rest is not None:
-            self._rest.cancel()
-            self._rest = None
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
         if self._useless_at is not None and state.turns < self._useless_at + USELESS_TURNS:
             return
         try:
@@ -104,17 +104,17 @@ class Compactor(Struct, kw_only=True):
             return
         if task is not None:
             self._begin(task, agent, tasks)
-        elif self._may_rest(state, agent):
-            self._rest = anyio.CancelScope()
-            tasks.start_soon(self._at_rest, self._rest, agent, tasks)
+        elif self._may_be_idle(state, agent):
+            self._idle = anyio.CancelScope()
+            tasks.start_soon(self._when_idle, self._idle, agent, tasks)
 
-    def _may_rest(self, state: SessionState, agent: Agent) -> bool:
+    def _may_be_idle(self, state: SessionState, agent: Agent) -> bool:
         """Whether so much was sent that a summary may be worth it before the cache goes."""
         model, reported = agent.spec.model, state.reported
         window = input_window(model, self.model_statistics.of(model))
-        return model.cache_life_s > REST_S and reported.input_tokens * REST_SHARE >= window
+        return model.cache_life_s > IDLE_S and reported.input_tokens * IDLE_SHARE >= window
 
-    async def _at_rest(self, scope: anyio.CancelScope, agent: Agent, tasks: Background) -> None:
+    async def _when_idle(self, scope: anyio.CancelScope, agent: Agent, tasks: Background) -> None:
         """Begin a summary when the conversation rests until the provider's cache is about to go.
 
         The cache serves it now, and the next request is paid for whole in any case. A turn that
@@ -122,7 +122,7 @@ class Compactor(Struct, kw_only=True):
         """
         turns = self.present().turns
         with scope:
-            await self.timing.clock.sleep(agent.spec.model.cache_life_s - REST_S)
+            await self.timing.clock.sleep(agent.spec.model.cache_life_s - IDLE_S)
         state = self.present()
         is_over = scope.cancel_called or state.turns != turns or state.open_turn is not None
         if is_over or self.busy or state.status == "ended":

@@ -61,7 +61,7 @@ from everturn_gateway.tools.factory import (
     ToolFactory,
     open_tool_factory,
 )
-from everturn_gateway.tools.memory.resting import Resting
+from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 from everturn_gateway.tools.shell.settings import OutOfReach
 from everturn_gateway.tools.web.late_posting import make_poster
 from everturn_gateway.usage import Meter, Spending, UsageLedger, open_ledger
@@ -168,7 +168,7 @@ class _Base(Struct, frozen=True, kw_only=True):
 
     telemetry: Telemetry
     changes: Changes
-    resting: Resting
+    idle: IdleConversations
     storage: OpenedStore
     messages: MessageIndex
     starts: Starts
@@ -251,11 +251,11 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             supervisor=supervisor,
         ) as tool_factory,
     ):
-        resting = Resting(service=lambda: tool_factory.link.service, clock=clock)
+        idle = IdleConversations(service=lambda: tool_factory.link.service, clock=clock)
         yield _Base(
             telemetry=telemetry,
-            changes=Changes(NotingObserver(telemetry, messages, resting)),
-            resting=resting,
+            changes=Changes(NotingObserver(telemetry, messages, idle)),
+            idle=idle,
             storage=storage,
             messages=messages,
             starts=starts,
@@ -357,7 +357,7 @@ def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
     agents.spending.payer_of = payer_in(work.service)
     base.tool_factory.link.connect(work.service, work.schedules, base.messages)
     processes.on_ended = work.schedules.process_ended
-    base.resting.after_s = agents.library.rests_after_s
+    base.idle.after_s = agents.library.idle_after_s
     if start.resume:
         processes.resume()
     base.telemetry.attach(
@@ -392,7 +392,7 @@ async def _run(
         supervisor.start(maintenance, "loop lag", base.telemetry.watch_loop)
         if isinstance(base.messages, StoreMessageIndex):
             supervisor.start(maintenance, "search index", base.messages.run)
-        supervisor.start(maintenance, "notes", base.resting.run)
+        supervisor.start(maintenance, "notes", base.idle.run)
         supervisor.start(maintenance, "heap", partial(trim_heap, service, start.clock))
         supervisor.start(maintenance, "collector", partial(collect, service, start.clock))
         supervisor.start(maintenance, "agents", library.watch)

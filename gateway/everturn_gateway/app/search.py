@@ -14,7 +14,7 @@ from everturn_actors.service import ONCE
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.plugins import OpenedStore
 from everturn_gateway.search.index import open_message_index
-from everturn_gateway.tools.memory.resting import Resting
+from everturn_gateway.tools.memory.idle_conversations import IdleConversations
 
 INDEX_FILE: Final = "search.sqlite"  # in the workspace: a cache, made anew where missing
 
@@ -36,10 +36,10 @@ async def open_search(
 class NotingObserver(PassingObserver):
     """Observes sessions for an observer of its own, and for what goes by all that they append."""
 
-    def __init__(self, observer: Observer, messages: MessageIndex, resting: Resting) -> None:
-        """Begin with nothing told; the index learns what was said, `resting` which turns end."""
+    def __init__(self, observer: Observer, messages: MessageIndex, idle: IdleConversations) -> None:
+        """Begin with nothing told; the index learns what was said, `idle_conversations` which turns end."""
         super().__init__(observer)
-        self._messages, self._resting = messages, resting
+        self._messages, self._idle = messages, idle
 
     def durable(
         self, before: SessionState | None, after: SessionState, events: Sequence[Event]
@@ -48,4 +48,4 @@ class NotingObserver(PassingObserver):
         super().durable(before, after, events)
         if after.key.channel != ONCE:
             self._messages.note(after, events)
-            self._resting.note(before, after)
+            self._idle.note(before, after)

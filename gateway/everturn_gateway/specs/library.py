@@ -143,7 +143,7 @@ class AgentLibrary:
             raise UnknownPromptError(prompt, ())
         return await tools.prompt_text(prompt, arguments)
 
-    def rests_after_s(self, name: str) -> float | None:
+    def idle_after_s(self, name: str) -> float | None:
         """Return how long a conversation with an agent rests before it is asked for notes.
 
         None: it keeps none about whom it talks with, or is not there.

@@ -39,7 +39,7 @@ def _never(agent: str) -> float | None:
     return None
 
 
-class Resting(Struct, kw_only=True):
+class IdleConversations(Struct, kw_only=True):
     """The conversations that rest, and when their agents are asked for notes."""
 
     service: Callable[[], TurnService]
