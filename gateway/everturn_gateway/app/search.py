@@ -37,7 +37,7 @@ class NotingObserver(PassingObserver):
     """Observes sessions for an observer of its own, and for what goes by all that they append."""
 
     def __init__(self, observer: Observer, messages: MessageIndex, idle: IdleConversations) -> None:
-        """Begin with nothing told; the index learns what was said, `idle_conversations` which turns end."""
+        """Begin with nothing told; the index learns what was said, `idle` which turns end."""
         super().__init__(observer)
         self._messages, self._idle = messages, idle
 
