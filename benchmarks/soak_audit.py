@@ -291,7 +291,7 @@ def _check_jobs(
         records = [json.loads(line) for line in path.read_text().splitlines()]
         kept = records[0]["job_state"] if records[0]["kind"] == "kept" else {}
         recent = kept.get("recent", ())  # a long log is shortened
-        over = [run["scheduled_at"] for run in recent if run["outcome"] != "missed"]
+        over = [run["scheduled_at"] for run in recent if run["outcome"] != "misfired"]
         still_open = [run["scheduled_at"] for run in kept.get("open", ())]  # `ran` counts them too
         began = {*over, *still_open}
         began |= {r["scheduled_at"] for r in records if r["kind"] == "began"}

@@ -177,7 +177,7 @@ ASKED, APART, SAID, ANSWERED, RETRIED, OVER = range(4001, 4007)
 or apart; a message was on its way, or an answer; a try had failed; all was done."""
 
 
-async def test_a_kill_at_every_step_of_an_occurrence_does_it_once(tmp_path: Path) -> None:
+async def test_a_kill_at_every_step_of_a_run_does_it_once(tmp_path: Path) -> None:
     """CR-02: the promise, with seven jobs at different steps, and one that recurs."""
     brain = Brain()
     async with (

@@ -274,7 +274,7 @@ async def test_a_channel_s_age_is_since_it_was_heard_from() -> None:
 async def test_jobs_that_fail_or_are_late_show() -> None:
     """Nobody watches a job that runs at night."""
     failed = Run(scheduled_at=START, started_at=START, outcome="failed")
-    missed = Run(scheduled_at=START, started_at=START, outcome="missed")
+    missed = Run(scheduled_at=START, started_at=START, outcome="misfired")
     sent = Run(scheduled_at=START, started_at=START, outcome="sent")
     late = START - timedelta(seconds=90)
     told = await now(

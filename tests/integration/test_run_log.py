@@ -354,7 +354,7 @@ async def test_appends_of_one_job_follow_each_other(tmp_path: Path) -> None:
     async def miss(number: int) -> None:
         missed = Misfire(at=hour(number), first=hour(0), scheduled_at=hour(number), count=number)
         appended = await logs.append("job", missed)
-        assert appended.job_state.recent[-1].missed == number
+        assert appended.job_state.recent[-1].misfired == number
         counts.append(len(appended.job_state.recent))
 
     async with anyio.create_task_group() as tasks:

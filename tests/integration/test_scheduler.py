@@ -125,7 +125,7 @@ async def test_cr_01_run_once_makes_up_for_what_was_missed_while_down(tmp_path: 
         (passed,) = await live.runs("skip", 1)
 
         assert (made_up.scheduled_at, made_up.outcome) == (at("2026-11-23T08:30:00-05:00"), "sent")
-        assert (passed.outcome, passed.missed) == ("missed", 1)
+        assert (passed.outcome, passed.misfired) == ("misfired", 1)
         assert live.scheduler.job("skip").next_at == at("2026-11-24T08:30:00-05:00")
         assert await live.said() == ("Now.",)
 
@@ -179,7 +179,7 @@ async def test_cr_06_one_run_for_all_that_a_sleep_left_behind(tmp_path: Path) ->
         live.clock.advance(5 * 3600)
         passed, ran = await live.runs("hourly", 2)
 
-        assert (passed.outcome, passed.missed) == ("missed", 4)
+        assert (passed.outcome, passed.misfired) == ("misfired", 4)
         assert (ran.scheduled_at, ran.outcome) == (at("2026-11-23T13:00:00+00:00"), "sent")
         assert await live.said() == ("Now.",)
 
@@ -196,12 +196,12 @@ async def test_run_all_runs_each_within_its_grace(tmp_path: Path) -> None:
         runs = await live.runs("all", 4)
 
         assert [(run.scheduled_at.hour, run.outcome) for run in runs] == [
-            (10, "missed"),
+            (10, "misfired"),
             (11, "sent"),
             (12, "sent"),
             (13, "sent"),
         ]
-        assert runs[0].missed == 2
+        assert runs[0].misfired == 2
 
 
 async def test_what_began_before_a_stop_is_finished_after_it_and_asked_once(

@@ -82,7 +82,7 @@ def check(story: Story, lives: Lives, left: Left, first: tuple[Lives, Left]) -> 
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_every_occurrence_runs_once_whatever_write_the_gateway_dies_at(
+async def test_every_run_runs_once_whatever_write_the_gateway_dies_at(
     story: Story, tmp_path: Path
 ) -> None:
     """CR-04: neither lost nor doubled, and nobody is told twice."""
@@ -102,7 +102,7 @@ async def test_every_occurrence_runs_once_whatever_write_the_gateway_dies_at(
 
 
 @pytest.mark.parametrize("name", ["an isolated first try that fails", "missed while down, run all"])
-async def test_every_occurrence_runs_once_when_it_dies_again_while_it_goes_on(
+async def test_every_run_runs_once_when_it_dies_again_while_it_goes_on(
     name: str, tmp_path: Path
 ) -> None:
     """A machine that crashes once tends to crash again, in the middle of setting things right."""

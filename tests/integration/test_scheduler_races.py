@@ -73,7 +73,7 @@ async def run_by_hand(here: Here) -> None:
     await here.scheduler.run_now("job")
 
 
-async def test_one_occurrence_at_a_time_also_of_a_job_that_went_and_came_back(
+async def test_one_run_at_a_time_also_of_a_job_that_went_and_came_back(
     tmp_path: Path,
 ) -> None:
     """A task that takes longer than its interval must not run beside itself."""

@@ -186,8 +186,8 @@ def test_every_run_stays_or_is_given_back(sizes: list[int]) -> None:
         folded = fold_all(job_state, batch)
         made += size
 
-        assert [run.missed for run in folded.gone] == list(
+        assert [run.misfired for run in folded.gone] == list(
             range(gone + 1, max(gone, made - RECENT) + 1)
         )
         job_state, gone = folded.job_state, gone + len(folded.gone)
-    assert [run.missed for run in job_state.recent] == list(range(gone + 1, made + 1))
+    assert [run.misfired for run in job_state.recent] == list(range(gone + 1, made + 1))

@@ -63,8 +63,8 @@ class Life:
         if rebased is not None:
             self.write(rebased)
             assert rules.rebased(self.job, self.job_state, now) is None
-        while (planned := rules.plan(self.job, self.job_state, now=now)).missed or planned.run:
-            missed = planned.missed
+        while (planned := rules.plan(self.job, self.job_state, now=now)).misfired or planned.run:
+            missed = planned.misfired
             if missed is not None:
                 self.write(
                     Misfire(

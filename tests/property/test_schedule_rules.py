@@ -270,7 +270,7 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
     missed = [scheduled_at for scheduled_at, _ in settled if not run or scheduled_at < run[0]]
     return rules.Plan(
         run=tuple(run),
-        missed=rules.Misfire(first=missed[0], last=missed[-1], count=len(missed))
+        misfired=rules.Misfire(first=missed[0], last=missed[-1], count=len(missed))
         if missed
         else None,
         next_at=None if left is not None and len(run) == left else next_at,
@@ -303,7 +303,7 @@ def test_a_plan_is_what_counting_says(
 
 @examples(25)
 @given(jobs(), st.lists(st.integers(1, 30_000), max_size=15))
-def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None:
+def test_no_run_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None:
     """However the process sleeps, each instant is run or missed once, in its order."""
     now = anchor = NOW
     job_state, missed = armed(anchor), 0
@@ -316,12 +316,12 @@ def test_no_occurrence_runs_twice_whenever_one_looks(job: Job, naps: list[int]) 
         again = rules.plan(job, job_state, now=now)
 
         assert planned.next_at is None or planned.next_at > now
-        assert again == structs.replace(planned, run=(), missed=None)
+        assert again == structs.replace(planned, run=(), misfired=None)
         assert all(cursor < scheduled_at <= now for scheduled_at in planned.run)
         assert job_state.cursor is not None
         cursor = job_state.cursor
         ran += planned.run
-        missed += planned.missed.count if planned.missed else 0
+        missed += planned.misfired.count if planned.misfired else 0
     assert ran == sorted(set(ran))
     assert job.max_runs is None or len(ran) <= job.max_runs
     settled = list(coming(job, anchor, cursor, anchor))

@@ -56,8 +56,8 @@ def done(scheduled_at: datetime, **how: Any) -> Run:
 def settle(job_state: JobState, planned: rules.Plan) -> JobState:
     """Return how far a job is when a plan was carried out."""
     settled = list(planned.run)
-    if planned.missed is not None:
-        settled.append(planned.missed.last)
+    if planned.misfired is not None:
+        settled.append(planned.misfired.last)
     assert job_state.cursor is not None
     return structs.replace(
         job_state,

@@ -70,7 +70,7 @@ class Account:
 
     def is_accounted_for(self, scheduled_at: datetime) -> bool:
         """Whether a run was begun, or passed over."""
-        passed = any(each.first <= scheduled_at <= each.scheduled_at for each in self.missed)
+        passed = any(each.first <= scheduled_at <= each.scheduled_at for each in self.misfired)
         return passed or self.has_begun(scheduled_at)
 
     def take(self, record: Record) -> None:
@@ -96,7 +96,7 @@ class Account:
                 self.settled = max(self.settled or at, at)
             case Rebased(cursor=cursor):
                 self.settled = min(self.settled or cursor, cursor)
-                self.missed = [each for each in self.missed if each.scheduled_at <= cursor]
+                self.misfired = [each for each in self.misfired if each.scheduled_at <= cursor]
             case _:
                 pass
 
@@ -129,7 +129,7 @@ class Account:
         newer = force.between(record.scheduled_at, record.at)
         if force.job.misfire == "run_all" or not any(newer):
             assert late_s > force.job.grace_s, "a run is passed over that was in time"
-        self.missed.append(record)
+        self.misfired.append(record)
 
     def _force_of(self, *scheduled_times: datetime) -> Force:
         """Return the newest definition that has these runs."""

@@ -199,7 +199,7 @@ STORIES = {
             down_until(f"{DAY}T09:01:00+00:00"),
             *clock("09:01:00", "09:02:00"),
         ],
-        outcomes={"job": "missed"},
+        outcomes={"job": "misfired"},
     ),
     "missed while down, run once": Story(
         jobs={"job": HOURLY},

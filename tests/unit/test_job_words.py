@@ -209,7 +209,7 @@ def test_a_run_is_told_with_the_place_of_its_answer() -> None:
 
 def test_what_was_missed_is_counted() -> None:
     """One line may stand for a night of them."""
-    missed = Run(scheduled_at=AT, started_at=AT, finished_at=AT, outcome="missed", missed=1200)
+    missed = Run(scheduled_at=AT, started_at=AT, finished_at=AT, outcome="misfired", misfired=1200)
     shown: JobBody = body(job_state=JobState(recent=(missed,)))
 
     assert last_text(shown).startswith("missed 1,200 2026-12-01 ")

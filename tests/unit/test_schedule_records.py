@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from support.run_records import DAWN, a_life, armed, done, hour, standing_after
 from support.tables import table
 
+from everturn_actors.checksums import sealed, unsealed
 from everturn_gateway.scheduler.jobs import JobState, Run
 from everturn_gateway.scheduler.rules.records import (
     RECENT,
@@ -50,7 +51,7 @@ def finished(scheduled_at: datetime = BEGAN.scheduled_at) -> Finished:
 # --- what follows ---
 
 
-def test_an_occurrence_is_followed_from_its_beginning_to_its_end() -> None:
+def test_a_run_is_followed_from_its_beginning_to_its_end() -> None:
     """This is what people see of it, and what a restart goes on from."""
     begun = standing_after([armed(), BEGAN])
     accepted = fold(begun, ACCEPTED)
@@ -124,7 +125,7 @@ def test_a_run_by_hand_is_none_of_the_jobs_own() -> None:
     assert job_state.recent[0].by_hand
 
 
-def test_missed_occurrences_are_settled_and_told_as_one() -> None:
+def test_misfired_runs_are_settled_and_told_as_one() -> None:
     """Thousands may be missed at once; each of them would push real runs out of sight."""
     missed = Misfire(at=hour(9), first=hour(2), scheduled_at=hour(8), count=7, error="too late")
     job_state = standing_after([armed(), missed])
@@ -134,11 +135,11 @@ def test_missed_occurrences_are_settled_and_told_as_one() -> None:
         Run(
             scheduled_at=hour(8),
             started_at=hour(9),
-            outcome="missed",
+            outcome="misfired",
             error="too late",
             finished_at=hour(9),
-            missed=7,
-            first_missed=hour(2),
+            misfired=7,
+            first_misfired=hour(2),
         ),
     )
     assert job_state.ran == 0
@@ -174,14 +175,14 @@ def test_what_is_under_way_when_a_job_is_called_off_is_still_finished() -> None:
     [finished(hour(9)), replace(ACCEPTED, scheduled_at=hour(9))],
     ids=["finished", "accepted"],
 )
-def test_what_is_said_of_no_open_occurrence_changes_nothing(record: Record) -> None:
+def test_what_is_said_of_no_open_run_changes_nothing(record: Record) -> None:
     """A log is read whatever stands in it; the rest of it still counts."""
     job_state = standing_after([*a_life(2), BEGAN])
 
     assert fold(job_state, record) == job_state
 
 
-def test_of_an_occurrence_that_ended_the_end_comes_once() -> None:
+def test_of_a_run_that_ended_the_end_comes_once() -> None:
     """Twice in the list, it would look as if it had run twice."""
     job_state = standing_after([armed(), BEGAN, finished()])
 
@@ -224,6 +225,26 @@ def test_a_line_that_says_all_holds_the_runs() -> None:
     )
     assert from_line(line) == Kept(at=hour(4), job_state=job_state)
     assert fold(JobState(paused=False), from_line(line)) == job_state
+
+
+def test_a_line_with_the_words_of_before_is_read() -> None:
+    """What is misfired now was called missed."""
+    run = Run(
+        scheduled_at=hour(8),
+        started_at=hour(9),
+        outcome="misfired",
+        error='"missed": 3',
+        misfired=7,
+        first_misfired=hour(2),
+    )
+    kept = Kept(at=hour(9), job_state=JobState(recent=(run,)))
+    plain = unsealed(to_line(kept).removesuffix(b"\n"))
+    before = plain.replace(b'"misfired"', b'"missed"').replace(
+        b'"first_misfired"', b'"first_missed"'
+    )
+
+    assert before != plain
+    assert from_line(sealed(before, 0)) == kept
 
 
 def test_an_instant_says_its_zone() -> None:

@@ -404,7 +404,7 @@ def test_a_job_that_was_due_while_the_gateway_was_down(
 
     missed = rules.Misfire(first=due, last=due, count=1)
     assert planned.run == (due,) * runs
-    assert planned.missed == (None if runs else missed)
+    assert planned.misfired == (None if runs else missed)
     assert planned.next_at == due + timedelta(days=1)
     assert rules.plan(job, settle(job_state, planned), now=utc("2026-05-04T12:31:06")).run == ()
 
@@ -443,7 +443,7 @@ def test_a_sleep_over_five_instants(misfire: Misfire, grace_s: int, runs: str, m
     job = a_cron("0 * * * *", misfire=misfire, grace_s=grace_s)
     planned = rules.plan(job, armed(utc("2026-05-04T00:30")), now=utc("2026-05-04T05:20"))
 
-    gone = planned.missed
+    gone = planned.misfired
     assert " ".join(f"{each:%H}" for each in planned.run) == runs
     assert (f"{gone.first:%H} to {gone.last:%H}: {gone.count}" if gone else "") == missed
     assert planned.next_at == utc("2026-05-04T06:00")
@@ -466,7 +466,7 @@ def test_what_is_made_up_for_is_what_would_have_run(job: Job, since: str, now: s
     planned = rules.plan(job, armed(utc(since)), now=utc(now))
 
     assert planned.run == tuple(coming(job, utc(since), utc(now)))
-    assert planned.missed is None
+    assert planned.misfired is None
 
 
 def test_what_was_begun_is_not_counted_as_missed() -> None:
@@ -477,7 +477,9 @@ def test_what_was_begun_is_not_counted_as_missed() -> None:
 
     planned = rules.plan(job, armed(cursor, recent=recent), now=cursor + 4.5 * hour)
 
-    assert planned.missed == rules.Misfire(first=cursor + 2 * hour, last=cursor + 3 * hour, count=2)
+    assert planned.misfired == rules.Misfire(
+        first=cursor + 2 * hour, last=cursor + 3 * hour, count=2
+    )
 
 
 def test_grace_is_counted_to_the_instant() -> None:
@@ -489,7 +491,7 @@ def test_grace_is_counted_to_the_instant() -> None:
     assert rules.plan(job, job_state, now=late + timedelta(microseconds=1)).run == ()
 
 
-def test_jitter_puts_off_an_occurrence_and_is_not_lateness() -> None:
+def test_jitter_puts_off_a_run_and_is_not_lateness() -> None:
     """With a grace of ten seconds, one that is drawn five minutes late must still run."""
     job = a_cron("0 9 * * *", misfire="skip", grace_s=10, jitter_s=600)
     scheduled_at = utc("2026-05-04T09:00")
@@ -504,7 +506,7 @@ def test_jitter_puts_off_an_occurrence_and_is_not_lateness() -> None:
     assert rules.plan(job, job_state, now=due + timedelta(seconds=11)).run == ()
 
 
-def test_an_occurrence_whose_jitter_is_not_over_holds_back_those_after_it() -> None:
+def test_a_run_whose_jitter_is_not_over_holds_back_those_after_it() -> None:
     """Were a later one settled first, the cursor would pass over the earlier one."""
     job = a_job(Every(interval_s=60), misfire="run_all", grace_s=10, jitter_s=600)
     anchor = utc("2026-05-04")
@@ -517,7 +519,7 @@ def test_an_occurrence_whose_jitter_is_not_over_holds_back_those_after_it() -> N
 
     assert held == rules.Plan(next_at=due[early])
     assert both.run[:2] == tuple(scheduled_times[early : early + 2])
-    assert both.missed is None
+    assert both.misfired is None
 
 
 def test_no_more_runs_than_the_job_has_left() -> None:
@@ -548,14 +550,14 @@ def test_what_was_begun_does_not_run_again_when_the_clock_goes_back() -> None:
     )
     planned = rules.plan(job, job_state, now=utc("2026-05-04T11:10"))
     assert planned.run == (utc("2026-05-04T10:00"), utc("2026-05-04T11:00"))
-    assert planned.missed is None
-    late = rules.plan(replace(job, grace_s=60), job_state, now=utc("2026-05-04T11:10")).missed
+    assert planned.misfired is None
+    late = rules.plan(replace(job, grace_s=60), job_state, now=utc("2026-05-04T11:10")).misfired
     assert late == rules.Misfire(
         first=utc("2026-05-04T10:00"), last=utc("2026-05-04T11:00"), count=2
     )
 
 
-@pytest.mark.parametrize("how", [{"by_hand": True}, {"outcome": "missed"}])
+@pytest.mark.parametrize("how", [{"by_hand": True}, {"outcome": "misfired"}])
 def test_what_was_not_the_jobs_own_run_does_not_stand_for_it(how: dict[str, object]) -> None:
     """Somebody ran it by hand at eight, or the clock had passed over eight: eight is still due."""
     job, scheduled_at = a_cron("0 * * * *"), utc("2026-05-04T08:00")
@@ -594,7 +596,7 @@ def test_a_clock_that_is_behind_the_arming_of_a_job_lets_it_begin_now(
     assert rebased == Rebased(at=BEHIND, cursor=BEHIND, anchor=anchor)
     job_state = fold(job_state, rebased)
     planned = rules.plan(job, job_state, now=BEHIND)
-    assert (planned.run, planned.missed, planned.next_at) == ((), None, utc("2026-05-04T07:00"))
+    assert (planned.run, planned.misfired, planned.next_at) == ((), None, utc("2026-05-04T07:00"))
     assert rules.rebased(job, job_state, BEHIND) is None
     assert rules.rebased(job, JobState(), BEHIND) is None
 
@@ -613,10 +615,10 @@ def test_two_years_of_standstill_are_one_run(when: Cron | Every, count: int, fir
     planned = rules.plan(a_job(when), armed(begins), now=begins + timedelta(days=730))
 
     assert len(planned.run) == 1
-    assert planned.missed is not None
-    assert planned.missed.count == count - 1
-    assert f"{planned.missed.first:%H:%M}" == first
-    assert not planned.missed.is_more
+    assert planned.misfired is not None
+    assert planned.misfired.count == count - 1
+    assert f"{planned.misfired.first:%H:%M}" == first
+    assert not planned.misfired.is_more
 
 
 @pytest.mark.parametrize("quiet", [None, NIGHT])
@@ -626,11 +628,11 @@ def test_ten_years_of_standstill_are_counted_in_part(quiet: QuietHours | None) -
     planned = rules.plan(a_cron("*/20 * * * *", quiet=quiet), armed(begins), now=now)
 
     assert planned.run == (utc("2026-10-02T12:00"),)
-    assert planned.missed is not None
-    assert planned.missed.last == utc("2026-10-02T11:40")
-    assert planned.missed.is_more
-    assert planned.missed.first < begins + timedelta(days=1)
-    assert planned.missed.count > 750 * 24
+    assert planned.misfired is not None
+    assert planned.misfired.last == utc("2026-10-02T11:40")
+    assert planned.misfired.is_more
+    assert planned.misfired.first < begins + timedelta(days=1)
+    assert planned.misfired.count > 750 * 24
 
 
 def test_a_rare_job_is_counted_however_long_ago() -> None:
@@ -638,7 +640,7 @@ def test_a_rare_job_is_counted_however_long_ago() -> None:
     job = a_cron("0 12 29 2 *", grace_s=60)
     planned = rules.plan(job, armed(utc("2001-01-01")), now=utc("2027-12-31"))
 
-    assert planned.missed == rules.Misfire(
+    assert planned.misfired == rules.Misfire(
         first=utc("2004-02-29T12:00"), last=utc("2024-02-29T12:00"), count=6
     )
     assert planned.next_at == utc("2028-02-29T12:00")
@@ -650,7 +652,7 @@ def test_where_counting_changes_its_way_nothing_counts_twice() -> None:
     job = a_job(Every(interval_s=250 * 86_400))
     planned = rules.plan(job, armed(begins), now=begins + 4 * days)
 
-    assert planned.missed == rules.Misfire(first=begins + days, last=begins + 3 * days, count=3)
+    assert planned.misfired == rules.Misfire(first=begins + days, last=begins + 3 * days, count=3)
 
 
 def test_the_newest_hundred_run_at_most() -> None:
@@ -660,7 +662,7 @@ def test_the_newest_hundred_run_at_most() -> None:
 
     assert planned.run[0] == utc("2026-05-04T08:21")
     assert planned.run[-1] == utc("2026-05-04T10:00")
-    assert planned.missed == rules.Misfire(
+    assert planned.misfired == rules.Misfire(
         first=utc("2026-05-04T00:01"), last=utc("2026-05-04T08:20"), count=500
     )
 

@@ -161,7 +161,7 @@ def test_a_run_log_that_was_shortened_within_a_run_is_in_order(case: Case) -> No
     """Its first line counts the run that was open then; that one is not two."""
     missed = {
         "scheduled_at": "2026-11-22T11:59:00.000000Z",
-        "outcome": "missed",
+        "outcome": "misfired",
     }  # and began nothing
     job_state = {"ran": 1, "open": [{"scheduled_at": INSTANT}], "recent": [missed]}
     case.runs[0] = {"kind": "kept", "job_state": job_state}

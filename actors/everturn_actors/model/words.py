@@ -69,7 +69,7 @@ SCHEDULE: Final = "schedule"
 
 
 MEMORY: Final = "memory"
-"The sender of what asks an agent for notes, once a conversation rests."
+"The sender of what asks an agent for notes, once a conversation is idle."
 
 
 PROGRAM_SENDERS: Final = frozenset(("background_process", SCHEDULE, MEMORY))

@@ -8,7 +8,7 @@
 - `files`: the files that come with messages: named, and kept before the message is accepted
 - `handover`: sessions that this process begins to work on, and those that another one works on from
   now on
-- `maintenance`: what may be done to a session that rests, without waking it
+- `maintenance`: what may be done to a passive session, without making it active
 - `opening`: how the service is put together, and taken apart
 - `pinning`: which events can be pinned, and what is kept of them then
 - `reader`: what can be read of sessions, whether they are active or not

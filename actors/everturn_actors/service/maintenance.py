@@ -1,4 +1,4 @@
-"""What may be done to a session that rests, without waking it."""
+"""What may be done to a passive session, without making it active."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Compactor(Struct, kw_only=True):
         return model.cache_life_s > IDLE_S and reported.input_tokens * IDLE_SHARE >= window
 
     async def _when_idle(self, scope: anyio.CancelScope, agent: Agent, tasks: Background) -> None:
-        """Begin a summary when the conversation rests until the provider's cache is about to go.
+        """Begin a summary when the conversation is idle until the provider's cache is about to go.
 
         The cache serves it now, and the next request is paid for whole in any case. A turn that
         ends meanwhile makes it begin anew.

@@ -97,7 +97,7 @@ class Dispatcher:
         if self._registry.job_state(job_id).anchor is None:
             return None
         planned = rules.plan(entry.job, self._registry.job_state(job_id), now=now)
-        return now if planned.run or planned.missed else planned.next_at
+        return now if planned.run or planned.misfired else planned.next_at
 
     def _clock_jumped(self) -> None:
         self.begin("schedules", self._plan_all)  # every time of every job may be another one now
@@ -154,8 +154,8 @@ class Dispatcher:
         if not is_loaded or self._registry.is_held(entry) or job_state.anchor is None:
             return
         planned = rules.plan(job, job_state, now=now)
-        if planned.missed is not None:
-            await self._miss(job, planned.missed, ran_instead=bool(planned.run))
+        if planned.misfired is not None:
+            await self._miss(job, planned.misfired, ran_instead=bool(planned.run))
         elif planned.run:
             await self.attempts.run_due(job, planned.run[0])
 

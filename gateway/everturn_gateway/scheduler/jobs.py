@@ -21,7 +21,7 @@ Where: TypeAlias = Literal["conversation", "isolated"]
 MadeBy: TypeAlias = Literal["file", "agent", "heartbeat", "tool", "cli", "http"]
 """Who defined a job: a file that somebody wrote, `agent.yaml`, its heartbeat, or one of those that
 write a file of their own."""
-RunOutcome: TypeAlias = Literal["answered", "sent", "silent", "failed", "cancelled", "missed"]
+RunOutcome: TypeAlias = Literal["answered", "sent", "silent", "failed", "cancelled", "misfired"]
 """How a run came out: a task was done, a message is on its way, there was nothing to say,
 all tries failed, it was called off, or it was not run at all."""
 
@@ -205,12 +205,12 @@ class Run(Value, frozen=True, kw_only=True):
     turn: Count = 0
     "The turn that did the task; 0 = none."
     error: str = ""
-    "Why it failed, was called off or missed."
+    "Why it failed, was called off or misfired."
     finished_at: Instant | None = None
-    missed: Count = 0
-    "missed: how many runs this stands for; `scheduled_at` is the newest of them."
-    first_missed: Instant | None = None
-    "missed: the oldest of them."
+    misfired: Count = 0
+    "misfired: how many runs this stands for; `scheduled_at` is the newest of them."
+    first_misfired: Instant | None = None
+    "misfired: the oldest of them."
 
 
 class Span(Value, frozen=True, kw_only=True):

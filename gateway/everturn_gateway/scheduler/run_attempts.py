@@ -235,5 +235,5 @@ def unexpected(error: Exception | None) -> str:
 
 def _is_failing(job_state: JobState) -> bool:
     """Return whether the newest run that was tried failed."""
-    tried = (run for run in reversed(job_state.recent) if run.outcome != "missed")
+    tried = (run for run in reversed(job_state.recent) if run.outcome != "misfired")
     return any(run.outcome == "failed" for run in [*tried][:1])

@@ -261,18 +261,18 @@ class RunBody(ScheduleBody):
     by_hand: bool = Field(description="Somebody asked for it, beside the job's own times.")
     outcome: RunOutcome | None = Field(
         description="answered: a task was done; sent: a message is on its way; silent: there was"
-        " nothing to say; failed: so did all tries; cancelled: it was called off; missed: it was"
+        " nothing to say; failed: so did all tries; cancelled: it was called off; misfired: it was"
         " not run. Null while it is under way."
     )
-    error: str = Field(description="Why it failed, was called off or missed.")
+    error: str = Field(description="Why it failed, was called off or misfired.")
     session_id: str | None = Field(description="The session of its task.")
     session: str | None = Field(description="Path of that session.")
     turn_id: str | None = Field(description="The turn that did the task.", pattern=r"^t[0-9]+$")
-    missed: int = Field(
+    misfired: int = Field(
         description="How many runs this stands for, where they were missed; `scheduled_at` is"
         " the newest."
     )
-    first_missed: Instant | None = Field(description="The oldest of them.")
+    first_misfired: Instant | None = Field(description="The oldest of them.")
 
     @staticmethod
     def of(run: Run) -> RunBody:
@@ -293,8 +293,8 @@ class RunBody(ScheduleBody):
             if run.session_id
             else None,
             turn_id=f"t{run.turn}" if run.turn else None,
-            missed=run.missed,
-            first_missed=_instant(run.first_missed),
+            misfired=run.misfired,
+            first_misfired=_instant(run.first_misfired),
         )
 
 

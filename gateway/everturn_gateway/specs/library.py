@@ -144,7 +144,7 @@ class AgentLibrary:
         return await tools.prompt_text(prompt, arguments)
 
     def idle_after_s(self, name: str) -> float | None:
-        """Return how long a conversation with an agent rests before it is asked for notes.
+        """Return how long a conversation with an agent is idle before it is asked for notes.
 
         None: it keeps none about whom it talks with, or is not there.
         """

@@ -321,6 +321,6 @@ async def _schedules(client: SchedulerClient, now: datetime) -> tuple[Family, ..
 
 
 def _is_failing(view: JobView) -> bool:
-    tried = (run for run in reversed(view.job_state.recent) if run.outcome != "missed")
+    tried = (run for run in reversed(view.job_state.recent) if run.outcome != "misfired")
     newest = next(tried, None)
     return newest is not None and newest.outcome == "failed"

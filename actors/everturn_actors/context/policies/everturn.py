@@ -11,7 +11,7 @@ messages. Everything below looks at all messages together.
   go: if 20,000 tokens come free, and never the newest 40,000, the newest five, those of the newest
   step, or the first two of the newest turn. In a small window a tenth and a fifth of it count.
 - From 85 % on a model summarises older turns after a turn, and whatever left before that; from a
-  half on where the conversation rests until the provider's cache is about to go.
+  half on where the conversation is idle until the provider's cache is about to go.
 - Above 100 % the oldest whole turns leave, down to a half. So do they above 7/8 of the messages
   that the session holds, down to 5/8, so that the session itself never takes away what is shown.
 - Where the newest turn is all that is left it is squeezed, down to 75 %: the results of its middle

@@ -36,7 +36,7 @@ class EverturnSection(ClearingSection):
     clear_minimum_tokens: Amount | None = None
     "Nothing is cleared for less, at most a tenth of the window."
     summarize_cold_trigger: Share | None = None
-    "The same where a conversation rests until the provider's cache is about to go."
+    "The same where a conversation is idle until the provider's cache is about to go."
     cut_to: Share | None = None
     "Whole turns leave down to this share of the budget, where it is full."
     squeeze_to: Share | None = None

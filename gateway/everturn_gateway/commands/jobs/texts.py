@@ -100,8 +100,8 @@ def outcome_text(run: RunBody) -> str:
     """Return how a run came out, or several that were missed."""
     if run.outcome is None:
         return "running"
-    if run.outcome == "missed" and run.missed > 1:
-        return f"missed {run.missed:,}"
+    if run.outcome == "misfired" and run.misfired > 1:
+        return f"missed {run.misfired:,}"
     return run.outcome
 
 
@@ -177,8 +177,8 @@ def run_row(run: RunBody, zone: str) -> tuple[str, ...]:
     return (
         moment_text(run.scheduled_at, zone) + (" (by hand)" if run.by_hand else ""),
         outcome_text(run),
-        took_text(run.duration_seconds) if run.outcome != "missed" else "",
-        str(run.attempt) if run.outcome != "missed" else "",
+        took_text(run.duration_seconds) if run.outcome != "misfired" else "",
+        str(run.attempt) if run.outcome != "misfired" else "",
         run.session_id or "",
         run.turn_id or "",
         run.error,
@@ -202,7 +202,7 @@ _OUTCOMES: Final[dict[RunOutcome, str]] = {
     "silent": "silent: there was nothing to say",
     "failed": "failed",
     "cancelled": "cancelled",
-    "missed": "missed",
+    "misfired": "missed",
 }
 
 

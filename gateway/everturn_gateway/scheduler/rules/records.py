@@ -318,7 +318,7 @@ class Draft:
             self._anchor = min(anchor, line.anchor or back)
         self._cursor = back
         self._recent = [
-            run for run in self._recent if run.outcome != "missed" or run.scheduled_at <= back
+            run for run in self._recent if run.outcome != "misfired" or run.scheduled_at <= back
         ]
 
     def _begin(self, line: Began) -> None:
@@ -346,11 +346,11 @@ class Draft:
             Run(
                 scheduled_at=line.scheduled_at,
                 started_at=line.at,
-                outcome="missed",
+                outcome="misfired",
                 error=line.error,
                 finished_at=line.at,
-                missed=line.count,
-                first_missed=line.first,
+                misfired=line.count,
+                first_misfired=line.first,
             )
         )
 

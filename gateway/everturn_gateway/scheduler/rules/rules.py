@@ -74,7 +74,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     run: tuple[datetime, ...] = ()
     "The runs to run, oldest first; all of them newer than what is missed."
-    missed: Misfire | None = None
+    misfired: Misfire | None = None
     "What to record as missed."
     next_at: datetime | None = None
     """When the first run that is not settled here is due, its jitter included; later than
@@ -297,9 +297,9 @@ def rebased(job: Job, job_state: JobState, now: datetime) -> Rebased | None:
         return None
     missed = [
         *(
-            (run.first_missed or run.scheduled_at, run.scheduled_at)
+            (run.first_misfired or run.scheduled_at, run.scheduled_at)
             for run in job_state.recent
-            if run.missed
+            if run.misfired
         ),
         *((span.begins + TICK, span.ends) for span in job_state.skipped),
     ]
@@ -349,7 +349,7 @@ class _Ran(Struct, frozen=True):
 def _ran(job_state: JobState) -> _Ran:
     runs = (*job_state.recent, *job_state.open)
     spans = job_state.settled
-    begun = (run.scheduled_at for run in runs if not run.by_hand and run.outcome != "missed")
+    begun = (run.scheduled_at for run in runs if not run.by_hand and run.outcome != "misfired")
     return _Ran(spans, frozenset(each for each in begun if not span_of(spans, each)))
 
 
@@ -415,7 +415,7 @@ def plan(job: Job, job_state: JobState, *, now: datetime, most: int = 100) -> Pl
     is_used_up = job.max_runs is not None and len(run) == left
     return Plan(
         run=tuple(run),
-        missed=missed,
+        misfired=missed,
         next_at=None if is_used_up or next_up is None else _due_at(job, next_up),
     )
 

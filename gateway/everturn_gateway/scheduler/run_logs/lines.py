@@ -21,6 +21,12 @@ from everturn_gateway.scheduler.rules.records import Draft, Finished, Line, Misf
 
 ERROR_CHARACTERS: Final = 1000  # of an error in a log, which holds many of them
 _LINE: Final = Codec[Line](Line)
+_OF_BEFORE: Final = (
+    (b'"outcome":"missed"', b'"outcome":"misfired"'),
+    (b'"missed":', b'"misfired":'),
+    (b'"first_missed":', b'"first_misfired":'),
+)
+"Words that logs were written with before, and those of now."
 
 
 class BadRecordError(Exception):
@@ -68,11 +74,19 @@ def from_line(data: bytes) -> Line:
     data = data.removesuffix(b"\n")
     if not is_whole(data, 0):
         raise BadRecordError(why_not_whole(data))
+    plain = unsealed(data)
     try:
-        return _LINE.decode(unsealed(data))
+        return _LINE.decode(_in_words_of_now(plain) if b"missed" in plain else plain)
     except CodecError as error:
         msg = f"{error}; {WAY_OUT}"
         raise BadRecordError(msg, is_whole=True) from error
+
+
+def _in_words_of_now(plain: bytes) -> bytes:
+    """Return a line with the names of now; what stands in a text has its quotes escaped."""
+    for before, now in _OF_BEFORE:
+        plain = plain.replace(before, now)
+    return plain
 
 
 # --- a whole log ---------------------------------------------------------------------------------

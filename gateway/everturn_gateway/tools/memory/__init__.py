@@ -2,7 +2,7 @@
 
 - `editing`: what people read and change of the notes about them: in chats, the terminal and over
   HTTP
-- `idle_conversations`: asks agents for notes about a conversation once it rests
+- `idle_conversations`: asks agents for notes about a conversation once it is idle
 - `notes`: the notes of one agent, and those that all agents share, as files
 - `noting`: `note_person`: what was said about a person or their work, kept for later conversations
 - `people`: what an agent knows of whom it talks with: a file for each

@@ -1,4 +1,4 @@
-"""Asks agents for notes about a conversation once it rests.
+"""Asks agents for notes about a conversation once it is idle.
 
 The question is a message in the session, at the end of what the model was sent just before, so
 that the provider's cache serves all but a line of it. Nothing of the answer is delivered; what the

@@ -35,7 +35,7 @@ _OUTCOMES: Final[dict[RunOutcome, str]] = {
     "silent": "done, with nothing to say",
     "failed": "failed",
     "cancelled": "called off",
-    "missed": "missed",
+    "misfired": "missed",
 }
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 

@@ -10,14 +10,14 @@ import { state } from "../state.js";
 
 const STATES = { scheduled: t("scheduled"), running: t("running"), paused: t("paused"), waiting: t("cannot run"), done: t("done") };
 const MARKS = { running: "runs", waiting: "failed", done: "done" };
-const OUTCOMES = { answered: t("done"), sent: t("sent"), silent: t("nothing to say"), failed: t("failed"), cancelled: t("cancelled"), missed: t("missed") };
+const OUTCOMES = { answered: t("done"), sent: t("sent"), silent: t("nothing to say"), failed: t("failed"), cancelled: t("cancelled"), misfired: t("missed") };
 const SHAPES = {
   answered: svg`<circle cx="6" cy="6" r="5"></circle>`,
   sent: svg`<circle cx="6" cy="6" r="5"></circle>`,
   silent: svg`<circle class="hollow" cx="6" cy="6" r="4"></circle>`,
   failed: svg`<path d="M2 2l8 8M10 2l-8 8"></path>`,
   cancelled: svg`<path d="M2 2l8 8M10 2l-8 8"></path>`,
-  missed: svg`<path d="M1 6h10"></path>`,
+  misfired: svg`<path d="M1 6h10"></path>`,
   running: svg`<circle class="hollow" cx="6" cy="6" r="4"></circle><circle cx="6" cy="6" r="1.5"></circle>`,
 };
 const HOWS = [
