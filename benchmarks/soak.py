@@ -192,7 +192,7 @@ async def wait_all(book: Book) -> None:
 
 async def rest(book: Book, gateway: Gateway) -> None:
     """Wait until the gateway has nothing left to do."""
-    names = ("turns_running", "messages_waiting", "deliveries_owed")
+    names = ("turns_running", "messages_waiting", "deliveries_pending")
     gauges: dict[str, float] = {}
     with anyio.move_on_after(REST_S):
         while True:

@@ -20,7 +20,7 @@ and `state` (the one transition function).
 - `todo`: the to-do list of long work: the model writes it by calls of one tool, and people see it
 - `cluster/`: several processes that share one store: who works on which session, and on what else
 - `context/`: what the model sees: from a conversation and an agent to a request that fits
-- `delivery/`: what a session owes to people outside: the port of channels, and the worker that
+- `delivery/`: what is pending for people outside: the port of channels, and the worker that
   calls it
 - `errors/`: errors of the core
 - `events/`: what can happen to a session, by subject

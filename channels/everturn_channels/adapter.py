@@ -301,7 +301,7 @@ class Outbound(Struct, frozen=True, kw_only=True):
     is_repeat: bool = False
     "It may be there already. Where the platform cannot tell, the message says so."
     is_late: bool = False
-    """It is owed for longer than platforms remember nonces: minutes.
+    """It is pending for longer than platforms remember nonces: minutes.
 
     Where it may be there already, a platform that knows nonces cannot tell any more.
     """

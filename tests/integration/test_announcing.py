@@ -104,7 +104,7 @@ class Post:
         await session.record(structs.replace(mark, mark="sent"))
 
     async def until_got(self, times: int, test: TestService, session_id: str) -> None:
-        """Wait until so much was delivered, and nothing is owed."""
+        """Wait until so much was delivered, and nothing is pending."""
         with anyio.fail_after(WAIT_S):
             while len(self.got) < times or (await test.service.view(session_id)).outbox:
                 await soon()

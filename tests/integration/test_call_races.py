@@ -356,7 +356,7 @@ async def test_results_are_logged_in_call_order_where_a_message_overtakes_an_all
 
 
 async def test_a_restart_runs_what_had_begun_and_nothing_that_a_message_overtook() -> None:
-    """A crash may keep the beginning of one read of two; only that one is still owed."""
+    """A crash may keep the beginning of one read of two; only that one is still pending."""
     look = Deed("look", capabilities=ToolCapabilities(read_only=True))
     session_id = new_session_id(START, "00000001")
     key = ConversationKey(channel="test", chat="chat", agent="test")

@@ -100,7 +100,7 @@ async def test_the_chunks_of_a_reply_come_in_order_and_share_their_writes() -> N
 
 
 async def test_a_reply_with_nothing_to_show_is_no_longer_owed() -> None:
-    """Where it stayed owed, the session would never rest."""
+    """Where it stayed pending, the session would never rest."""
 
     class Mute(ScriptedAdapter):
         def render(self, markdown: str, *, is_plain: bool = False) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ async def test_a_chat_that_is_gone_is_given_up_at_once(caplog: pytest.LogCapture
         assert told == ["0 sending", "0 failed", "1 failed", "2 failed"]
     warnings = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert [each.getMessage() for each in warnings] == [
-        "a chat is gone; what is owed to it is given up"
+        "a chat is gone; what is pending for it is given up"
     ]
 
 

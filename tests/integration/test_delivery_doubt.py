@@ -1,4 +1,4 @@
-"""What may have arrived stays owed until the platform says yes or no, or for as long as is set."""
+"""What may have arrived stays pending until the platform says yes or no, or as long as is set."""
 
 from __future__ import annotations
 

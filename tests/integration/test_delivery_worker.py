@@ -50,7 +50,7 @@ RESTING = ServiceSettings(passivate_after_s=0, drain_s=0, leave_grace_s=0)
 
 
 class Post:
-    """A delivery port that delivers at once, in one chunk, whatever is owed."""
+    """A delivery port that delivers at once, in one chunk, whatever is pending."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -271,7 +271,7 @@ async def test_a_session_whose_channel_is_gone_rests_and_keeps_what_it_owes() ->
 
 
 async def test_a_session_that_owes_something_does_not_expire_under_its_delivery_port() -> None:
-    """The gateway was down for longer than a session lives; the answer is still owed."""
+    """The gateway was down for longer than a session lives; the answer is still pending."""
     clock, disk, lazy, post = ManualClock(), MemoryDisk(), Post(), Post()
     spec = structs.replace(make_spec(), session=SessionSpec(ttl_hours=1))
     lazy.before = leave_it
@@ -653,7 +653,7 @@ async def test_a_delivery_port_that_tells_when_its_actor_is_gone_is_no_fault(
     assert caplog.text == ""
 
 
-# --- what is owed, by a real turn ---
+# --- what is pending, by a real turn ---
 
 
 async def test_files_of_a_tool_are_owed_and_can_be_read() -> None:

@@ -227,7 +227,7 @@ async def test_the_load_is_read_at_the_scrape() -> None:
     assert values["everturn_messages_waiting"] == 5
     assert values["everturn_commands_waiting"] == 1
     assert values["everturn_approvals_open"] == 3
-    assert values["everturn_deliveries_owed"] == 4
+    assert values["everturn_deliveries_pending"] == 4
     assert values["everturn_journal_queue_jobs"] == 9
     assert values["everturn_http_requests_in_flight"] == 6
     assert values["everturn_http_followers"] == 8

@@ -41,7 +41,7 @@ class DeliveryPort:
     """Tells a channel's people at once."""
 
     async def deliver(self, session: Outgoing) -> None:
-        """Deliver what is owed, as nothing at all."""
+        """Deliver what is pending, as nothing at all."""
         while not session.is_stopping:
             for item in session.state.outbox:
                 await session.record(DeliveryPlanned(item=item.seq, chunks=()))

@@ -50,7 +50,7 @@ class Nobody:
     """A delivery port that delivers nothing, so that a session is one of a channel."""
 
     async def deliver(self, session: Outgoing) -> None:
-        """Wait for the end of the turn, and leave what is owed."""
+        """Wait for the end of the turn, and leave what is pending."""
         while session.state.open_turn is not None and not session.is_stopping:
             await session.until_changed()
 
@@ -881,7 +881,7 @@ async def test_a_ambient_message_does_not_let_a_paused_turn_go_on() -> None:
 
 
 async def test_the_whole_of_it_is_read_back_from_disk(tmp_path: Path) -> None:
-    """IN-07: what waits, what was heard and what is owed, after a restart from snapshot and log."""
+    """IN-07: what waits, was heard and is pending, after a restart from snapshot and log."""
     clock = ManualClock()
 
     async def live(act: Callable[[TestService], Awaitable[None]]) -> object:

@@ -1,4 +1,4 @@
-"""Whole turns of a chat against crashes: what is owed arrives, and nothing known to be there twice.
+"""Whole turns of a chat against crashes: what is pending arrives, and nothing twice.
 
 The machine of `test_turns` with a platform: bursts, edits, what is said beside and what jobs say,
 and a delivery port whose every chunk waits for a rule to say what became of it.

@@ -87,7 +87,7 @@ class Delivering:
         return await self.service.view(session_id)
 
     async def until_delivered(self, session_id: str) -> None:
-        """Wait until no turn is open and nothing is owed."""
+        """Wait until no turn is open and nothing is pending."""
         async for _ in self.service.watch(session_id, after=0):
             state = await self.state(session_id)
             if state.open_turn is None and not state.waiting and not state.outbox:

@@ -205,7 +205,7 @@ def _check_session(name: str, log: Sequence[Event], state: SessionState, world: 
 
 def _check_said(bodies: Sequence[object], state: SessionState, chat: str, seen: Platform) -> None:
     """Check that people were sent all chunks, in order, once, or twice and labelled."""
-    assert not state.outbox, f"owed: {[item.text for item in state.outbox]}"
+    assert not state.outbox, f"pending: {[item.text for item in state.outbox]}"
     payloads: dict[tuple[int, int], str] = {}
     marks: dict[tuple[int, int], list[str]] = {}
     for body in bodies:
@@ -222,7 +222,7 @@ def _check_said(bodies: Sequence[object], state: SessionState, chat: str, seen: 
     planned = [text for chunk, text in payloads.items() if "sent" in marks.get(chunk, ())]
     shown: list[str] = []
     placed: set[str] = set()
-    "What took the place of its preview: that may stand above what was owed while it was written."
+    "What took the place of its preview: that may stand above what was pending then."
     for message in seen.messages.values():
         if message.message.chat_id != chat:
             continue

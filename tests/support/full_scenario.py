@@ -71,7 +71,7 @@ from everturn_gateway.tools.processes.tool import BackgroundProcess
 WAIT_S = 60  # for what takes milliseconds
 QUIET = 30  # rounds of the loop in which nothing touches a disk
 REST_S = 300.0
-RESTS = 6  # waits of five minutes; what is owed takes one or two of them
+RESTS = 6  # waits of five minutes; what is pending takes one or two of them
 READS = ToolCapabilities(read_only=True)
 QUESTIONS = 12  # of the client: enough for a summary and a snapshot
 HOLD_S = 1.5
@@ -178,7 +178,7 @@ class Gateway:
     supervisors: Supervisors
     service: TurnService
     patience: int = 2 * RESTS
-    "How many waits for what is owed there are in a rest."
+    "How many waits for what is pending there are in a rest."
     is_slow: Callable[[], bool] = lambda: False
     "Whether a disk keeps somebody waiting: the script does not go on then."
 
@@ -232,7 +232,7 @@ class Gateway:
             await self.threads.settle()
 
     async def rest(self) -> None:
-        """Wait until nothing is owed but an answer of a person; let doubts pass for that."""
+        """Wait until nothing is pending but an answer of a person; let doubts pass for that."""
         await self.settle()
         for number in range(self.patience):
             if not await self._owes():

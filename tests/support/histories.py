@@ -291,7 +291,7 @@ _NEXT: dict[Mark, tuple[Mark, ...]] = {
 
 
 def _delivery(state: SessionState) -> SearchStrategy[Body]:
-    """Return what may become of what is owed."""
+    """Return what may become of what is pending."""
     return st.one_of([move for item in state.outbox[:3] for move in _of_item(item)])
 
 
@@ -310,7 +310,7 @@ def _of_item(item: OutboxItem) -> list[SearchStrategy[Body]]:
 
 
 def _begun_steps(state: SessionState) -> int:
-    """Return how many steps of the last turn have begun, for as long as its replies are owed."""
+    """Return how many steps of the last turn have begun, for as long as its replies are pending."""
     turn = state.open_turn
     if turn is not None:
         return len(turn.steps) + (turn.step is not None)
@@ -695,7 +695,7 @@ def delivered_log() -> tuple[Event, ...]:
         DeliveryPlanned(item=43, chunks=("Stand-up!",)),
         ChunkMarked(item=43, chunk=0, mark="sending"),
         ChunkMarked(item=43, chunk=0, mark="unsent", error="offline"),
-        ChunkMarked(item=43, chunk=0, mark="given_up", error="owed for too long; offline"),
+        ChunkMarked(item=43, chunk=0, mark="given_up", error="pending for too long; offline"),
     )
     return tuple(
         Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)

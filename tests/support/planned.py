@@ -96,7 +96,7 @@ def announced(folder: Path, chat: int | str) -> list[str]:
 
 
 def is_told(folder: Path, chat: int | str) -> bool:
-    """Return whether something is owed to a chat, and all of it has arrived, which is on disk."""
+    """Return whether something was pending for a chat, and all has arrived, which is on disk."""
     log = log_of(folder, chat)
     plans = [e for e in log if e["type"] == "delivery_planned"]
     marks = {(e["item"], e["chunk"]): e["mark"] for e in log if e["type"] == "chunk_marked"}

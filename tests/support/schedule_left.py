@@ -34,7 +34,7 @@ class Left:
     "Idempotency key -> how often it stands in a session."
     announced: Counter[str]
     outbox: Counter[tuple[str, str, str]]
-    "Channel, chat and text -> how often it is owed there."
+    "Channel, chat and text -> how often it is pending there."
     posted: Mapping[str, Mapping[str, object]]
     "Idempotency key -> what was sent."
     files: Mapping[str, str]

@@ -172,7 +172,7 @@ async def until(is_so: Callable[[], object], gateway: GatewayProcess | None = No
 
 
 async def until_said(folder: Path, *chats: int | str) -> None:
-    """Wait until chats were told all they are owed, and that is on disk."""
+    """Wait until chats were told all that is pending for them, and that is on disk."""
     for chat in chats:
         with anyio.fail_after(DEADLINE_S):
             while not is_said(folder, chat):  # noqa: ASYNC110 - of another process' files
@@ -216,7 +216,7 @@ def log_of(folder: Path, chat: int | str) -> list[dict[str, Any]]:
 
 
 def is_said(folder: Path, chat: int | str) -> bool:
-    """Return whether a chat was answered and told all it is owed, and that is on disk."""
+    """Return whether a chat was answered, nothing is pending for it, and that is on disk."""
     by_type: dict[str, list[dict[str, Any]]] = {}
     for event in log_of(folder, chat):
         by_type.setdefault(event["type"], []).append(event)

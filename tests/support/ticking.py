@@ -173,7 +173,7 @@ class Live:
         return view.job_state.recent
 
     async def said(self, key: ConversationKey = CHAT) -> tuple[str, ...]:
-        """Return what is owed to the people of a conversation, oldest first."""
+        """Return what is pending for the people of a conversation, oldest first."""
         session_id = await self.service.conversations.current(key)
         return tuple(p.text for p in (await self.service.view(session_id)).outbox)
 

@@ -396,7 +396,7 @@ async def test_the_gateway_does_not_wait_until_bots_are_loaded(tmp_path: Path) -
 
 
 async def test_a_gateway_that_is_open_for_a_moment_logs_in_nowhere(tmp_path: Path) -> None:
-    """Its turns are owed to the people of a channel all the same."""
+    """Its turns go to the people of a channel all the same."""
     channels = no_channels(config_with(tmp_path), MemoryKeyedStore(), ManualClock())
 
     assert sorted(channels.delivery_ports) == ["irc", "matrix"]

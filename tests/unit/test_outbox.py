@@ -77,7 +77,7 @@ def began(*bodies: Body, delivers: bool = True) -> SessionState:
     return after(turn, STEP, *bodies)
 
 
-# --- what is owed ---
+# --- what is pending ---
 
 
 def test_a_reply_with_text_is_owed_and_replies_to_who_asked() -> None:
@@ -96,7 +96,7 @@ def test_a_reply_before_tools_is_owed_as_one_of_its_own() -> None:
     assert [(each.kind, each.text) for each in state.outbox] == [("reply", "let me see")]
 
 
-def test_a_reply_without_words_owes_nothing() -> None:
+def test_a_reply_without_words_has_nothing_pending() -> None:
     """An empty message is refused by every platform."""
     assert began(ModelReplied(text=" \n", calls=(CALL,))).outbox == ()
 
@@ -193,7 +193,7 @@ def test_who_cancelled_a_turn_is_told_nothing() -> None:
     assert began(TurnFinished(turn=1, outcome="cancelled")).outbox == ()
 
 
-def test_a_turn_that_delivers_to_nobody_owes_nothing() -> None:
+def test_a_turn_that_delivers_to_nobody_has_nothing_pending() -> None:
     """Who asks over HTTP reads the answer there."""
     state = began(
         ContextReduced(stage="halve"),
@@ -291,7 +291,7 @@ def test_an_answer_replies_to_the_newest_message_that_it_answers() -> None:
     assert [each.reply_to for each in state.outbox] == ["45"]
 
 
-def test_the_end_of_a_session_owes_nothing_any_more() -> None:
+def test_the_end_of_a_session_has_nothing_pending_any_more() -> None:
     """Whoever starts afresh does not want the answer to what was before."""
     state = began(ModelReplied(text="there"), ANSWERED, SessionEnded(reason="reset"))
 
@@ -313,7 +313,7 @@ PREVIEW = PreviewSent(turn=1, step=1, platform_id="77")
 
 
 def previews(state: SessionState) -> list[tuple[str, str]]:
-    """Return the text and the preview of all that is owed."""
+    """Return the text and the preview of all that is pending."""
     return [(item.text, item.preview) for item in state.outbox]
 
 
@@ -398,7 +398,7 @@ def test_a_preview_that_is_known_before_the_calls_are_done_is_of_their_reply() -
 
 
 def test_a_preview_that_comes_too_late_changes_nothing() -> None:
-    """The reply is on its way as a message of its own, or was never owed."""
+    """The reply is on its way as a message of its own, or was never pending."""
     laid_out = DeliveryPlanned(item=5, chunks=("there",))
 
     assert previews(began(ModelReplied(text="there"), laid_out, PREVIEW)) == [("there", "")]
@@ -439,7 +439,7 @@ def outbox(*chunks: str) -> tuple[OutboxItem, ...]:
 def marked(
     items: tuple[OutboxItem, ...], chunk: int, *marks: Mark, platform_id: str = ""
 ) -> tuple[OutboxItem, ...]:
-    """Return what is owed after these marks of one chunk of the first reply."""
+    """Return what is pending after these marks of one chunk of the first reply."""
     for mark in marks:
         body = ChunkMarked(item=5, chunk=chunk, mark=mark, platform_id=platform_id)
         items = deliver(items, body)
@@ -492,8 +492,8 @@ def test_outbox_items_may_be_delivered_out_of_order() -> None:
 @table(
     ("body", "why"),
     [
-        (ChunkMarked(item=4, chunk=0, mark="sending"), "outbox item 4 is not owed"),
-        (DeliveryPlanned(item=4, chunks=()), "outbox item 4 is not owed"),
+        (ChunkMarked(item=4, chunk=0, mark="sending"), "outbox item 4 is not pending"),
+        (DeliveryPlanned(item=4, chunks=()), "outbox item 4 is not pending"),
         (DeliveryPlanned(item=5, chunks=()), "rendered already"),
         (ChunkMarked(item=9, chunk=0, mark="sending"), "has no chunk 0"),
         (ChunkMarked(item=5, chunk=1, mark="sending"), "has no chunk 1"),

@@ -1,7 +1,7 @@
 """How what a session says leaves it: the port of whoever delivers it.
 
-A session whose channel has a delivery port owes its people all that is said in its turns. What it
-owes stands in its state as outbox items, so a restart knows what is left to be sent. The delivery
+All that is said in the turns of a session whose channel has a delivery port goes to its people. What
+is pending stands in its state as outbox items, so a restart knows what is left to be sent. The delivery
 port only looks at the state and records what it did.
 """
 
@@ -37,7 +37,7 @@ class Outgoing(Protocol):
         """Make events of a delivery durable and apply them.
 
         Raises:
-            SessionEndedError: The session is over, and owes nothing any more.
+            SessionEndedError: The session is over, and nothing is pending any more.
             JournalError: They could not be written down.
         """
         ...
@@ -67,10 +67,10 @@ class DeliveryPort(Protocol):
     """Tells the people of one channel what its sessions say."""
 
     async def deliver(self, session: Outgoing) -> None:
-        """Deliver what the session owes and show what it does.
+        """Deliver what is pending in the session and show what it does.
 
-        Called when a turn of it begins and when it owes something; returns when no turn is open
-        and nothing that can be sent is owed, or when the service stops. One call at a time for
+        Called when a turn of it begins and when something is pending; returns when no turn is open
+        and nothing that can be sent is pending, or when the service stops. One call at a time for
         each session. Cancellation at any await is safe: a chunk marked as sending whose outcome
         was not recorded counts as one of unknown outcome.
         """

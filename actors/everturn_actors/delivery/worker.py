@@ -55,12 +55,12 @@ class DeliveryWorker(Struct, kw_only=True):
 
     @property
     def is_due(self) -> bool:
-        """Whether something is owed that may still be delivered: such a session stays."""
+        """Whether something is pending that may still be delivered: such a session stays."""
         state = self.present()
         return state is not None and bool(state.outbox) and self.delivers(state.key.channel)
 
     def delivers(self, channel: str) -> bool:
-        """Whether what is said in a session of `channel` is owed to its people."""
+        """Whether what is said in a session of `channel` goes to its people."""
         return channel in self.delivery_ports
 
     def begin(self, tasks: Background) -> None:
@@ -116,7 +116,7 @@ class DeliveryWorker(Struct, kw_only=True):
         )
 
     def _newest(self) -> tuple[int, int]:
-        """Return the newest turn, and the event of the newest outbox item that is owed."""
+        """Return the newest turn, and the event of the newest outbox item that is pending."""
         state = self.state
         return state.turns, max((item.seq for item in state.outbox), default=0)
 
@@ -148,7 +148,7 @@ class DeliveryWorker(Struct, kw_only=True):
     def state(self) -> SessionState:
         """Its present state."""
         state = self.present()
-        assert state is not None, "a session that owes something has begun"
+        assert state is not None, "a session in which something is pending has begun"
         return state
 
     @property

@@ -20,10 +20,10 @@ class PreviewSent(EventBody, frozen=True, kw_only=True):
 
 
 class DeliveryPlanned(EventBody, frozen=True, kw_only=True):
-    """What the people of a conversation are owed was rendered."""
+    """What is pending for the people of a conversation was rendered."""
 
     item: int
-    "The seq of the event that owes it."
+    "The seq of the event that it follows from."
     chunks: tuple[str, ...]
     "In the words of the channel, in the order in which they are sent; empty = nothing to send."
 

@@ -110,7 +110,7 @@ class Announced(EventBody, frozen=True, kw_only=True):
     untrusted: bool = False
     "Whether it holds text from outside that nobody vouches for."
     delivers: bool = False
-    "Whether it is owed to the people of a channel."
+    "Whether it goes to the people of a channel."
 
 
 class Edited(EventBody, frozen=True, kw_only=True):

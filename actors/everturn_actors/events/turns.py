@@ -25,7 +25,7 @@ class TurnStarted(EventBody, frozen=True, kw_only=True):
     ambient_bytes: int = 0
     "How much of them it is told at most, as UTF-8: the newest; 0 = all."
     delivers: bool = False
-    "Whether what is said in it is owed to the people of a channel."
+    "Whether what is said in it goes to the people of a channel."
     retries: int = 0
     """The turn that failed and whose place it takes; 0 = none. It goes on with that one's messages,
     all of which are `received`, and with its steps: what a tool has done is not done again."""

@@ -4,7 +4,7 @@
 - `incoming`: what callers hand in: messages on their way into a conversation
 - `messages`: messages: what people, models and tools say, once it is durable
 - `options`: what a caller asks of the model for its own turn, beside what the agent is
-- `outbox`: what people of a channel are owed, and what became of its chunks
+- `outbox`: what is pending for people of a channel, and what became of its chunks
 - `remembering`: values that carry what was derived from them
 - `turns`: turns and their steps, finished and open
 - `words`: words that values of a conversation are made of, and limits that all of it shares

@@ -1,4 +1,4 @@
-"""What people of a channel are owed, and what became of its chunks. Pure."""
+"""What is pending for people of a channel, and what became of its chunks. Pure."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Chunk(Value, frozen=True, kw_only=True):
 
 
 class OutboxItem(Value, frozen=True, kw_only=True):
-    """What the people of a conversation are owed, and how much of it reached them."""
+    """What is pending for the people of a conversation, and how much of it reached them."""
 
     seq: int
-    "The event that owes it; with the session, its name."
+    "The event that it follows from; with the session, its name."
     turn: int
     kind: OutboxItemKind
     pending_since: Instant | None = None
-    "UTC. Since when it is owed; undelivered: the oldest of what it tells of. None = not known."
+    "UTC. Since when it is pending; undelivered: the oldest of what it tells of. None = not known."
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     call_id: str = ""

@@ -290,7 +290,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
     broken: tuple[str, ...] = ()
     "Why the newest replies, one after the other, could not be used; empty after one that could."
     delivers: bool = False
-    "Whether what is said in it is owed to the people of a channel."
+    "Whether what is said in it goes to the people of a channel."
     retried_steps: int = 0
     "How many of its steps are those of the turn that failed before it, and whose place it took."
     sent_files: bool = False
@@ -330,7 +330,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
 
     @property
     def speaks(self) -> bool:
-        """Whether people of a channel are owed what is said in it, and not its questions alone."""
+        """Whether what is said in it goes to people of a channel, and not its questions alone."""
         return self.delivers and not self.is_quiet
 
     @property

@@ -171,7 +171,7 @@ class TurnService:
     async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
         """Say something in the agent's name, without a turn; return when it is durable.
 
-        It is owed to the people of the session's channel, and the next turn is told of it. It may
+        It goes to the people of the session's channel, and the next turn is told of it. It may
         be said while a turn is open, and while the session is paused, which it stays.
 
         It goes to `announcement.session_id`, or to the current session of `announcement.key`,

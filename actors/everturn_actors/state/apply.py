@@ -208,7 +208,7 @@ def _branched(state: SessionState, event: Event, body: Branched) -> SessionState
         raise impossible(event, "something is not answered")
     # One that was copied tells of the session before, not of this one.
     is_branching = state.is_branching and body.of != state.branch_of
-    # What the people of that channel were owed, they are owed there.
+    # What was pending for the people of that channel is pending there.
     return advance(state, event, is_branching=is_branching, outbox=())
 
 

@@ -44,7 +44,7 @@ _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
 
 
 def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[OutboxItem]:
-    """Yield what is owed for a reply to the open step of `turn`: its text, where it has any."""
+    """Yield what is pending for a reply to the open step of `turn`: its text, where it has any."""
     if not turn.speaks or not body.text.strip():
         return
     step = len(turn.steps) + 1
@@ -62,7 +62,7 @@ def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[Ou
 
 
 def announcement_items(event: Event, turn: int, body: Announced) -> Iterator[OutboxItem]:
-    """Yield what is owed for an announcement after, or in, the turn of this number: its text."""
+    """Yield what is pending for an announcement after, or in, the turn of this number: its text."""
     if body.delivers:
         yield OutboxItem(
             seq=event.seq, pending_since=event.at, turn=turn, kind="reply", text=body.text
@@ -70,7 +70,7 @@ def announcement_items(event: Event, turn: int, body: Announced) -> Iterator[Out
 
 
 def file_items(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[OutboxItem]:
-    """Yield what is owed for a call: the files that it sends."""
+    """Yield what is pending for a call: the files that it sends."""
     if turn.delivers and body.attachments:
         yield OutboxItem(
             seq=event.seq,
@@ -82,7 +82,7 @@ def file_items(event: Event, turn: OpenTurn, body: CallFinished) -> Iterator[Out
 
 
 def question_items(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterator[OutboxItem]:
-    """Yield what is owed for a call that waits for a person: the question."""
+    """Yield what is pending for a call that waits for a person: the question."""
     if turn.delivers:
         yield OutboxItem(
             seq=event.seq,
@@ -97,7 +97,7 @@ def question_items(event: Event, turn: OpenTurn, body: ApprovalAsked) -> Iterato
 
 
 def drop_items(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[OutboxItem]:
-    """Yield what is owed where messages are not answered: a word, once a turn."""
+    """Yield what is pending where messages are not answered: a word, once a turn."""
     if turn.delivers:
         text = f"Not every message is answered: {body.reason}."
         yield OutboxItem(
@@ -108,7 +108,7 @@ def drop_items(event: Event, turn: OpenTurn, body: Discarded) -> Iterator[Outbox
 def line_items(
     event: Event, turn: OpenTurn | None, body: ContextReduced | ModelCallFailed
 ) -> Iterator[OutboxItem]:
-    """Yield what is owed for a reduction, or an outage: the line that people are told of it.
+    """Yield what is pending for a reduction, or an outage: the line that people are told of it.
 
     Of a turn that only scheduled jobs asked for nobody waits for the answer.
     """
@@ -121,7 +121,7 @@ def line_items(
 
 
 def end_items(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[OutboxItem]:
-    """Yield what is owed for the end of a turn: a word where nothing was answered.
+    """Yield what is pending for the end of a turn: a word where nothing was answered.
 
     Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.
     """
@@ -147,7 +147,7 @@ def _is_scheduled(turn: OpenTurn) -> bool:
 def deliver(
     outbox: tuple[OutboxItem, ...], body: DeliveryPlanned | ChunkMarked
 ) -> tuple[OutboxItem, ...]:
-    """Return what is owed after an event of a delivery; an outbox item that arrived is no longer.
+    """Return what is pending after an event of a delivery; what arrived is no longer.
 
     A question stays until its first chunk is closed: whoever sees it has to be told of its end.
 
@@ -156,7 +156,7 @@ def deliver(
     """
     index = next((n for n, item in enumerate(outbox) if item.seq == body.item), None)
     if index is None:
-        msg = f"outbox item {body.item} is not owed"
+        msg = f"outbox item {body.item} is not pending"
         raise ValueError(msg)
     item = outbox[index]
     item = _planned(item, body) if isinstance(body, DeliveryPlanned) else _marked(item, body)
@@ -169,7 +169,7 @@ def given_up(
 ) -> OutboxItem | None:
     """Return the outbox item of which something is given up for the first time; None = none is.
 
-    `outbox` is what was owed before the event. That such a message is lost is not told again.
+    `outbox` is what was pending before the event. That such a message is lost is not told again.
     """
     if not isinstance(body, ChunkMarked) or body.mark != "given_up":
         return None
@@ -181,7 +181,7 @@ def given_up(
 def with_undelivered(
     outbox: tuple[OutboxItem, ...], event: Event, item: OutboxItem
 ) -> tuple[OutboxItem, ...]:
-    """Return what is owed where people have to be told that `outbox item` did not arrive.
+    """Return what is pending where people have to be told that `outbox item` did not arrive.
 
     One message tells of all that was given up until it is rendered.
     """

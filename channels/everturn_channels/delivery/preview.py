@@ -1,6 +1,6 @@
 """Shows a reply while it comes, and which tools run: as a draft, or as a message that is edited.
 
-A preview is never waited for and never owed. What fails only ends the preview; the reply itself
+A preview is never waited for and never pending. What fails only ends the preview; the reply itself
 arrives by the ordinary way, and takes the place of the preview's message where there is one.
 """
 

@@ -51,7 +51,7 @@ NONE = Question(approval=None, call=None)
 
 
 class Questions:
-    """Remembers how questions were resolved, for as long as they are owed, and which are shown."""
+    """Remembers how pending questions were resolved, and which of them are shown."""
 
     def __init__(self) -> None:
         self._outcomes: dict[tuple[int, str], QuestionOutcome] = {}

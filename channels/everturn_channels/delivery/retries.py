@@ -1,7 +1,7 @@
 """When what could not be delivered is tried again: which delivery waits, how long, what ends it.
 
-The times are kept in memory. A restart begins with the first pause again; what is owed, since when
-and how often it may have arrived stands in the log.
+The times are kept in memory. A restart begins with the first pause again; what is pending, since
+when and how often it may have arrived stands in the log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from everturn_actors.ports import Clock
 from everturn_channels.delivery.rate_limiter import RateLimiter
 
 HEARD_MIN_S: Final = 1.0  # since a failure, before a word of the platform makes it worth a try
-OVERTAKE_S: Final = 300.0  # what is owed for so long no longer holds up what was said later
+OVERTAKE_S: Final = 300.0  # what is pending for so long no longer holds up what was said later
 LAST_TRIES: Final = 8
 """So many failures of this run come before something is given up for its age.
 
@@ -84,7 +84,7 @@ class Retries:
         )
 
     def forget(self, seq: int) -> None:
-        """Note that something was delivered, or is no longer owed."""
+        """Note that something was delivered, or is no longer pending."""
         self._retries.pop(seq, None)
 
     def failures(self, seq: int) -> int:
@@ -108,7 +108,7 @@ class Retries:
         return (self._clock.now() - pending_since).total_seconds() >= OVERTAKE_S
 
     def is_hopeless(self, seq: int, pending_since: datetime | None, give_up_after_s: float) -> bool:
-        """Whether it was owed for so long, and tried so often, that it is given up."""
+        """Whether it was pending for so long, and tried so often, that it is given up."""
         if pending_since is None or self.failures(seq) < LAST_TRIES:
             return False
         return (self._clock.now() - pending_since).total_seconds() >= give_up_after_s

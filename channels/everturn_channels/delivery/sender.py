@@ -1,8 +1,8 @@
-"""Sends what a session owes: item after item, chunk after chunk, marked before and after.
+"""Sends what is pending in a session: item after item, chunk after chunk, marked before and after.
 
 A chunk that is marked as sending when nobody sends it was cut short: whether it arrived is not
 known, so it is sent again and says so. What did not arrive, or may not have, is tried again until
-the platform says yes or no, or until it was owed for too long; then people are told of it.
+the platform says yes or no, or until it was pending for too long; then people are told of it.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Sender:
         "Outbox items under way that wait for their next try, by their event."
 
     async def run(self) -> None:
-        """Deliver until nothing is owed and no turn is open, or the service stops.
+        """Deliver until nothing is pending and no turn is open, or the service stops.
 
         Raises:
             SessionEndedError: The session is over.
@@ -97,7 +97,7 @@ class Sender:
             # What fails waits for its time; something newer, or an end, comes before it.
             elif self._retries.is_waiting(waiting):
                 await unless(session, self._has_news, partial(self._retries.wait, waiting))
-            # Nothing is owed and nothing will be: the actor may be passivated.
+            # Nothing is pending and nothing will be: the actor may be passivated.
             elif turn is None or not turn.delivers:
                 return
             else:
@@ -112,7 +112,7 @@ class Sender:
         for item in self._session.state.outbox:
             if self._is_over(item):
                 return item
-            # It was asked, and stays owed until somebody answers; it holds up nobody.
+            # It was asked, and stays pending until somebody answers; it holds up nobody.
             if item.kind == "approval" and item.is_delivered:
                 continue
             if self._retries.is_due(item.seq):
@@ -251,7 +251,7 @@ class Sender:
     async def _failed(
         self, job: DeliveryJob, error: SendError, *, in_doubt: bool, is_asked: bool
     ) -> bool:
-        """Record a failure, and give up what was owed for too long; return whether it was."""
+        """Record a failure, and give up what was pending for too long; return whether it was."""
         item = job.item
         self._retries.failed(item.seq, in_doubt=in_doubt, is_asked=is_asked)
         limit_s = self._settings.give_up_after_s
@@ -261,10 +261,10 @@ class Sender:
         is_given_up = self._retries.is_hopeless(item.seq, item.pending_since, limit_s)
         if is_given_up:
             for each in tuple(job.left):
-                job.mark(each, "given_up", error=f"owed for too long; {error}")
+                job.mark(each, "given_up", error=f"pending for too long; {error}")
                 self._tally.count_given_up()
             self._retries.forget(item.seq)
-            self._warn("a message is given up, it was owed for too long", item, error)
+            self._warn("a message is given up, it was pending for too long", item, error)
         # Once, and not with each try of a day.
         elif self._retries.failures(item.seq) == LAST_TRIES:
             self._warn("a message could not be delivered so far; it is tried again", item, error)
@@ -273,7 +273,7 @@ class Sender:
         return is_given_up
 
     def _refused(self, job: DeliveryJob, index: int, error: RefusedError) -> None:
-        """Note that a chunk never arrives; where the chat is gone, nothing else that is owed."""
+        """Note that a chunk never arrives; where the chat is gone, nothing else that is pending."""
         if not error.is_chat_gone:
             job.mark(index, "failed", error=str(error))
             self._warn("a message was refused", job.item, error)
@@ -289,7 +289,7 @@ class Sender:
             job.told += other.take_told()
         if not self._is_chat_gone:
             self._is_chat_gone = True
-            self._warn("a chat is gone; what is owed to it is given up", job.item, error)
+            self._warn("a chat is gone; what is pending for it is given up", job.item, error)
 
     def _warn(self, message: str, item: OutboxItem, error: SendError) -> None:
         key = self._session.state.key

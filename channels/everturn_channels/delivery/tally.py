@@ -13,7 +13,7 @@ class Tally(Protocol):
         ...
 
     def count_given_up(self) -> None:
-        """Note that a message was given up: it was owed for too long."""
+        """Note that a message was given up: it was pending for too long."""
         ...
 
 

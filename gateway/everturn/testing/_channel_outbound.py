@@ -28,7 +28,7 @@ class SendingContract(PretendedPlatform):
     """Long texts, repeats, changes, files, and what goes wrong between the two sides."""
 
     def outbound(self, channel: Adapter, text: str, *, is_repeat: bool = False) -> Outbound:
-        """Return a message as it is owed: the same text has the same nonce."""
+        """Return a message as it is pending: the same text has the same nonce."""
         (payload,) = channel.render(text, is_plain=True)
         nonce = re.sub(r"\W", "-", text)[:25]
         return Outbound(chat_id=self.chat_id, payload=payload, nonce=nonce, is_repeat=is_repeat)

@@ -53,7 +53,7 @@ class _TakesWebhooks(Protocol):
 
 
 class LaterDeliveryPort:
-    """Sends nothing: what is owed waits for the gateway that serves.
+    """Sends nothing: what is pending waits for the gateway that serves.
 
     Commands that open the workspace for a moment do not log in anywhere. A turn that they run in
     the conversation of a channel is answered there all the same, once the gateway serves again.

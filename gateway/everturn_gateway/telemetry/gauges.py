@@ -130,7 +130,7 @@ def _work(sources: Sources, load: RuntimeStats, requests: RequestCounts) -> Iter
         load.approvals,
     )
     yield gauge(
-        "everturn_deliveries_owed",
+        "everturn_deliveries_pending",
         "Replies, files and questions that did not reach their people yet.",
         load.outbox,
     )

@@ -56,7 +56,7 @@ class Talk:
 
     turns: tuple[Turn, ...]
     outbox: tuple[tuple[int, tuple[str, ...]], ...]
-    "Of each thing that was owed: how many chunks it had, and what became of each."
+    "Of each thing that was pending: how many chunks it had, and what became of each."
     announced: tuple[str, ...]
     decided: tuple[str, ...]
     summaries: tuple[int, ...]
@@ -170,7 +170,7 @@ def _delivery_faults(log: Sequence[Json]) -> Iterator[str]:
                 yield f"{name} ends as {seen}"
             if "sent" in seen and "sending" in seen[seen.index("sent") :]:
                 yield f"{name} was sent again: {seen}"
-            # Doubt stays owed: each comes of a sending of its own, and another sending follows it.
+            # Doubt stays pending: each comes of a sending of its own, and another one follows it.
             if any(after != "sending" for mark, after in pairwise(seen) if mark == "unknown"):
                 yield f"{name} was in doubt and not sent again: {seen}"
 

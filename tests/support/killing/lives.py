@@ -26,8 +26,8 @@ from support.killing.hook.kill_points import KillPoint
 from support.killing.looking import (
     chats_of,
     complaints,
+    has_nothing_pending,
     lines_of,
-    owes_nothing,
     read_logs,
     runs_of,
 )
@@ -372,7 +372,7 @@ async def _until_rested(world: World) -> None:
             return False
         if world.telegram is not None and world.telegram.updates:
             return False
-        is_at_rest = all(owes_nothing(log) for log in read_logs(world.workspace).values())
+        is_at_rest = all(has_nothing_pending(log) for log in read_logs(world.workspace).values())
         return is_at_rest and world.part.is_rested(world)
 
     await world.until(rests, "rest")

@@ -32,8 +32,8 @@ def read_logs(workspace: Path) -> dict[str, list[Json]]:
     return found
 
 
-def owes_nothing(log: list[Json]) -> bool:
-    """Whether everything in a log was answered, and everything that is owed was sent."""
+def has_nothing_pending(log: list[Json]) -> bool:
+    """Whether everything in a log was answered, and everything that is pending was sent."""
     received = {e["seq"] for e in log if e["type"] == "received"}
     kinds = {"turn_started", "steered", "discarded"}
     read = {seq for e in log if e["type"] in kinds for seq in e["received"]}

@@ -51,7 +51,7 @@ class Context(Struct, frozen=True, kw_only=True):
     window_tokens: Callable[[], int | None]
     "Returns the window of the agent's model; asked where a turn begins. None = nobody can say."
     delivers: bool
-    "Whether what is said is owed to people of a channel."
+    "Whether what is said goes to people of a channel."
     is_followed: bool
     "Whether somebody waits for the running turn."
     resumes: bool

@@ -34,7 +34,7 @@ def expire(draft: Draft) -> None:
     if not is_expired(state, spec.session.ttl_hours, draft.now):
         return
     if state.outbox and draft.context.delivers:
-        return  # what is owed is delivered first
+        return  # what is pending is delivered first
     draft.memory = replace(draft.memory, ending=draft.memory.ending or "expired")
     finish(draft)
 

@@ -34,7 +34,7 @@ def needed_calls(
 
 
 def apply_approval_asked(state: SessionState, event: Event, body: ApprovalAsked) -> SessionState:
-    """Let a call wait for a person, who is owed the question."""
+    """Let a call wait for a person, who is to be asked."""
     turn, step, _ = needed_calls(state, event, body.call_id)
     started = step.started
     if body.call_id in started and body.inquiry is None:

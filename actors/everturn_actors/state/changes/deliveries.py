@@ -1,4 +1,4 @@
-"""What became of what people are owed. Pure."""
+"""What became of what is pending for people. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def apply_delivered(
     lost = given_up(state.outbox, body)
     if lost is None:
         return advance(state, event, outbox=outbox)
-    # Nothing is given up in silence: people are owed a word of it, and the model is told.
+    # Nothing is given up in silence: people get a word of it, and the model is told.
     heard = PendingAmbient(
         seq=event.seq, text=undelivered_note(lost), until=after(event, ANNOUNCED_S), own=True
     )

@@ -18,7 +18,7 @@ const WIDTH = 1000;
 export function turnsOf(events) {
   const turns = new Map();
   const received = new Map();
-  const items = new Map(); // what is owed -> the turn
+  const items = new Map(); // what is pending -> the turn
   const open = new Map(); // what has begun -> [turn, kind, from]
   let turn = null;
   const begin = (key, kind, at) => turn && open.set(key, [turn, kind, at]);
@@ -84,8 +84,8 @@ export function turnsOf(events) {
         turn = null;
         break;
       case "chunk_marked": {
-        const owed = items.get(event.item);
-        if (owed && event.mark === "sent") add(owed[0], "delivery", owed[1], at);
+        const pending = items.get(event.item);
+        if (pending && event.mark === "sent") add(pending[0], "delivery", pending[1], at);
         break;
       }
       default:
