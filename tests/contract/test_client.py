@@ -125,7 +125,7 @@ async def test_a_conversation_goes_on_where_it_was(kind: Kind, tmp_path: Path) -
     assert answer.turn == 2
 
 
-async def test_both_doors_lead_to_the_same_conversation(kind: Kind, tmp_path: Path) -> None:
+async def test_both_clients_lead_to_the_same_conversation(kind: Kind, tmp_path: Path) -> None:
     """With a gateway or without one, it is the same person talking to the same agent."""
     async with open_house(kind, tmp_path) as house:
         here = await house.client.open(KEY)
@@ -382,7 +382,7 @@ async def test_files_go_with_a_message_and_are_told_of_in_the_history(
     assert len([said for said in history if said.role == "user"]) == 1
 
 
-async def test_a_file_that_is_none_is_refused_by_both_doors(kind: Kind, tmp_path: Path) -> None:
+async def test_a_file_that_is_none_is_refused_by_both_clients(kind: Kind, tmp_path: Path) -> None:
     """The same words, wherever the gateway runs; and the session goes on."""
     lie = Upload(data=b"<html>", media_type="image/png", file_name="x.png")
     async with open_house(kind, tmp_path) as house:

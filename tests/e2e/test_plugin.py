@@ -48,7 +48,7 @@ async def test_the_sample_of_the_documentation_answers_over_a_kill(tmp_path: Pat
                     heard: list[bytes] = []
                     lines = BufferedByteReceiveStream(person)
                     with anyio.fail_after(DEADLINE_S):
-                        while not heard or heard[-1] == b"...":  # its typing sign
+                        while not heard or heard[-1] == b"...":  # its typing indicator
                             heard.append(await lines.receive_until(b"\n", LINE_BYTES))
                         await gateway.kill()
                         with pytest.raises((anyio.IncompleteRead, anyio.BrokenResourceError)):

@@ -181,7 +181,7 @@ def is_typing(telegram: TelegramApi, chat: int) -> bool:
 
 
 async def a_failure_is_told(brain: Brain, telegram: TelegramApi) -> None:
-    """GW-12: who waits learns that nothing comes, and no typing sign says otherwise."""
+    """GW-12: who waits learns that nothing comes, and no typing indicator says otherwise."""
     brain.plan("break", refused(400, "no such model"))
     write(telegram, "break", who=UNLUCKY)
     await until(lambda: read(telegram, UNLUCKY))

@@ -162,7 +162,9 @@ async def test_a_word_that_does_not_count_is_refused_with_its_reason(
 
 
 @pytest.mark.parametrize("kind", ["here", "http"])
-async def test_both_doors_of_the_terminal_tell_and_answer_alike(tmp_path: Path, kind: str) -> None:
+async def test_both_clients_of_the_terminal_tell_and_answer_alike(
+    tmp_path: Path, kind: str
+) -> None:
     """`everturn chat` has to work with a gateway in its own process, and with another."""
     async with shell_agent(tmp_path) as gateway, gateway.client() as client:
         session_id, _ = await begin(gateway, client, running("echo hi"), "done")

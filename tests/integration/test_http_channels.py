@@ -1,4 +1,4 @@
-"""Channels over HTTP: how they fare, whether the gateway is ready, and what platforms deliver."""
+"""Channels over HTTP: their status, whether the gateway is ready, and what platforms deliver."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def view(
     *past: Run,
     next_at: datetime | None = None,
 ) -> JobView:
-    """Return a job as it fares."""
+    """Return a job with its status."""
     job = Job(job_id=name, agent="a", when=At(scheduled_at=START), payload=SendMessage(text="x"))
     return JobView(job=job, state=state, next_at=next_at, job_state=JobState(recent=past))
 

@@ -171,7 +171,7 @@ async def test_the_sample_sends_again_what_could_not_be_kept() -> None:
     """A full disk must cost nobody a message."""
     handler = OpenInlet()
 
-    async def fail_once(_arrival: InboundEvent) -> None:
+    async def fail_once(_event: InboundEvent) -> None:
         if len(handler.begun) == 1:
             msg = "no space left"
             raise NotNowError(msg, retry_after_s=0.01)
@@ -282,7 +282,7 @@ async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> No
     )
     handler, gate, most = OpenInlet(), anyio.Event(), 0
 
-    async def count(_arrival: InboundEvent) -> None:
+    async def count(_event: InboundEvent) -> None:
         nonlocal most
         most = max(most, len(handler.begun) - len(handler.taken))
         await gate.wait()
@@ -318,7 +318,7 @@ async def test_what_cannot_be_kept_comes_back_in_order(tmp_path: Path, error: Ex
     )
     handler = OpenInlet()
 
-    async def fail_once(_arrival: InboundEvent) -> None:
+    async def fail_once(_event: InboundEvent) -> None:
         if len(handler.begun) == 1:
             raise error
 

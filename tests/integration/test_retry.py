@@ -238,7 +238,7 @@ async def test_its_answer_is_owed_to_the_people_of_the_chat() -> None:
 
 
 async def test_it_can_be_asked_again_over_http(tmp_path: Path) -> None:
-    """The answer is that of a message; the same key is the same wish."""
+    """The answer is that of a message; the same key is the same request."""
     provider = ScriptedProvider(DOWN, "here", DOWN, "there")
     async with (
         open_http_gateway(tmp_path, provider=provider) as gateway,

@@ -228,7 +228,7 @@ class Dying:
         return str(path).startswith(str(self._folder))
 
 
-SCENES: dict[str, tuple[bytes, Sequence[Record]]] = {
+STATES: dict[str, tuple[bytes, Sequence[Record]]] = {
     "first": (b"", a_life(1)),
     "next": (encode(a_life(1)), done(2)),
     "shortening": (encode(a_life(33)), done(34)),
@@ -236,12 +236,12 @@ SCENES: dict[str, tuple[bytes, Sequence[Record]]] = {
 }
 
 
-@pytest.mark.parametrize("scene", list(SCENES))
+@pytest.mark.parametrize("state", list(STATES))
 async def test_a_kill_at_any_moment_leaves_the_old_or_the_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scene: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     """A run is neither lost nor run twice, and no log is left that stops its job."""
-    data, records = SCENES[scene]
+    data, records = STATES[state]
     before = read_log(data).job_state
     states = [
         standing_after([Kept(at=hour(0), job_state=before), *records[:n]])

@@ -103,7 +103,7 @@ async def answered(folder: Path, letter: str, text: str) -> str:
 
 
 async def test_people_are_answered_on_the_channel(workspace: Path) -> None:
-    """The gateway serves, and says how the channel fares."""
+    """The gateway serves, and says the status of the channel."""
     async with gateway_process(workspace, imported=None) as gateway, gateway.client() as client:
         said = await answered(workspace, "ann.1.txt", "Hello!")
         (channel,) = (await client.get("/api/v1/channels")).json()["channels"]

@@ -1,4 +1,4 @@
-"""Channels that fare as a test tells them to."""
+"""Channels with the status that a test gives them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ SECRET = "X-Telegram-Bot-Api-Secret-Token"
 
 @dataclass(slots=True, kw_only=True)
 class TwoChannels:
-    """Channels that fare as they are told to; `telegram` takes what is delivered."""
+    """Channels with the status that they are given; `telegram` takes what is delivered."""
 
     shown: tuple[ChannelStatus, ...] = (WELL, ILL)
     status: int = 200
     taken: list[tuple[str, bytes]] = field(default_factory=list[tuple[str, bytes]])
 
     def statuses(self) -> tuple[ChannelStatus, ...]:
-        """Return how they fare."""
+        """Return their status."""
         return self.shown
 
     def troubled(self) -> tuple[ChannelStatus, ...]:

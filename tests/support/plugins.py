@@ -32,12 +32,12 @@ def hear():
         sys.exit()
     return json.loads(line)
 
-def hello(**traits):
+def hello(**more):
     say(type="hello", protocol="everturn-channel/1", name="test",
-        capabilities={"chunk_units": 100, **traits})
+        capabilities={"chunk_units": 100, **more})
 
-def connect(account="bot", **traits):
-    hello(**traits)
+def connect(account="bot", **more):
+    hello(**more)
     say(type="connected", account=account)
 
 def message(id, chat="c", text="hi", **more):
@@ -79,7 +79,7 @@ def write_plugin(
     )
 
 
-async def _at_once(_arrival: InboundEvent) -> None:
+async def _at_once(_event: InboundEvent) -> None:
     pass
 
 

@@ -614,7 +614,7 @@ def test_an_overflow_halves_the_turns_and_keeps_the_pictures() -> None:
     assert projection_units(halved) <= projection_units(view) // 2
 
 
-def test_an_overflow_of_a_single_turn_squeezes_it() -> None:
+def test_an_overflow_of_a_single_turn_shrinks_it() -> None:
     """The seed keeps nothing but the question; its work is worth more than that."""
     view = read_transcript(working(9, 1_000)).view(None)
     limits = Limits()

@@ -1,4 +1,4 @@
-"""How a channel fares: healthy only with proof, and every trouble in words."""
+"""The status of a channel: healthy only with proof, and every trouble in words."""
 
 from __future__ import annotations
 

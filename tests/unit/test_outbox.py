@@ -428,7 +428,7 @@ def test_a_preview_of_what_was_not_begun_is_refused(body: PreviewSent) -> None:
 
 
 def outbox(*chunks: str) -> tuple[OutboxItem, ...]:
-    """Return a reply that is laid out, and one after it that is not."""
+    """Return a reply that is rendered, and one after it that is not."""
     items = (
         OutboxItem(seq=5, pending_since=START, turn=1, kind="reply"),
         OutboxItem(seq=9, pending_since=START, turn=2, kind="reply"),

@@ -91,7 +91,7 @@ def test_the_page_shows_every_kind_of_line() -> None:
 
 
 def test_the_page_names_every_trait_and_its_default() -> None:
-    """A trait that nobody knows of is never used."""
+    """A capability that nobody knows of is never used."""
     table = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
     least = {
         "type": "hello",

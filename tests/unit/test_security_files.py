@@ -208,7 +208,7 @@ TOOLS = "  tools: [{type: builtin, name: bash, network: true}]\n"
         ),
     ],
 )
-def test_the_doctor_names_doors_that_stand_open(
+def test_the_doctor_names_what_stands_open_to_others(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

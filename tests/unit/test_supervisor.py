@@ -66,7 +66,7 @@ class World:
                 await anyio.wait_all_tasks_blocked()
 
     def status(self, name: str = "part") -> ChildStatus:
-        """Return how a child fares."""
+        """Return the status of a child."""
         return next(each for each in self.supervisor.children() if each.name == name)
 
 

@@ -157,13 +157,13 @@ def summary_request(
     boundary = _boundary(previous, said)
     form = FORM.format(tokens=max(min(_SUMMARY_TOKENS, output * 3 // 4), 1))
     system = SYSTEM.format(boundary=boundary, form=form)
-    wish = _wish(task)
-    fixed = ceil(sum(map(text_units, (system, previous, wish))) * scale / UNITS_PER_TOKEN)
+    instruction = _instruction(task)
+    fixed = ceil(sum(map(text_units, (system, previous, instruction))) * scale / UNITS_PER_TOKEN)
     free = window_tokens - output - window_tokens // _MARGIN_DIVISOR - fixed
     allowed = max(min(window_tokens * _INPUT_PERCENT // 100, free), _INPUT_FLOOR_TOKENS)
     limit = min(_units(allowed, scale), text_units(said)) >> halvings
     parts = [_fenced("earlier-summary", boundary, previous)] if previous else []
-    parts += [_fenced("conversation", boundary, without_middle(said, limit)), wish]
+    parts += [_fenced("conversation", boundary, without_middle(said, limit)), instruction]
     return ModelRequest(
         in_background=True,
         model=model.name,
@@ -183,8 +183,8 @@ def live_request(
 ) -> ModelRequest:
     """Return the request that asks for a summary at the end of what the model was sent last.
 
-    A provider's cache serves all of it but this wish. What was said stands there as it was said and
-    not as data: only for conversations in which nothing from outside is shown.
+    A provider's cache serves all of it but the instruction. What was said stands there as it was
+    said and not as data: only for conversations in which nothing from outside is shown.
 
     Args:
         task: What is to be summarised.
@@ -196,14 +196,14 @@ def live_request(
     if first_kept is not None:
         begin = one_line(first_kept.text)[:_KEPT_CHARACTERS]
         upto = f"the message that begins so, which stays as it is like all behind it:\n{begin}"
-    wish = LIVE.format(
+    instruction = LIVE.format(
         upto=upto,
         form=FORM.format(tokens=max(min(_SUMMARY_TOKENS, output_tokens * 3 // 4), 1)),
-        wish=_wish(task),
+        instruction=_instruction(task),
     )
     return dataclasses.replace(
         sent,
-        messages=(*sent.messages, UserMessage(text=wish)),
+        messages=(*sent.messages, UserMessage(text=instruction)),
         max_output_tokens=min(_OUTPUT_TOKENS, output_tokens),
         in_background=True,
     )
@@ -234,7 +234,7 @@ def with_remarks(task: SummaryTask, text: str) -> str:
     return "\n\n".join((text, *(remark for remark in _remarks(task) if remark not in text)))
 
 
-def _wish(task: SummaryTask) -> str:
+def _instruction(task: SummaryTask) -> str:
     """Return what stands after the data. What a person asked for is trusted."""
     focus = f"Keep above all what concerns this:\n{indent(task.focus, INDENT)}\n\n"
     return f"{focus if task.focus else ''}Write the summary now."

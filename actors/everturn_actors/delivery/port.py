@@ -1,8 +1,8 @@
 """How what a session says leaves it: the port of whoever delivers it.
 
-All that is said in the turns of a session whose channel has a delivery port goes to its people. What
-is pending stands in its state as outbox items, so a restart knows what is left to be sent. The delivery
-port only looks at the state and records what it did.
+All that is said in the turns of a session whose channel has a delivery port goes to its people.
+What is pending stands in its state as outbox items, so a restart knows what is left to be sent. The
+delivery port only looks at the state and records what it did.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class TurnStarted(EventBody, frozen=True, kw_only=True):
     """The turn that failed and whose place it takes; 0 = none. It goes on with that one's messages,
     all of which are `received`, and with its steps: what a tool has done is not done again."""
     idempotency_key: str = ""
-    "Of the wish to ask again; the same key is the same wish."
+    "Of the request to ask again; the same key is the same request."
 
 
 class StepStarted(EventBody, frozen=True, kw_only=True):

@@ -231,7 +231,7 @@ class RecordTurn(Command[None], frozen=True):
 
 
 class Compacted(Value, frozen=True, kw_only=True):
-    """What became of the wish to have older turns summarised."""
+    """What became of the request to have older turns summarised."""
 
     done: bool
     messages: int = 0

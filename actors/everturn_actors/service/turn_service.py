@@ -275,7 +275,7 @@ class TurnService:
 
         Args:
             session_id: The session.
-            idempotency_key: The same key is the same wish, also after a restart; empty = a new one.
+            idempotency_key: One key is one request, after a restart too; empty = a new one.
 
         Raises:
             UnknownSessionError: There is no such session.

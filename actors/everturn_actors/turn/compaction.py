@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 IDLE_S = 30.0  # before the provider's cache goes, an idle conversation is summarised
 IDLE_SHARE = 3  # where the last prompt was more than a third of the window
-WISH_TOKENS = 600  # of the wish for a summary behind what was sent
+INSTRUCTION_TOKENS = 600  # of the request for a summary behind what was sent
 USELESS_TURNS = 8  # after a summary that was of no use, until the policy may have another one
 NOTHING = "Nothing to compact yet — conversation is within the token budget."
 NOT_SMALLER = (
@@ -292,7 +292,7 @@ class Compactor(Struct, kw_only=True):
         made = self.renderer.render(conversation, agent.spec, tools, statistics)
         is_same = bool(state.fingerprint.prefix) and not made.fingerprint.is_cache_miss
         budget = made.budget
-        has_room = made.tokens + WISH_TOKENS + budget.reserve_tokens <= budget.window_tokens
+        has_room = made.tokens + INSTRUCTION_TOKENS + budget.reserve_tokens <= budget.window_tokens
         # What is from outside is given to the writer as data alone, between tags.
         if made.outside.sources or task.outside or made.pictures.shown or state.open_turn:
             return task

@@ -70,7 +70,7 @@ class EventReader:
             try:
                 if not is_from_people(message):
                     return None
-                return self._arrival(message, await self._known(message.channel))
+                return self._inbound_event(message, await self._known(message.channel))
             except Exception as error:  # the boundary around one message
                 fault = error
             reduced = self._client.payloads.reduced(heard.raw)
@@ -78,7 +78,7 @@ class EventReader:
                 self._handler.unreadable("MESSAGE", fault, awaited_at(heard.raw, self.me))
                 return None
             message = reduced.message
-        event = self._arrival(message, message.channel)
+        event = self._inbound_event(message, message.channel)
         if event is not None:
             self._handler.unreadable("MESSAGE", fault)
         if isinstance(event, Message) and not event.unsupported:
@@ -101,7 +101,9 @@ class EventReader:
             is_addressed=is_addressed(message, self.me),
         )
 
-    def _arrival(self, message: discord.Message, channel: Channel) -> Message | Command | None:
+    def _inbound_event(
+        self, message: discord.Message, channel: Channel
+    ) -> Message | Command | None:
         if not is_from_people(message):
             return None
         read = read_message(message, channel, self.me, lambda a: self._files.incoming(a, message))

@@ -86,7 +86,7 @@ def context_text(report: ContextReport) -> str:
 
 
 def compacted_text(compacted: Compacted) -> str:
-    """Return what became of the wish for a summary."""
+    """Return what became of the request for a summary."""
     if not compacted.done:
         return compacted.text
     by = t("by a model") if compacted.source == "model" else t("by how each of them began")

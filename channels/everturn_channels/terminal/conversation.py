@@ -131,7 +131,7 @@ class Conversation:
         """Yield the updates of the turn that answers message `seq`, from the message on.
 
         Raises:
-            DoorError: The gateway went away before the turn was finished. The message is
+            ClientError: The gateway went away before the turn was finished. The message is
                 kept and will be answered when the gateway runs again.
         """
         turn = 0

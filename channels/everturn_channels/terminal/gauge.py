@@ -49,7 +49,7 @@ def show_context(
 
 
 def show_compacted(compacted: Compacted) -> str:
-    """Return what became of the wish for a summary, in a line."""
+    """Return what became of the request for a summary, in a line."""
     text = clean(compacted.text)
     if not compacted.done:
         return text

@@ -200,12 +200,12 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
 
     async def memory(self, key: ConversationKey, argument: str, sender: str) -> str:
         """Do what stands after `/memory` in a chat; return what its sender is told."""
-        wish = read_memory_intent(argument)
-        if wish is None:
+        intent = read_memory_intent(argument)
+        if intent is None:
             return memory_how()
         try:
             notes = agent_notes(self.tool_factory, self.library, key, "")
-            match wish:
+            match intent:
                 case ShowNotes():
                     return memory_text(known_notes(await notes.read()))
                 case KeepNote(topic=topic, text=text):

@@ -1,4 +1,4 @@
-"""All channels of a gateway: run together, and asked how they fare."""
+"""All channels of a gateway: run together, and asked for their status."""
 
 from __future__ import annotations
 

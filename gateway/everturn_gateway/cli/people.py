@@ -17,7 +17,7 @@ token_app = typer.Typer(help="Who may ask over HTTP, and what.", no_args_is_help
 
 @command(channel_app, "list")
 def list_channels(options: Options, *, as_json: Json = False) -> int:
-    """List the channels, and how they fare where a gateway runs."""
+    """List the channels, and their status where a gateway runs."""
     return commands.channel.list_channels(options, as_json=as_json)
 
 

@@ -3,7 +3,7 @@
 - `agents`: asks a running gateway about its agents, and about the tools and the prompts of one
 - `answers`: what a gateway's answers mean: values, updates of a conversation, and errors
 - `api`: the HTTP API of a gateway, in another process or in this one: requests, answers, errors
-- `channels`: asks a running gateway how its channels fare
+- `channels`: asks a running gateway the status of its channels
 - `contexts`: asks a gateway what the model of a session is shown, and has older turns summarised
 - `history`: asks a gateway for what was said in its sessions, and for the files of it
 - `in_process`: HTTP to an application in the same process: no socket, and answers that come piece

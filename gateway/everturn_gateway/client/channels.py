@@ -1,4 +1,4 @@
-"""Asks a running gateway how its channels fare."""
+"""Asks a running gateway the status of its channels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from everturn_gateway.client.api import ask_once
 
 
 async def ask_channels(url: str, *, token: str) -> tuple[ChannelStatus, ...]:
-    """Return how the channels of the gateway at `url` fare, in the order of its configuration.
+    """Return the status of the channels of the gateway at `url`, in the order of its configuration.
 
     Args:
         url: Where it listens.

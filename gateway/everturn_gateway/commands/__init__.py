@@ -4,8 +4,8 @@ So `commands.sessions` costs nothing until a command of `everturn sessions` is c
 never pays for the gateway.
 
 - `agents`: `everturn agent`: list, show, validate, schema
-- `channel`: `everturn channel`: how the channels fare, and whether they are set up as they have to
-  be
+- `channel`: `everturn channel`: the status of the channels, and whether they are set up as they
+  must be
 - `checkpoints`: `everturn agent checkpoints`: what turns changed in a workspace, and taking it back
 - `clients`: how a command gets to the conversations: through the running gateway, or by opening one
 - `doctor`: `everturn doctor`: is everything in order, and what to do where it is not

@@ -1,4 +1,4 @@
-"""`everturn channel`: how the channels fare, and whether they are set up as they have to be."""
+"""`everturn channel`: the status of the channels, and whether they are set up as they must be."""
 
 from __future__ import annotations
 

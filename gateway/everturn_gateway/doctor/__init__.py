@@ -5,7 +5,7 @@ gateway that runs over HTTP; the gateway makes one of itself.
 
 - `agents`: what is to be said of agents, as their files stand
 - `channel_words`: the status of a channel, in words for people
-- `channels`: how channels fare, and what is wrong with how they are set up
+- `channels`: the status of channels, and what is wrong with how they are set up
 - `examination`: looks at everything of a workspace, one thing after the other
 - `findings`: what a look at a workspace finds
 - `logins`: which logins at MCP servers are over

@@ -1,4 +1,4 @@
-"""How channels fare, and what is wrong with how they are set up."""
+"""The status of channels, and what is wrong with how they are set up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from everturn_gateway.specs import AgentFile
 async def channel_findings(
     subject: Subject, agents: Sequence[AgentFile]
 ) -> AsyncGenerator[Finding]:
-    """Say how the channels fare, where a gateway runs; otherwise only that they are set up."""
+    """Say the status of the channels, where a gateway runs; otherwise only that they are set up."""
     config, running = subject.config, subject.running
     for note in route_notes(config, [agent.spec.name for agent in agents]):
         yield Finding(verdict="problem", subject="channel", text=note)

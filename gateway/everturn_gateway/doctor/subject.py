@@ -21,7 +21,7 @@ from everturn_gateway.specs import AgentFile
 
 
 class JobHealth(Struct, frozen=True, kw_only=True):
-    """How the jobs of a workspace fare."""
+    """The status of the jobs of a workspace."""
 
     jobs: int
     faults: tuple[JobFaultBody, ...]
@@ -42,11 +42,11 @@ class RunningGateway(Protocol):
         ...
 
     async def channels(self) -> Sequence[ChannelStatus]:
-        """Return how its channels fare."""
+        """Return the status of its channels."""
         ...
 
     async def jobs(self) -> JobHealth:
-        """Return how its jobs fare."""
+        """Return the status of its jobs."""
         ...
 
 

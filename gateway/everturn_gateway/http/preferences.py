@@ -19,5 +19,5 @@ def wants_async(prefer: Sequence[str] | None) -> bool:
     """Read `Prefer` headers. Source: RFC 7240, section 2."""
     if not prefer:
         return False
-    wishes = (wish for line in prefer for wish in line.split(","))
-    return any(wish.split(";")[0].strip().lower() == "respond-async" for wish in wishes)
+    named = (each for line in prefer for each in line.split(","))
+    return any(each.split(";")[0].strip().lower() == "respond-async" for each in named)

@@ -134,7 +134,7 @@ class JudgedByCall(Protocol):
     """A tool of which some calls reach less far than others."""
 
     def capabilities_of(self, call: ToolCall) -> ToolCapabilities:
-        """Return how this call may be run, for the policy: the tool's own traits, or tamer ones."""
+        """Return how this call may be run, for the policy: as the tool says, or more tamely."""
         ...
 
 

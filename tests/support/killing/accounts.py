@@ -155,9 +155,9 @@ def _delivery_faults(log: Sequence[Json]) -> Iterator[str]:
     delivers = any(e.get("delivers") for e in log if e["type"] == "turn_started")
     plans = {e["item"]: len(e["chunks"]) for e in log if e["type"] == "delivery_planned"}
     if delivers and not outbox <= plans.keys():
-        yield f"never laid out: {sorted(outbox - plans.keys())}"
+        yield f"never rendered: {sorted(outbox - plans.keys())}"
     if len(plans) != sum(e["type"] == "delivery_planned" for e in log):
-        yield "something was laid out twice"
+        yield "something was rendered twice"
     marks: dict[tuple[int, int], list[str]] = {}
     for event in log:
         if event["type"] == "chunk_marked":

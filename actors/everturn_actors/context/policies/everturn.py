@@ -14,7 +14,7 @@ messages. Everything below looks at all messages together.
   half on where the conversation is idle until the provider's cache is about to go.
 - Above 100 % the oldest whole turns leave, down to a half. So do they above 7/8 of the messages
   that the session holds, down to 5/8, so that the session itself never takes away what is shown.
-- Where the newest turn is all that is left it is squeezed, down to 75 %: the results of its middle
+- Where the newest turn is all that is left it is shrunk, down to 75 %: the results of its middle
   steps, then these steps, then what is left of results and arguments, then its questions. It never
   leaves.
 
@@ -106,7 +106,7 @@ class Numbers:
     "Where the provider's cache is about to go, or gone: the next request is paid for whole anyway."
     summarize_keep: float = 0.1
     cut_to: float = 0.5
-    squeeze_to: float = 0.75
+    shrink_to: float = 0.75
     "The same of the running turn, where it is all that is left."
     window_trigger: float = 0.875
     window_cut_to: float = 0.625
@@ -191,7 +191,7 @@ def _limit(numbers: Numbers, count: Estimates) -> Callable[[Projection, Budget],
 
 def _lasting(numbers: Numbers, limits: Limits) -> tuple[Stage, ...]:
     count = _estimates(numbers, limits)
-    room = Room(limit=_limit(numbers, count), cut_to=numbers.squeeze_to, count=count)
+    room = Room(limit=_limit(numbers, count), cut_to=numbers.shrink_to, count=count)
     return (
         take_in_pastes(
             limit=_limit(numbers, count),

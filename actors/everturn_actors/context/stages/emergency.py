@@ -26,7 +26,7 @@ def come_down(most_units: int, old: Old, count: Estimates, *, share: float) -> S
     """Return the stage that brings messages down to `most_units`, or as near as they can.
 
     What people just wrote keeps its ends where it takes more than `share` of that. Then the oldest
-    turns leave, whole; then the newest one is squeezed, to what tells what its messages
+    turns leave, whole; then the newest one is shrunk, to what tells what its messages
     were, and where that is too much to less and less of them.
     """
 

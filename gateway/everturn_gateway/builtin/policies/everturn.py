@@ -39,8 +39,8 @@ class EverturnSection(ClearingSection):
     "The same where a conversation is idle until the provider's cache is about to go."
     cut_to: Share | None = None
     "Whole turns leave down to this share of the budget, where it is full."
-    squeeze_to: Share | None = None
-    "The running turn is squeezed down to this share, where it is all that is left."
+    shrink_to: Share | None = None
+    "The running turn is shrunk down to this share, where it is all that is left."
     window_trigger: Share | None = None
     "Turns leave above this share of the messages that a session holds."
     window_cut_to: Share | None = None

@@ -140,16 +140,16 @@ async def _reserved(config: Config) -> AsyncGenerator[int]:
         for each in alone:
             family, address = each.family, each.getsockname()
             each.close()
-            keeper = socket.socket(family, socket.SOCK_STREAM)
-            kept.append(keeper)
-            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            holder = socket.socket(family, socket.SOCK_STREAM)
+            kept.append(holder)
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
-                keeper.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            keeper.bind(address)  # it never listens: no connection comes here
+                holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            holder.bind(address)  # it never listens: no connection comes here
         yield port
     finally:
-        for keeper in kept:
-            keeper.close()
+        for holder in kept:
+            holder.close()
 
 
 def _assignments(config: Config, count: int, port: int, sockets: Path) -> list[Assignment]:

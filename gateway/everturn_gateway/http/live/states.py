@@ -21,7 +21,7 @@ from everturn_gateway.scheduler.places import Places
 from everturn_gateway.scheduler.schemas import JobDetail
 
 JOBS_MOST: Final = 100  # in a frame; who has missed more fetches the list again
-CHANNELS_S: Final = 1.0  # between two looks at how channels fare
+CHANNELS_S: Final = 1.0  # between two looks at the status of channels
 JOBS_S: Final = 0.25  # and at what changed of jobs
 APPROVALS_S: Final = 0.25
 FAULT_S: Final = 5.0  # before what could not be read is read again

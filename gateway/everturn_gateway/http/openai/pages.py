@@ -96,15 +96,17 @@ def _is_same(our: _Said, their: _Said) -> bool:
 
 def _is_same_question(our: str, their: str) -> bool:
     # A page puts what it found for a question in front of it, and shows the question alone later.
-    return our == their or _squeezed(our) == _squeezed(their) or our.endswith("\n" + their)
+    return (
+        our == their or _without_blanks(our) == _without_blanks(their) or our.endswith("\n" + their)
+    )
 
 
 def _is_same_answer(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether an answer is shown there: all of it, its last step, or as far as it came."""
     if not ours or not theirs or ours[-1] == theirs[-1]:
         return True
-    shown = _squeezed("".join(theirs))
-    return _squeezed(ours[-1]) in shown or _squeezed("".join(ours)).startswith(shown)
+    shown = _without_blanks("".join(theirs))
+    return _without_blanks(ours[-1]) in shown or _without_blanks("".join(ours)).startswith(shown)
 
 
 def _without_words(said: Sequence[_Said]) -> list[_Said]:
@@ -118,7 +120,7 @@ def _without_words(said: Sequence[_Said]) -> list[_Said]:
     return found
 
 
-def _squeezed(text: str) -> str:
+def _without_blanks(text: str) -> str:
     return "".join(text.split())
 
 

@@ -3,7 +3,7 @@
 - `admin`: for who runs the gateway
 - `agent_files`: the files of agents, for administrators: tried before they stand, read, replaced
 - `agents`: the agents that people can talk to, and what their turns changed in their workspaces
-- `channels`: the chat channels: how they fare, where their platforms deliver, and who is let in
+- `channels`: the chat channels: their status, where their platforms deliver, and who is let in
 - `context`: the context of a session: what stands in it, why a request looked as it did, a summary
   now
 - `health`: is it alive, does it take messages, which version is it

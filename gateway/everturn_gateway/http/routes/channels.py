@@ -1,4 +1,4 @@
-"""The chat channels: how they fare, where their platforms deliver, and who is let in."""
+"""The chat channels: their status, where their platforms deliver, and who is let in."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ class RequestList(Body):
 
 
 class CompactedBody(Body):
-    """What became of the wish for a summary."""
+    """What became of the request for a summary."""
 
     done: bool
     messages: int = Field(description="How many messages the summary stands for.")

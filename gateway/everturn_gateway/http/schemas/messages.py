@@ -224,6 +224,6 @@ class CancelledBody(Body):
 
 
 class ResumedBody(Body):
-    """What the wish to go on did."""
+    """What the request to go on did."""
 
     resumed: bool = Field(description="Whether a turn was paused.")

@@ -45,7 +45,7 @@ class ModelCapabilities(Struct, frozen=True, kw_only=True):
 
 
 def capabilities_of(name: str) -> ModelCapabilities:
-    """Return the traits of the model `name`; one that is unknown is taken for a new one."""
+    """Return the capabilities of the model `name`; one that is unknown is taken for a new one."""
     lowered = name.lower()
     if "claude" not in lowered:  # somebody else's model behind the same API
         return ModelCapabilities(

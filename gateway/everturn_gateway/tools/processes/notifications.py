@@ -109,23 +109,23 @@ class ScreenWatch(Struct, frozen=True, kw_only=True):
         size, quiet_since, looked_at = -1, self.clock.now(), False
         told_at = None
         while self.process.record.watch is not None:
-            now, wish = self.clock.now(), self.process.record.watch
+            now, watch = self.clock.now(), self.process.record.watch
             new_size = await to_thread.run_sync(output_size, self.process.folder)
             if new_size != size:
                 size, quiet_since, looked_at = new_size, now, False
-            is_quiet = (now - quiet_since).total_seconds() >= wish.quiet_s
+            is_quiet = (now - quiet_since).total_seconds() >= watch.quiet_s
             is_soon = told_at is not None and (now - told_at).total_seconds() < GAP_S
             if is_quiet and not looked_at and not is_soon:
                 looked_at = True
                 if await self._tell_screen():
                     told_at = self.clock.now()
-            await self.clock.sleep(min(_LOOK_S, wish.quiet_s))
+            await self.clock.sleep(min(_LOOK_S, watch.quiet_s))
 
     async def _tell_screen(self) -> bool:
         """Tell what the screen shows, unless it was told last; return whether it was told."""
         record = self.process.record
-        wish = record.watch
-        assert wish is not None, "somebody watches"
+        watch = record.watch
+        assert watch is not None, "somebody watches"
         try:
             screen = await self.tmux.screen(record.handle)
         except ToolFailedError:  # it ends in this moment; its end is told
@@ -136,15 +136,17 @@ class ScreenWatch(Struct, frozen=True, kw_only=True):
             _warn(record.handle, error)
         record = self.process.record
         seen = hashlib.sha256(screen.encode()).hexdigest()[:16]
-        if seen == wish.screen:
+        if seen == watch.screen:
             return False
-        number = wish.told + 1
+        number = watch.told + 1
         ends = number >= MESSAGES_MAX
         text = self.clean(message_of_screen(record, "" if record.untrusted else screen, ends=ends))
-        if not await notify(self.service, self.clock, record, f"screen-{wish.name}-{number}", text):
+        if not await notify(
+            self.service, self.clock, record, f"screen-{watch.name}-{number}", text
+        ):
             return False
         try:
-            await self.process.set_watch(None if ends else replace(wish, told=number, screen=seen))
+            await self.process.set_watch(None if ends else replace(watch, told=number, screen=seen))
         except OSError as error:
             _warn(record.handle, error)
         return True

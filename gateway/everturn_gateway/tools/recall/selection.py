@@ -22,19 +22,19 @@ def is_recall_offered(spec: AgentSpec) -> bool:
     Its model has to be one that can call tools; `spec.session.context.recall` says no, or, for what
     answers without being a model, yes.
     """
-    provider, wish = installed().providers.get(spec.model.provider), spec.session.context.recall
+    provider, setting = installed().providers.get(spec.model.provider), spec.session.context.recall
     if provider is None:
-        return wish is not False
-    is_wanted = provider.is_model if wish is None else wish
+        return setting is not False
+    is_wanted = provider.is_model if setting is None else setting
     return provider.calls_tools and is_wanted
 
 
 def quotes_older(spec: AgentSpec) -> bool:
     """Return whether older messages that fit a question are quoted with it, without being asked."""
-    wish = spec.session.context.auto_recall
-    if wish is None:
+    setting = spec.session.context.auto_recall
+    if setting is None:
         return policy_of(spec.session.context).opens_summaries and is_recall_offered(spec)
-    return wish
+    return setting
 
 
 def recall_page_characters(spec: AgentSpec) -> int:

@@ -60,7 +60,7 @@ function entryOf(about, entry) {
   switch (entry.kind) {
     case "user":
       return html`<article class="entry user ${entry.isAmbient ? "ambient" : ""} ${more}" data-seq=${entry.seq}>
-        <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("overheard")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${dispositionOf(about, entry.seq)} ${when(entry.at)}</header>
+        <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("not addressed")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${dispositionOf(about, entry.seq)} ${when(entry.at)}</header>
         <div class="text">${words(entry)}</div>
         ${entry.files.map((file) => html`<p class="file"><a href=${`../api/v1/sessions/${session.id}/media/${encodeURIComponent(file.name)}`} download=${file.file_name || file.name}>${plain(file.file_name || file.name)}</a> <span class="faint">${file.media_type}</span></p>`)}
         ${entry.discarded ? html`<p class="faint">${plain(entry.discarded)}</p>` : nothing}

@@ -1,4 +1,4 @@
-// How the chat channels fare, who asks to be let in there, and who was.
+// The status of the chat channels, who asks to be let in there, and who was.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
