@@ -451,7 +451,7 @@ async def test_a_delivery_port_that_tells_after_a_reset_learns_that_the_session_
         await go.wait()
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(session.tell, DeliveryPlanned(item=5, chunks=()))
+                tasks.start_soon(session.record, DeliveryPlanned(item=5, chunks=()))
         except* SessionEndedError as errors:
             told.extend(errors.exceptions)
             raise

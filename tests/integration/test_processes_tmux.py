@@ -16,7 +16,7 @@ from support.processes import DEADLINE_S, KEY, Desk, Gate, end_all, open_desk, u
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.testing import ManualClock
-from everturn_gateway.tools.processes import telling
+from everturn_gateway.tools.processes import notifications
 from everturn_gateway.tools.processes.output import output_size
 from everturn_gateway.tools.processes.records import Ending
 
@@ -48,7 +48,7 @@ async def _told_with(desk: Desk, clock: ManualClock, wanted: str) -> list[str]:
             told = await desk.told()
             if any(wanted in text for text in told):
                 return told
-            await clock.until_sleeping(telling.GAP_S)
+            await clock.until_sleeping(notifications.GAP_S)
             clock.advance(1)
 
 
@@ -147,7 +147,7 @@ async def test_a_screen_that_stands_still_is_told_once(place: Path) -> None:
         await desk.call("watch", handle=handle, interval_seconds=5)
         told = await _told_with(desk, clock, "Continue?")
         for _ in range(30):
-            await clock.until_sleeping(telling.GAP_S)
+            await clock.until_sleeping(notifications.GAP_S)
             clock.advance(1)
 
         assert len(told) == 1
@@ -180,7 +180,7 @@ async def test_a_screen_that_is_drawn_again_as_it_was_is_not_told_again(place: P
             while await to_thread.run_sync(output_size, folder) == before:
                 await anyio.lowlevel.checkpoint()
         for _ in range(30):
-            await clock.until_sleeping(telling.GAP_S)
+            await clock.until_sleeping(notifications.GAP_S)
             clock.advance(1)
 
         assert await desk.told() == told
@@ -191,7 +191,7 @@ async def test_a_watch_ends_after_its_last_message(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A screen that moves and stops for ever does not start turns for ever."""
-    monkeypatch.setattr(telling, "MESSAGES_MAX", 2)
+    monkeypatch.setattr(notifications, "MESSAGES_MAX", 2)
     clock = ManualClock()
     async with open_desk(place, clock=clock) as desk:
         handle = await desk.spawn(PROMPT, interactive=True)
@@ -203,7 +203,7 @@ async def test_a_watch_ends_after_its_last_message(
         await _until_shown(desk, handle, "42")
         told = await _told_with(desk, clock, "| 42")
 
-        assert (clock.now() - first_at).total_seconds() >= telling.GAP_S - 2
+        assert (clock.now() - first_at).total_seconds() >= notifications.GAP_S - 2
         assert "no longer watched" in told[1]
         assert "no longer watched" not in told[0]
 

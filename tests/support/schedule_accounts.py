@@ -56,7 +56,7 @@ class Account:
     )
     "By instant and try."
     ended: dict[datetime, Finished] = field(default_factory=dict[datetime, Finished])
-    missed: list[Misfire] = field(default_factory=list[Misfire])
+    misfired: list[Misfire] = field(default_factory=list[Misfire])
     is_called_off: bool = False
     ran: int = 0
     "Since it was armed."

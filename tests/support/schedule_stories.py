@@ -208,7 +208,7 @@ STORIES = {
             down_until(f"{DAY}T12:30:00+00:00"),
             *clock("12:30:30", "13:00:00", "13:00:30"),
         ],
-        outcomes={"job": "missed sent sent"},
+        outcomes={"job": "misfired sent sent"},
         outbox=2,
     ),
     "missed while down, run all": Story(
@@ -218,7 +218,7 @@ STORIES = {
             down_until(f"{DAY}T12:30:00+00:00"),
             *clock("12:30:30", "12:31:00", "12:31:30", "13:00:00", "13:00:30", "13:01:00"),
         ],
-        outcomes={"job": "missed answered answered answered"},
+        outcomes={"job": "misfired answered answered answered"},
         outbox=3,
         model_takes_s=10,
     ),
