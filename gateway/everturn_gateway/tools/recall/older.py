@@ -56,8 +56,11 @@ class OlderQuotes(Struct, frozen=True, kw_only=True):
             is_newest_needed=False,  # what was just said is in the request
         )
         words, logs = spoken(question), StoreLogs(context.store)
+        matches = (await index.search(query)).matches
+        if not matches:
+            return None
         lines = _Lines(known=_known(conversation), left_units=self._most_units)
-        for match in (await index.search(query)).matches:
+        for match in matches:
             if lines.is_full:
                 break
             if match.seq not in lines.known:
@@ -117,10 +120,11 @@ def _question(conversation: Conversation) -> str:
 def _known(conversation: Conversation) -> set[int]:
     """Return the seqs of messages that the request has, or quotes already."""
     known: set[int] = set()
-    for turn in conversation.turns:
-        if turn.number >= conversation.reductions.cut_turn:
-            known.update(message.seq for message in turn.messages)
-            known.update(turn.quoted)
+    for turn in reversed(conversation.turns):  # those that are not shown come first
+        if turn.number < conversation.reductions.cut_turn:
+            break
+        known.update(message.seq for message in turn.messages)
+        known.update(turn.quoted)
     if conversation.current is not None:
         known.update(user.seq for user in conversation.current.heard)
     known.update(pin.seq for pin in conversation.pins)
