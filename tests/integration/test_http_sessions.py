@@ -41,6 +41,7 @@ async def test_health_tells_alive_ready_and_version(tmp_path: Path) -> None:
         "restarts": {},
         "blocked_chats": {},
         "quarantined_sessions": 0,
+        "homes_away": [],
     }
     assert version.json()["version"] == "1.2.3"
     assert not_ready.status_code == 503

@@ -42,6 +42,8 @@ def make_node(folder: Path, name: str, model: str, telegram: str, store: Json) -
     (folder / name).mkdir()
     bot = {"bot_token": TOKEN, "api_base": telegram}
     write_talking(folder / name, model, channels={"telegram": bot}, agents={"helper": OPEN})
+    with (folder / name / "agents" / "helper" / "agent.yaml").open("a") as agent:
+        agent.write("  placement: anywhere\n")
     file = folder / name / "everturn.yaml"
     cluster = {"node": name, "listen": str(folder / name / "link"), "secret": "0123456789abcdef"}
     config = {**json.loads(file.read_text()), "store": store, "cluster": cluster}

@@ -50,7 +50,16 @@ _QUICK: Final = ("fsync=off", "full_page_writes=off")
 class Server:
     """A server that can be killed, and started again on what it left."""
 
-    def __init__(self, folder: Path, *, is_quick: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, is_quick: bool = True, copy_of: Server | None = None
+    ) -> None:
+        """Make its files.
+
+        Args:
+            folder: For them.
+            is_quick: Do without the syncs that only a loss of power needs.
+            copy_of: The primary of which it is a standby; None = it is none.
+        """
         assert PROGRAMS is not None, "no PostgreSQL"
         self._folder, self._is_quick = folder, is_quick
         # As root, PostgreSQL runs as somebody else.
@@ -59,8 +68,12 @@ class Server:
         self._gid = other.pw_gid if other else None
         if other is not None:
             os.chown(folder, other.pw_uid, other.pw_gid)
-        self._data, self.port = folder / "data", _free_port()
+        self._data, self.port = folder / "data", free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        if copy_of is not None:
+            self._run("pg_basebackup", "-D", self._data, "-R", "-X", "stream", "-c", "fast",
+                      "--no-sync", "-d", copy_of.url())  # fmt: skip
+            return
         self._run("initdb", "-D", self._data, "-U", "everturn", "-A", "trust", "-E", "UTF8",
                   "--locale=C", "--no-sync")  # fmt: skip
         (self._data / "pg_hba.conf").write_text(_HBA)
@@ -79,7 +92,7 @@ class Server:
         assert PROGRAMS is not None
         names = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._folder}",
                  f"port={self.port}", "max_connections=40", "shared_buffers=16MB", "jit=off",
-                 "max_wal_senders=2")  # fmt: skip
+                 "max_wal_senders=4")  # fmt: skip
         quick = _QUICK if self._is_quick else ()
         options = [part for each in (*names, *quick, *settings) for part in ("-c", each)]
         with (self._folder / "log").open("ab") as log:
@@ -112,6 +125,21 @@ class Server:
             self._process.send_signal(signal.SIGINT)  # "fast": connections are closed
             self._process.wait(_START_S)
             self._process = None
+
+    def promote(self) -> None:
+        """Make a standby the primary."""
+        self._run("pg_ctl", "promote", "-D", self._data)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its first process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def sleeper(self, for_s: float) -> subprocess.Popen[bytes]:
+        """Take a connection, and keep it for a while."""
+        assert PROGRAMS is not None
+        asked = [PROGRAMS / "psql", "-qX", "-c", f"SELECT pg_sleep({for_s})", self.url()]
+        return subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def psql(self, statement: str, database: str = "postgres") -> str:
         """Do something there; return what it prints."""
@@ -160,7 +188,8 @@ def running_server(*settings: str, is_quick: bool = True) -> Generator[Server]:
         shutil.rmtree(folder)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -154,7 +154,7 @@ class HttpGateway:
             cancelled=self.config.workspace / SCHEDULES_FOLDER / "cancelled",
             clock=self.clock,
             on_gone=self.changes.gone,
-            owns=lambda _session_id: True,
+            owns=lambda _session_id, _key: True,
             cleaning=self.maintenance,
         )
 
@@ -169,7 +169,7 @@ class HttpGateway:
             clock=self.clock,
             notes=self.own_notes,
             on_gone=self.changes.gone,
-            owns=lambda _session_id: True,
+            owns=lambda _session_id, _key: True,
             erasing=self.maintenance,
         )
 
@@ -183,6 +183,14 @@ class HttpGateway:
         return ()
 
     def node_differences(self) -> tuple[str, ...]:
+        """Say that it is alone."""
+        return ()
+
+    def homes(self) -> dict[str, str]:
+        """Say that it is alone."""
+        return {}
+
+    def homes_away(self) -> tuple[str, ...]:
         """Say that it is alone."""
         return ()
 

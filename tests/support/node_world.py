@@ -9,7 +9,7 @@ import json
 import random
 import signal
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -58,6 +58,15 @@ class Node(Struct, kw_only=True):
         return code
 
 
+class Places(Struct, frozen=True, kw_only=True):
+    """How a node is reached, and reaches the database."""
+
+    database: str
+    listen: str
+    advertise: str = ""
+    "What others are told; empty = `listen`."
+
+
 class World(Struct, kw_only=True):
     """Nodes that share a database."""
 
@@ -67,7 +76,12 @@ class World(Struct, kw_only=True):
 
 @asynccontextmanager
 async def open_world(
-    folder: Path, server: Server, model_url: str, *names: str, more: str = ""
+    folder: Path,
+    server: Server,
+    model_url: str,
+    *names: str,
+    more: str = "",
+    places: Mapping[str, Places] | None = None,
 ) -> AsyncGenerator[World]:
     """Start nodes on one database; they are gone when the block ends.
 
@@ -77,8 +91,11 @@ async def open_world(
         model_url: Of the model that all agents ask.
         names: Of the nodes.
         more: Lines for each `everturn.yaml`.
+        places: By node: how it reaches the database, and others reach it; by default directly.
     """
-    nodes = {name: _write(folder, server, model_url, name, more) for name in names}
+    direct = {name: Places(database=server.url(), listen=f"{folder / name}/link") for name in names}
+    found = {**direct, **(places or {})}
+    nodes = {name: _write(folder, found[name], model_url, name, more) for name in names}
     try:
         async with anyio.create_task_group() as tasks:
             for node in nodes.values():
@@ -91,7 +108,7 @@ async def open_world(
                 await node.stack.aclose()
 
 
-def _write(folder: Path, server: Server, model_url: str, name: str, more: str) -> Node:
+def _write(folder: Path, places: Places, model_url: str, name: str, more: str) -> Node:
     own = folder / name
     agent = own / "agents" / "helper"
     agent.mkdir(parents=True)
@@ -101,8 +118,9 @@ def _write(folder: Path, server: Server, model_url: str, name: str, more: str) -
         port: int = probe.getsockname()[1]
     (own / "everturn.yaml").write_text(
         f"server: {{port: {port}, stop_timeout_seconds: 20}}\n"
-        f'store: {{type: postgres, url: "{server.url()}", connections: 3}}\n'
-        f"cluster: {{node: {name}, listen: {own}/link, secret: {_SECRET}}}\n{more}"
+        f'store: {{type: postgres, url: "{places.database}", connections: 3}}\n'
+        f"cluster: {{node: {name}, listen: {places.listen},"
+        f" advertise: {places.advertise or places.listen}, secret: {_SECRET}}}\n{more}"
     )
     return Node(name=name, folder=own, url=f"http://127.0.0.1:{port}")
 

@@ -31,6 +31,7 @@ from everturn_actors.cluster.routing import RoutedActors
 from everturn_actors.errors import CoreError, LinkBrokenError, MovedError
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Agent, Node, SessionStore
 from everturn_actors.protocol.feed import TextDelta
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
@@ -71,7 +72,22 @@ class BoardOwnership:
     def __init__(self, board: Board, name: str) -> None:
         self._board, self.me = board, Node(name=name)
 
-    def partition(self, session_id: str) -> int:
+    def is_known(self, session_id: str) -> bool:
+        """See `Ownership.is_known`."""
+        return True
+
+    def learn(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.learn`."""
+
+    def works_for(self, agent: str) -> bool:
+        """See `Ownership.works_for`."""
+        return True
+
+    def why_nobody(self, partition: int) -> str:
+        """See `Ownership.why_nobody`."""
+        return ""
+
+    def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""
         return partition_of(session_id)
 

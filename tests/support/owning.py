@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import anyio
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Agent, Node, SessionStore
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.testing import ManualClock, ScriptedProvider, StaticAgents, make_spec
@@ -29,7 +30,22 @@ class SwitchedOwnership:
         news, self._news = self._news, anyio.Event()
         news.set()
 
-    def partition(self, session_id: str) -> int:
+    def is_known(self, session_id: str) -> bool:
+        """See `Ownership.is_known`."""
+        return True
+
+    def learn(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.learn`."""
+
+    def works_for(self, agent: str) -> bool:
+        """See `Ownership.works_for`."""
+        return True
+
+    def why_nobody(self, partition: int) -> str:
+        """See `Ownership.why_nobody`."""
+        return ""
+
+    def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""
         return 0
 

@@ -416,14 +416,12 @@ def test_the_ways_to_watch_the_gateway_are_read(tmp_path: Path) -> None:
 
 
 def test_what_a_cluster_needs_and_cannot_share_is_named(tmp_path: Path) -> None:
-    """Said at the start: the store, the secret, the address, and a channel of one process."""
+    """Said at the start: the store, the secret and the address."""
     text = """\
 cluster:
   node: "a b"
   listen: 0.0.0.0:7070
   secret: short
-channels:
-  external: [{name: mine, command: cat}]
 """
     whole = text.replace('"a b"', "a").replace("short", "0123456789abcdef")
 
@@ -442,9 +440,5 @@ channels:
         (
             ":1: cluster.advertise: is needed where it listens on 0.0.0.0: the address that the"
             " others use"
-        ),
-        (
-            ":5: channels: mine is reached from one process alone, and not from every gateway of a"
-            " cluster; serve it by a gateway that is alone"
         ),
     ]

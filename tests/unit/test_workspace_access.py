@@ -38,6 +38,7 @@ ALLOWED: Final = {
     # What agents work on.
     "gateway/everturn_gateway/tools/confined/": "files of agents",
     "gateway/everturn_gateway/tools/files/": "files of agents",
+    "gateway/everturn_gateway/app/homes.py": "whether there are files of agents on this machine",
     "gateway/everturn_gateway/tools/checkpoints/": "files of agents, as they stood before a turn",
     "gateway/everturn_gateway/tools/marks/": "marks on files of agents; they stay with the files",
     "gateway/everturn_gateway/tools/policy/commands/git_state.py": "repositories of agents",

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 BEAT_S: Final = 1.0
 "How often the referee is asked."
-MOVING_S: Final = 0.25
+MOVING_S: Final = 0.1
 "The same while leases move: others wait for that."
 LEAVE_AFTER_S: Final = 1.2
 "How long a lease that should move stays: by then all have noticed, and look often."
@@ -136,7 +136,7 @@ class Heartbeat:
             tasks.start_soon(self._lose, ripe, self._drain_s)
 
     async def _take(self, leases: frozenset[str]) -> None:
-        partitions = _partitions(leases)
+        partitions = self._ownership.partitions(leases)
         logger.info("leases taken", extra={"leases": _words(leases)})
         if partitions:
             await contain("wake a partition", lambda: self._ownership.on_take(partitions))
@@ -150,12 +150,9 @@ class Heartbeat:
                 losing.start_soon(self._lose_one, name, drain_s, epochs.get(name))
 
     async def _lose_one(self, lease: str, drain_s: float, epoch: int | None) -> None:
-        partition = partition_in(lease)
-        if partition is not None:
-            one = frozenset((partition,))
+        if one := self._ownership.partitions((lease,)):
             await contain(lease, lambda: self._ownership.on_lose(one, drain_s))
-        else:
-            await self._ownership.until_left(lease)
+        await self._ownership.until_left(lease)
         held = self._view.held.get(lease)
         if epoch is not None and held is not None and held.epoch == epoch and drain_s:
             self._ownership.show(replace(self._view, left=self._view.left | {lease}))
@@ -179,10 +176,6 @@ class Heartbeat:
 
 def _seen(view: View) -> object:
     return view.others, view.members, view.held.keys()
-
-
-def _partitions(leases: frozenset[str]) -> frozenset[int]:
-    return frozenset(number for name in leases if (number := partition_in(name)) is not None)
 
 
 def _words(leases: frozenset[str]) -> str:

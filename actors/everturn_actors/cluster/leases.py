@@ -36,6 +36,10 @@ class Member(Struct, frozen=True, kw_only=True):
     "Names its run: a process that was started anew has none of the leases of the one before."
     seats: tuple[str, ...] = ()
     "What it can do for all, beside its share of the partitions."
+    prefers: tuple[str, ...] = ()
+    "Those of `seats` that it should have before others, by an operator's word."
+    channels: tuple[str, ...] = ()
+    "Those of its configuration, whether it may have their seats or not."
     drains: bool = False
     "It goes, and gives back what it holds."
     digest: str = ""
@@ -142,7 +146,8 @@ def next_beat(view: View) -> Beat:
     keep = {name: held.epoch for name, held in view.held.items() if name not in view.left}
     give = {name: view.held[name].epoch for name in view.left if name in view.held}
     keep |= {name: epoch for name, epoch in view.found.items() if name not in view.held}
-    return Beat(member=view.me, keep=keep, give=give, claim=wanted(view) if view.members else ())
+    claim = (*wanted(view), *_coming(view)) if view.members else ()
+    return Beat(member=view.me, keep=keep, give=give, claim=claim)
 
 
 def wanted(view: View) -> tuple[str, ...]:
@@ -158,6 +163,14 @@ def wanted(view: View) -> tuple[str, ...]:
     )
 
 
+def _coming(view: View) -> tuple[str, ...]:
+    """Return the leases of others that it should have: they may be free by now."""
+    if view.me.drains:
+        return ()
+    me = view.me.node.name
+    return tuple(name for name in _known(view) if name in view.others and _target(view, name) == me)
+
+
 def is_moving(view: View) -> bool:
     """Return whether a lease is on its way to the process that should have it."""
     me = view.me.node.name
@@ -169,12 +182,22 @@ def is_moving(view: View) -> bool:
 
 
 def to_leave(view: View) -> frozenset[str]:
-    """Return the leases that another living process should have, and that are not let go yet."""
-    return frozenset(
-        name
-        for name in view.held
-        if name not in view.leaving and _target(view, name) not in {"", view.me.node.name}
-    )
+    """Return the leases that are not this process's any more, and that are not let go yet.
+
+    Another living process should have them, or they are seats that it may not have now.
+    """
+    return frozenset(name for name in view.held if name not in view.leaving and _goes(view, name))
+
+
+def _goes(view: View, lease: str) -> bool:
+    target = _target(view, lease)
+    return target != view.me.node.name if target else lease not in _known(view)
+
+
+def is_awaited(view: View) -> bool:
+    """Return whether another living process should have something of what is held."""
+    me = view.me.node.name
+    return any(_target(view, name) not in {"", me} for name in view.held)
 
 
 def heard(view: View, beat: Beat, answer: Answer, *, sent_s: float, now_s: float) -> Change:
@@ -242,14 +265,13 @@ def _known(view: View) -> tuple[str, ...]:
 def _target(view: View, lease: str) -> str:
     """Return who should hold a lease; "" = nobody."""
     is_partition = lease in _PARTITIONS_SET
-    return should_hold(
-        lease,
-        (
-            member.node.name
-            for member in view.members
-            if not member.drains and (is_partition or lease in member.seats)
-        ),
-    )
+    able = [
+        member
+        for member in view.members
+        if not member.drains and (is_partition or lease in member.seats)
+    ]
+    preferred = () if is_partition else [each for each in able if lease in each.prefers]
+    return should_hold(lease, (member.node.name for member in preferred or able))
 
 
 _PARTITIONS_SET: Final = frozenset(_PARTITION_LEASES)

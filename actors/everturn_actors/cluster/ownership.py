@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import TypeAlias
 
 import anyio
 from msgspec.structs import replace
 
-from everturn_actors.cluster.leases import Member, View
-from everturn_actors.cluster.partitions import lease_of, partition_of
+from everturn_actors.cluster.leases import Member, View, is_awaited
+from everturn_actors.cluster.partitions import partition_in
+from everturn_actors.cluster.placement import NOWHERE, Placement, agent_seat
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports.ownership import Node
 
 OnTake: TypeAlias = Callable[[frozenset[int]], Awaitable[None]]
@@ -50,6 +52,7 @@ class LeaseOwnership:
         self.on_lose: OnLose
         self.nudged = anyio.Event()
         "Set where the next heartbeat must not wait for its time."
+        self._placement, self._homes = Placement(), dict[str, str]()
         self._nodes: dict[str, Node] = {}
         self._news = anyio.Event()
         self._seats: dict[str, anyio.Event] = {}
@@ -62,17 +65,41 @@ class LeaseOwnership:
         """This process."""
         return self.view.me.node
 
-    def partition(self, session_id: str) -> int:
+    def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""
-        return partition_of(session_id)
+        return self._placement.partition(session_id, key)
+
+    def is_known(self, session_id: str) -> bool:
+        """See `Ownership.is_known`."""
+        return self._placement.is_known(session_id)
+
+    def learn(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.learn`."""
+        self._placement.learn(session_id, key)
+
+    def works_for(self, agent: str) -> bool:
+        """See `Ownership.works_for`."""
+        if not self._placement.has_home(agent):
+            return True
+        return self.seat_epoch(agent_seat(agent)) is not None
+
+    def why_nobody(self, partition: int) -> str:
+        """See `Ownership.why_nobody`."""
+        if partition == NOWHERE:
+            return ""
+        seat = self._placement.lease(partition)
+        node = self._homes.get(seat, "")
+        if not node or node in {each.name for each in self.nodes()}:
+            return ""
+        return f"the seat {seat} is node {node}'s, which does not live"
 
     def holder(self, partition: int) -> Node | None:
         """See `Ownership.holder`."""
-        return self.seat_holder(lease_of(partition))
+        return self.seat_holder(self._placement.lease(partition))
 
     def epoch(self, partition: int) -> int | None:
         """See `Ownership.epoch`."""
-        return self.seat_epoch(lease_of(partition))
+        return self.seat_epoch(self._placement.lease(partition))
 
     def nodes(self) -> tuple[Node, ...]:
         """See `Ownership.nodes`."""
@@ -148,6 +175,34 @@ class LeaseOwnership:
         """Return the name of the process that holds each lease that is held, by lease."""
         return {**self.view.others, **dict.fromkeys(self.view.held, self.me.name)}
 
+    @property
+    def homes(self) -> Mapping[str, str]:
+        """By seat: the name of the process that should have it, see `offer`."""
+        return self._homes
+
+    def is_bound(self, agents: Collection[str], channels: Collection[str]) -> bool:
+        """Say whether sessions of these agents and channels go with seats, and no others."""
+        return self._placement.is_bound(agents, channels)
+
+    def bind(self, agents: Collection[str], channels: Collection[str]) -> None:
+        """Let sessions of these agents and channels be whose seat that is; see `Handover`."""
+        self._placement.bind(agents, channels)
+
+    def offer(self, seats: Iterable[str], homes: Mapping[str, str]) -> None:
+        """Say which seats this process may have from now on.
+
+        Args:
+            seats: What it can do for all.
+            homes: By seat: the name of the process that should have it before others.
+        """
+        self._homes = dict(homes)
+        seats = tuple(seats)
+        preferred = [seat for seat in seats if homes.get(seat) == self.me.name]
+        me = replace(self.view.me, seats=seats, prefers=tuple(preferred))
+        if me != self.view.me:
+            self.view = replace(self.view, me=me)
+            self.nudged.set()
+
     def share_digest(self, digest: str) -> None:
         """Let the others know of which agents this process knows now."""
         self.view = replace(self.view, me=replace(self.view.me, digest=digest))
@@ -170,10 +225,16 @@ class LeaseOwnership:
             return
         self.nudged.set()
         await self._news.wait()  # it drains in the eyes of all
-        while self.view.held and _has_others(self.view):
+        while is_awaited(self.view):  # what no other one may have stays until the end
             await self._news.wait()
 
     # --- for its heartbeat ---
+
+    def partitions(self, leases: Iterable[str]) -> frozenset[int]:
+        """Return the partitions that leases are of; that of a seat where sessions go with it."""
+        found = ((name, partition_in(name)) for name in leases)
+        numbers = (self._placement.number(name) if n is None else n for name, n in found)
+        return frozenset(number for number in numbers if number is not None)
 
     def show(self, view: View, *, is_new: bool = False) -> None:
         """Know this from now on.

@@ -50,6 +50,10 @@ class Place(Protocol):
         """Whether this process works on a session."""
         ...
 
+    async def place(self, session_id: str) -> None:
+        """Find out whose a session is, where its id alone does not say it."""
+        ...
+
     async def pause(self, longest_s: float) -> None:
         """Wait until who owns what has changed, at most so long."""
         ...
@@ -102,6 +106,8 @@ class Relay:
             with scope:
                 while (feed := ref()) is not None and not feed.is_closed:
                     after = max(after, feed.newest)
+                    with suppress(CoreError):  # the next look may
+                        await place.place(self._session_id)
                     owner = self._owner()
                     following = self._prepare(ref, feed, after)
                     del feed

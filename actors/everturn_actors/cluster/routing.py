@@ -45,6 +45,7 @@ from everturn_actors.protocol.commands import (
 )
 from everturn_actors.protocol.feed import READ_EVENTS, Feed, TextDelta
 from everturn_actors.protocol.subscription import follow, log_of
+from everturn_actors.session.placing import place
 from everturn_actors.session.registry import Registry
 from everturn_actors.state.session_state import SessionState
 
@@ -116,6 +117,7 @@ class RoutedActors:
         is_new: bool = False,
     ) -> T:
         """See `Actors.ask`."""
+        await self.place(session_id, begin_with)
         if self.is_here(session_id):
             try:
                 return await self._local.ask(
@@ -166,6 +168,7 @@ class RoutedActors:
 
     async def is_deleted_elsewhere(self, session_id: str) -> bool:
         """See `Actors.is_deleted_elsewhere`."""
+        await self.place(session_id)
         if self.is_here(session_id):
             return False
         await self._route(Asked(session_id=session_id, command=None))
@@ -174,6 +177,11 @@ class RoutedActors:
     def is_here(self, session_id: str) -> bool:
         """See `Actors.is_here`."""
         return self._local.is_here(session_id)
+
+    async def place(self, session_id: str, begin_with: SessionStarted | None = None) -> None:
+        """Find out whose a session is, where its id alone does not say it; see `place`."""
+        if not self.ownership.is_known(session_id):
+            await place(self.ownership, self.store, session_id, begin_with)
 
     # --- the way to the owner ---
 
@@ -185,10 +193,10 @@ class RoutedActors:
             CoreError: What the session answered.
         """
         session_id, ownership = asked.session_id, self.ownership
-        partition = ownership.partition(session_id)
         until_s, tries = anyio.current_time() + self._patience_s, 0
         name, why = "", "its partition is on its way to another node"
         while True:
+            partition = ownership.partition(session_id)
             node = ownership.holder(partition)
             try:
                 if self.is_here(session_id):
@@ -207,7 +215,7 @@ class RoutedActors:
             except LinkRefusedError as error:
                 raise OwnerAwayError(session_id, name, str(error)) from error
             if anyio.current_time() >= until_s:
-                raise OwnerAwayError(session_id, name, why)
+                raise OwnerAwayError(session_id, name, ownership.why_nobody(partition) or why)
             await self.pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
 
@@ -241,6 +249,7 @@ class RoutedActors:
 
     async def _answer(self, asked: Asked) -> Given:
         session_id, command = asked.session_id, asked.command
+        await self.place(session_id, asked.begin_with)
         if not self.is_here(session_id):
             raise MovedError(session_id)
         if command is None:
@@ -255,6 +264,7 @@ class RoutedActors:
     async def serve(self, subscriber: Subscriber) -> None:
         """See `Host.serve`."""
         session_id = subscriber.session_id
+        await self.place(session_id)
         if not self.is_here(session_id):
             raise MovedError(session_id)
         served = self._served[subscriber] = _Served(self._local.feed(session_id))

@@ -196,6 +196,21 @@ class OwnerAwayError(ActorStoppedError):
         super().__init__(f"{who}: {why}. Send it again")
 
 
+class HomeElsewhereError(ActorStoppedError):
+    """An agent works with files on another node, and not here; ask that one.
+
+    Attributes:
+        agent: The agent's name.
+    """
+
+    def __init__(self, agent: str) -> None:
+        self.agent = agent
+        super().__init__(
+            f"the agent {agent!r} works with files on another node; ask that one, which"
+            " `everturn seat list` names, or write in a session, which is passed on"
+        )
+
+
 class LinkBrokenError(CoreError):
     """The link to another node ended; what was asked may have been done."""
 

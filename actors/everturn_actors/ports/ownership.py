@@ -12,6 +12,8 @@ from typing import Protocol
 import anyio
 from msgspec import Struct
 
+from everturn_actors.model import ConversationKey
+
 
 class Node(Struct, frozen=True, kw_only=True):
     """A process that shares a store with others."""
@@ -31,8 +33,29 @@ class Ownership(Protocol):
     so: it looks at `epoch`.
     """
 
-    def partition(self, session_id: str) -> int:
-        """Return the partition of a session, from 0 on; the same in every process, for ever."""
+    def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
+        """Return the partition of a session; below 0 where nobody said yet which one that is.
+
+        Args:
+            session_id: The session.
+            key: Its conversation, where that is at hand: then it need not be known.
+        """
+        ...
+
+    def is_known(self, session_id: str) -> bool:
+        """Say whether `partition` can tell; else somebody has to look, and `learn`."""
+        ...
+
+    def learn(self, session_id: str, key: ConversationKey) -> None:
+        """Note which conversation a session is of; that never changes."""
+        ...
+
+    def works_for(self, agent: str) -> bool:
+        """Say whether what an agent's tools work on is here, if it is in one place alone."""
+        ...
+
+    def why_nobody(self, partition: int) -> str:
+        """Return why nobody holds a partition for long; empty = it is on its way."""
         ...
 
     def holder(self, partition: int) -> Node | None:
@@ -70,10 +93,28 @@ class LocalOwnership:
     me = Node(name="local")
     "This process."
 
-    def partition(self, session_id: str) -> int:
+    def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """Return the only partition."""
-        del session_id
+        del session_id, key
         return 0
+
+    def is_known(self, session_id: str) -> bool:
+        """Say that it is."""
+        del session_id
+        return True
+
+    def learn(self, session_id: str, key: ConversationKey) -> None:
+        """Note nothing."""
+
+    def works_for(self, agent: str) -> bool:
+        """Say that it does."""
+        del agent
+        return True
+
+    def why_nobody(self, partition: int) -> str:
+        """Return nothing: somebody always does."""
+        del partition
+        return ""
 
     def holder(self, partition: int) -> Node:
         """Return this process."""

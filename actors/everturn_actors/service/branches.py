@@ -126,7 +126,8 @@ class Branches:
             JournalError: It cannot be read or written.
         """
         self._runtime.agents.get(key.agent)
-        session_id, key = new_id(self._runtime), self._bindings.known_as(key)
+        key = self._bindings.known_as(key)
+        session_id = new_id(self._runtime, key)
         first = SessionStarted(
             session_id=session_id,
             key=key,

@@ -289,7 +289,7 @@ class Conversations:
 
     async def _bind_new(self, key: ConversationKey, *, instead_of: str | None = None) -> str:
         """Return the current session of a conversation: a new one, or the one that was quicker."""
-        bound = await self._store.bind(key, new_id(self._runtime), instead_of=instead_of)
+        bound = await self._store.bind(key, new_id(self._runtime, key), instead_of=instead_of)
         self._bindings.bind(key, bound)
         return bound
 
@@ -312,11 +312,16 @@ class Conversations:
         return is_expired(state, hours, self._runtime.now())
 
 
-def new_id(runtime: Runtime) -> str:
-    """Return the id of a new session, of those on which this process works where it can be."""
+def new_id(runtime: Runtime, key: ConversationKey | None = None) -> str:
+    """Return the id of a new session, of those on which this process works where it can be.
+
+    Args:
+        runtime: Tells that.
+        key: Its conversation; None = it is kept nowhere.
+    """
     made = ""
     for _ in range(IDS_TRIED):
         made = new_session_id(runtime.now(), secrets.token_hex(4))
-        if runtime.is_here(made):
+        if key is None or runtime.is_here(made, key):
             break
     return made

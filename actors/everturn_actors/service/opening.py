@@ -32,7 +32,7 @@ from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry
-from everturn_actors.session.runtime import Runtime, everywhere
+from everturn_actors.session.runtime import Runtime, every_agent, everywhere, nothing_learnt
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_actors.turn.model_call import Timing
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
@@ -116,6 +116,8 @@ async def open_service(
         delivery_ports=ports.delivery_ports,
         observer=GuardedObserver(ports.observer) if ports.observer else NullObserver(),
         is_here=everywhere if ports.ownership is None else partial(_is_own, ports.ownership),
+        learn=nothing_learnt if ports.ownership is None else partial(_learn, ports.ownership),
+        works_for=every_agent if ports.ownership is None else ports.ownership.works_for,
     )
     once = replace(live, store=scratch, delivery_ports={}, is_here=everywhere)
     async with anyio.create_task_group() as actors:
@@ -135,7 +137,7 @@ async def open_service(
         )
         half, remove = service.branches.is_half, service.delete
         resume = partial(resume_open_turns, store, registry, clock, is_half=half, remove=remove)
-        service.handover = Handover(registry, ports.ownership or LocalOwnership(), resume)
+        service.handover = Handover(registry, ports.ownership or LocalOwnership(), store, resume)
         try:
             async with anyio.create_task_group() as maintenance:
                 if settings.resume and ports.ownership is None:
@@ -152,9 +154,15 @@ async def open_service(
             actors.cancel_scope.cancel()
 
 
-def _is_own(ownership: Ownership, session_id: str) -> bool:
+def _is_own(ownership: Ownership, session_id: str, key: ConversationKey | None = None) -> bool:
     """Say whether a session is this process's to work on, by a lease that has not run out."""
-    return ownership.epoch(ownership.partition(session_id)) is not None
+    return ownership.epoch(ownership.partition(session_id, key)) is not None
+
+
+def _learn(ownership: Ownership, session_id: str, key: ConversationKey) -> None:
+    """Note of a session that is not known which conversation it is of."""
+    if not ownership.is_known(session_id):
+        ownership.learn(session_id, key)
 
 
 async def _stop(registries: Iterable[Registry], drain_s: float) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from everturn_actors.errors import HomeElsewhereError
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.model import CallAnswer, ConversationKey, Inbound, Turn, Upload
 from everturn_actors.ports import SessionStore
@@ -55,6 +56,7 @@ class Stateless:
         Raises:
             InvalidInputError: Empty, too long, or not text; or a file that is refused.
             UnknownAgentError: No such agent.
+            HomeElsewhereError: It works with files on another node.
         """
         check(inbound)
         session_id = await self._begin(history, agent, principal, is_open=False)
@@ -97,6 +99,8 @@ class Stateless:
     async def _begin(self, history: History, agent: str, principal: str, *, is_open: bool) -> str:
         """Write down what came before; return the id of the session."""
         self._runtime.agents.get(agent)
+        if not self._runtime.works_for(agent):
+            raise HomeElsewhereError(agent)
         session_id = new_id(self._runtime)
         key = ConversationKey(channel=ONCE, chat=session_id, agent=agent)
         for upload in history.uploads:  # in all they are bounded by whoever took them in

@@ -78,6 +78,8 @@ class SessionActor:
         "The present state; None until it is loaded, or before the session has begun."
         self.finished_before = 0
         "Turns that had come to their end when it was loaded."
+        self.is_moving = False
+        "Whether another process waits for the session: it goes without more ado."
         self._resumes, self._begin_with = activation.resumes, activation.begin_with
         self._is_new = activation.is_new
         self._mailbox, self._feed, self._runtime = mailbox, feed, runtime
@@ -277,7 +279,7 @@ class SessionActor:
         if self._memory.is_stopping:
             with anyio.move_on_after(FLUSH_S, shield=True):
                 try:
-                    await self._snapshots.put_away(self.known)
+                    await self._snapshots.put_away(self.known, is_moving=self.is_moving)
                 except FencedError as error:
                     self._snapshots.log_failure("a snapshot could not be saved", error)
             for each in waiters.stopped:

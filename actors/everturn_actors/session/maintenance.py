@@ -30,7 +30,7 @@ async def resume_open_turns(
     *,
     is_half: Callable[[SessionState], bool],
     remove: Callable[[str], Awaitable[None]],
-    is_concerned: Callable[[str], bool] | None = None,
+    is_concerned: Callable[[str], Awaitable[bool]] | None = None,
 ) -> None:
     """Wake every session that may have an open turn; those that have none rest again at once.
 
@@ -46,12 +46,14 @@ async def resume_open_turns(
 
     async def wake(session_id: str) -> None:
         async with limiter:
+            if is_concerned is not None and not await is_concerned(session_id):
+                return
             state = await _activate(registry, session_id)
             if state is not None and is_half(state):
                 await remove(session_id)
 
     async with anyio.create_task_group() as tasks:
-        for session_id in filter(is_concerned or bool, await _active(store, clock)):
+        for session_id in await _active(store, clock):
             tasks.start_soon(contain, f"resume of {session_id}", partial(wake, session_id))
 
 
@@ -95,7 +97,7 @@ async def _sweep(store: SessionStore, registry: Registry, agents: Agents, clock:
         before = clock.now() - timedelta(hours=hours)
         async with aclosing(store.idle(name, before=before)) as rows:
             async for row in rows:
-                if registry.is_here(row.session_id):
+                if registry.is_here(row.session_id, row.key):
                     await _activate(registry, row.session_id)
 
 

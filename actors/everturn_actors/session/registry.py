@@ -31,6 +31,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.faults import first_cause, is_cancelled
+from everturn_actors.model import ConversationKey
 from everturn_actors.protocol.commands import Command, GetState
 from everturn_actors.protocol.feed import Feed
 from everturn_actors.protocol.mailbox import Mailbox
@@ -210,8 +211,10 @@ class Registry:
         del session_id
         return False
 
-    def is_here(self, session_id: str) -> bool:
-        """Whether this process works on a session."""
+    def is_here(self, session_id: str, key: ConversationKey | None = None) -> bool:
+        """Whether this process works on a session; `key` is its conversation, if at hand."""
+        if key is not None:
+            self._runtime.learn(session_id, key)
         return self._runtime.is_here(session_id)
 
     async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> None:
@@ -222,7 +225,7 @@ class Registry:
         """
         leaving = [each for name, each in self._active.items() if is_leaving(name)]
         for active in leaving:
-            active.leaves = True
+            active.leaves = active.actor.is_moving = True
             active.tell_to_stop(PassivatedError())
         with anyio.move_on_after(drain_s):
             for active in leaving:

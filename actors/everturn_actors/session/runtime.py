@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -12,6 +13,7 @@ from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.events import SessionStarted
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import (
     Agent,
     Agents,
@@ -25,8 +27,27 @@ from everturn_actors.turn.model_call import Timing
 logger = logging.getLogger(__name__)
 
 
-def everywhere(_session_id: str) -> bool:
+class IsHere(Protocol):
+    """Says whether this process works on a session."""
+
+    def __call__(self, session_id: str, key: ConversationKey | None = None) -> bool:
+        """Answer; `key` is the session's conversation, where that is at hand."""
+        ...
+
+
+def everywhere(session_id: str, key: ConversationKey | None = None) -> bool:
     """Say that this process works on every session."""
+    del session_id, key
+    return True
+
+
+def nothing_learnt(session_id: str, key: ConversationKey) -> None:
+    """Note nothing: every session is here."""
+
+
+def every_agent(agent: str) -> bool:
+    """Say that this process works for every agent."""
+    del agent
     return True
 
 
@@ -43,8 +64,12 @@ class Runtime(Struct, frozen=True, kw_only=True):
     delivery_ports: Mapping[str, DeliveryPort] = field(default_factory=dict[str, DeliveryPort])
     "By the name of their channel: whoever tells its people what is said."
     observer: Observer = field(default_factory=NullObserver)
-    is_here: Callable[[str], bool] = everywhere
+    is_here: IsHere = everywhere
     "Whether this process works on a session; another one does where it does not."
+    learn: Callable[[str, ConversationKey], None] = nothing_learnt
+    "Is told which conversation a session is of, so that `is_here` can say it without that."
+    works_for: Callable[[str], bool] = every_agent
+    "Whether what an agent's tools work on is here, where it is in one place alone."
 
     def now(self) -> datetime:
         """Return the present instant, UTC."""

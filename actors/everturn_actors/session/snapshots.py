@@ -88,19 +88,30 @@ class Snapshots:
         """
         await self._save(self._checkpoint)
 
-    async def put_away(self, state: SessionState | None) -> None:
+    async def put_away(self, state: SessionState | None, *, is_moving: bool = False) -> None:
         """Save the state as it is, and take the mark back where nothing is left to do.
+
+        Args:
+            state: The state.
+            is_moving: Whether another process waits for the session: it replays what a snapshot
+                would take longer to write.
 
         Raises:
             FencedError: Another writer was there.
         """
-        if self._has_written:  # who only looked has nothing to put away
+        # Who only looked has nothing to put away.
+        if self._has_written and not (is_moving and self._is_near(state)):
             await self._save(state)
         if state is None or not state.is_due:
             try:
                 await self._runtime.store.mark_passive(self._session_id)
             except Exception as error:  # noqa: BLE001 - a boundary: the mark is a hint
                 self.log_failure("the mark of a passive session stays", error)
+
+    def _is_near(self, state: SessionState | None) -> bool:
+        """Say whether few events follow the saved snapshot."""
+        saved = self._saved.last_seq if self._saved is not None else 0
+        return state is None or state.last_seq - saved < SNAPSHOT_EVENTS
 
     async def _save(self, state: SessionState | None) -> None:
         """Save a snapshot if it says more than the saved one.

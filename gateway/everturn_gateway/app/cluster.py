@@ -24,10 +24,11 @@ from everturn_actors.cluster.heartbeat import Heartbeat
 from everturn_actors.cluster.leases import Member, Referee, Share, shares
 from everturn_actors.cluster.node import LinkedNode, open_node
 from everturn_actors.cluster.ownership import LeaseOwnership
+from everturn_actors.cluster.placement import channel_seat
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
-from everturn_gateway.channels.seats import channel_seat
+from everturn_gateway.app.homes import DRAIN_SHARE, Homes, away
 from everturn_gateway.config.cluster import ClusterTls
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -36,10 +37,12 @@ from everturn_gateway.specs import AgentLibrary
 
 __all__ = [
     "SCHEDULER",
+    "Homes",
     "SharedScheduler",
     "compare",
     "differences",
     "give_back",
+    "homes_away",
     "nodes_of",
     "open_links",
     "open_ownership",
@@ -49,8 +52,6 @@ logger = logging.getLogger(__name__)
 
 SCHEDULER: Final = "scheduler"
 "The seat of whoever runs scheduled jobs."
-DRAIN_SHARE: Final = 0.4
-"Of the time that there is to stop: how long turns may take to finish in a partition that moves."
 _RUN_BYTES: Final = 8
 _LOOK_S: Final = 5.0  # how often it looks whether the others are like this one
 
@@ -74,6 +75,7 @@ async def open_ownership(
         node=Node(name=cluster.node, address=cluster.advertise, version=version),
         instance=f"{cluster.node}-{secrets.token_hex(_RUN_BYTES)}",
         seats=(SCHEDULER, *(channel_seat(each.name) for each in config.channels)),
+        channels=tuple(each.name for each in config.channels),
     )
     drain_s = config.server.stop_timeout_s * DRAIN_SHARE
     ownership = LeaseOwnership(me)
@@ -144,17 +146,17 @@ async def compare(ownership: LeaseOwnership, library: AgentLibrary) -> NoReturn:
             ownership.share_digest(await to_thread.run_sync(partial(digest_of, library)))
         notes = frozenset(differences(ownership))
         for note in sorted(notes - told):
-            logger.warning("the nodes of the cluster differ", extra={"difference": note})
+            logger.warning("the cluster is not as it should be", extra={"why": note})
         told = notes
         await anyio.sleep(_LOOK_S)
 
 
 def differences(ownership: LeaseOwnership) -> tuple[str, ...]:
-    """Return what other nodes have otherwise than this one, one line each."""
+    """Return what other nodes have otherwise than this one, and which homes are away, in lines."""
     me = next((each for each in ownership.members if each.node == ownership.me), None)
     if me is None:
         return ()
-    notes: list[str] = []
+    notes = list(homes_away(ownership))
     for other in ownership.members:
         if other.node.version != me.node.version:
             notes.append(
@@ -166,12 +168,17 @@ def differences(ownership: LeaseOwnership) -> tuple[str, ...]:
                 f"node {other.node.name} has other agents than this one: who answers depends on"
                 " where a conversation is; give all nodes the same agents folder"
             )
-        if missing := sorted({*me.seats} ^ {*other.seats}):
+        if missing := sorted({*me.channels} ^ {*other.channels}):
             notes.append(
                 f"node {other.node.name} and this one do not have the same channels:"
                 f" {', '.join(missing)}"
             )
     return tuple(notes)
+
+
+def homes_away(ownership: LeaseOwnership) -> tuple[str, ...]:
+    """Return which seats wait for a node that does not live, one line each."""
+    return away(ownership.homes, (each.name for each in ownership.nodes()), ownership.holders())
 
 
 def nodes_of(ownership: LeaseOwnership) -> tuple[Share, ...]:

@@ -400,7 +400,12 @@ async def _run(
         supervisor.start(maintenance, "local models", base.providers.warm, policy=TRANSIENT)
         run_jobs: Body = work.schedules.serve
         if work.ownership is not None:
+            homes = cluster.Homes(
+                start.config, base.storage.keyed, work.ownership, library, service.handover
+            )
+            await homes.look()  # before the first lease: it says which sessions go with it
             work.ownership.begin(service.handover.take, service.handover.lose)
+            supervisor.start(maintenance, "homes", homes.run)
             compare = partial(cluster.compare, work.ownership, library)
             supervisor.start(maintenance, "nodes", compare)
             assert isinstance(work.schedules, cluster.SharedScheduler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from functools import partial
@@ -13,6 +13,7 @@ import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 
+from everturn_actors.errors import HomeElsewhereError
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock, KeyedStore
@@ -118,6 +119,7 @@ class Gateway(Struct, kw_only=True):
         Raises:
             UnknownAgentError: There is none of this name.
         """
+        self._check_home(agent)
         return agent_checkpoints(self.tool_factory, self.library, agent)
 
     def own_notes(self, key: ConversationKey, principal: str) -> OwnNotes:
@@ -127,7 +129,17 @@ class Gateway(Struct, kw_only=True):
             UnknownAgentError: Its agent is gone.
             ToolFailedError: Its agent keeps none.
         """
+        self._check_home(key.agent)
         return agent_notes(self.tool_factory, self.library, key, principal)
+
+    def _check_home(self, agent: str) -> None:
+        """Refuse what works in the folder of an agent whose home is another gateway.
+
+        Raises:
+            HomeElsewhereError: It is.
+        """
+        if self.ownership is not None and not self.ownership.works_for(agent):
+            raise HomeElsewhereError(agent)
 
     @property
     def pairing(self) -> Pairing:
@@ -141,6 +153,14 @@ class Gateway(Struct, kw_only=True):
     def node_differences(self) -> tuple[str, ...]:
         """Return what other nodes have otherwise than this one, one line each."""
         return () if self.ownership is None else cluster.differences(self.ownership)
+
+    def homes(self) -> Mapping[str, str]:
+        """Return which node should have each seat that is somebody's, by seat."""
+        return {} if self.ownership is None else self.ownership.homes
+
+    def homes_away(self) -> tuple[str, ...]:
+        """Return which seats wait for a node that does not live, one line each."""
+        return () if self.ownership is None else cluster.homes_away(self.ownership)
 
     @property
     def node(self) -> str:
@@ -173,10 +193,10 @@ class Gateway(Struct, kw_only=True):
             async for finding in findings:
                 yield finding
 
-    def owns(self, session_id: str) -> bool:
-        """Whether a session is this process's to work on."""
+    def owns(self, session_id: str, key: ConversationKey) -> bool:
+        """Whether a session of a conversation is this process's to work on."""
         owner = self.ownership
-        return owner is None or owner.epoch(owner.partition(session_id)) is not None
+        return owner is None or owner.epoch(owner.partition(session_id, key)) is not None
 
     def cleaner(self) -> cleaning.Cleaner:
         """Return what cleans by `sessions.keep`."""

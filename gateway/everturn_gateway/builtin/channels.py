@@ -333,6 +333,7 @@ MATRIX: Final = ChannelPlugin(
     faults=_matrix_faults,
     secrets=_matrix_secrets,
     identity=_matrix_account,
+    keeps_folder=True,
 )
 
 # --- programs ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 import anyio
 from msgspec import Struct
 
+from everturn_actors.cluster.placement import channel_seat
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.faults import first_cause
 from everturn_actors.ports import Clock, KeyedStore
@@ -28,7 +29,7 @@ from everturn_channels.health import ChannelStatus, Health, mask_token
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.runner import SETUP_RETRY_S, run_channel, stand_by
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
-from everturn_gateway.channels.seats import ChannelSite, channel_seat
+from everturn_gateway.channels.seats import ChannelSite
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
@@ -72,6 +73,8 @@ class BotChannel:
         self._loaded = anyio.Event()
         self._error = ""
         "Why the bot could not be made."
+        self._is_elsewhere = False
+        "Whether another gateway has the only process that reaches the platform."
 
     @property
     def config(self) -> ChannelConfig:
@@ -90,7 +93,10 @@ class BotChannel:
         return ChannelStatus(
             name=self._config.name,
             platform=self._config.platform,
-            state="failed setup" if self._error else "starting",
+            state="failed setup"
+            if self._error
+            else ("standing by" if self._is_elsewhere else "starting"),
+            is_healthy=self._is_elsewhere,
             since=self._since,
             error=self._error,
         )
@@ -118,17 +124,7 @@ class BotChannel:
         """
         while True:
             try:
-                async with loading:
-                    bot = self._bot or await self._load(
-                        await self.open_aliases(), ChatLanguages(context.language)
-                    )
-                receive = partial(self._receive, bot, context, site.supervisor)
-                seat = channel_seat(self._config.name)
-                if site.seats is None or self._takes_webhooks:  # any gateway takes what is brought
-                    await receive()
-                else:
-                    sends = partial(stand_by, bot.adapter, bot.health, self._clock)
-                    await site.seats.while_held(seat, receive, sends)
+                await self._take_part(context, loading, site)
             except Exception as error:
                 cause = first_cause(error)
                 self._note(str(cause) or type(cause).__name__)
@@ -139,6 +135,45 @@ class BotChannel:
                     extra={"channel": self._config.name, "error": str(error)},
                 )
             await self._clock.sleep(SETUP_RETRY_S)
+
+    async def _take_part(
+        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
+    ) -> None:
+        """Receive where this gateway does; else send alone, or leave all to the one that does."""
+        seat, seats = channel_seat(self._config.name), site.seats
+        serve = partial(self._serve, context, loading, site)
+        if seats is None:
+            await serve()
+        elif not self._config.plugin.is_shareable:
+            await seats.while_held(seat, serve, self._wait)
+        elif self._takes_webhooks:  # any gateway takes what is brought
+            await serve()
+        else:
+            bot = await self._loaded_bot(context, loading)
+            receive = partial(self._receive, bot, context, site.supervisor)
+            sends = partial(stand_by, bot.adapter, bot.health, self._clock)
+            await seats.while_held(seat, receive, sends)
+
+    async def _serve(
+        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
+    ) -> NoReturn:
+        await self._receive(await self._loaded_bot(context, loading), context, site.supervisor)
+
+    async def _wait(self) -> None:
+        """Leave the platform to the gateway that reaches it; its sessions are there as well."""
+        self._is_elsewhere = True
+        if self._bot is not None:
+            self._bot.health.standing_by()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._is_elsewhere = False
+
+    async def _loaded_bot(self, context: ChannelContext, loading: anyio.Lock) -> _Bot:
+        async with loading:
+            return self._bot or await self._load(
+                await self.open_aliases(), ChatLanguages(context.language)
+            )
 
     @property
     def _takes_webhooks(self) -> bool:

@@ -29,8 +29,3 @@ class ChannelSite(Struct, frozen=True, kw_only=True):
     supervisor: Supervisor
     seats: Seats | None = None
     "Of the gateways that share the store; None = this one is alone, and receives on all of them."
-
-
-def channel_seat(channel: str) -> str:
-    """Return the seat of whoever receives on a channel."""
-    return f"channel:{channel}"

@@ -3,6 +3,7 @@
 Nothing heavy is imported here, so that `--help` and completion answer at once.
 
 - `agents`: `everturn agent`, `everturn model` and `everturn local`
+- `cluster`: `everturn seat`: what one of several gateways does for all
 - `declaration`: how a command is declared: options that several take, and those that every command
   takes
 - `maintenance`: `everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves
@@ -43,6 +44,7 @@ GROUPS: Final[Mapping[str, tuple[str, str]]] = {
     "schedule": ("schedules", "schedule_app"),
     "model": ("agents", "model_app"),
     "local": ("agents", "local_app"),
+    "seat": ("cluster", "seat_app"),
 }
 """Groups of commands, in the order of the help: the module here and the name there."""
 

@@ -36,6 +36,8 @@ class Readiness(Struct, frozen=True, kw_only=True):
     "How often parts that failed were started again, by part; those that run now too."
     quarantined_sessions: int
     "Sessions that failed again and again, and wait for somebody."
+    homes_away: tuple[str, ...] = ()
+    "Agents and channels whose sessions wait for a node that does not live, one line each."
 
 
 async def ask_readiness(url: str, *, token: str) -> Readiness:
@@ -61,6 +63,7 @@ def _readiness(data: Json) -> Readiness:
         tasks=tuple(map(_task, data.get("tasks", ()))),
         restarts={str(part): int(times) for part, times in data.get("restarts", {}).items()},
         quarantined_sessions=int(data.get("quarantined_sessions", 0)),
+        homes_away=tuple(map(str, data.get("homes_away", ()))),
     )
 
 

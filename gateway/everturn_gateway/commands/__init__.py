@@ -16,7 +16,6 @@ never pays for the gateway.
 - `maintenance`: `everturn clean` and `everturn erase`
 - `model`: `everturn model`: what was learnt about models, and how it is forgotten
 - `move`: `everturn move`: all that a gateway keeps, from the folder to a database or back
-- `nodes`: `everturn nodes`: which gateways share the store, and who of them does what
 - `own_gateway`: the gateway that a command opens for itself, where none runs
 - `pair`: `everturn pair`: who asked to talk to an agent, and who may
 - `peers`: `everturn mcp` and `everturn acp`: agents for a program that starts the command
@@ -27,6 +26,7 @@ never pays for the gateway.
 - `talk`: `everturn chat` and `everturn attach`
 - `token`: `everturn token`: the tokens of people and programs
 - `usage`: `everturn usage`: what agents used of models
+- `cluster/`: `everturn nodes` and `everturn seat`: gateways that share the store
 - `context/`: `everturn context`
 - `first_steps/`: `everturn setup`: from nothing to an answer of a real model
 - `jobs/`: `everturn schedule`
@@ -60,7 +60,6 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         maintenance,
         model,
         move,
-        nodes,
         own_gateway,
         pair,
         peers,
@@ -72,6 +71,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         token,
         usage,
     )
+    from everturn_gateway.commands.cluster import nodes, seats
     from everturn_gateway.commands.context import context as transcripts
     from everturn_gateway.commands.context import live as live_context
     from everturn_gateway.commands.first_steps import bots, checking, services, setup
@@ -104,6 +104,7 @@ __all__ = [
     "run",
     "scaffold",
     "schedule",
+    "seats",
     "serve",
     "services",
     "sessions",
@@ -115,6 +116,8 @@ __all__ = [
 ]
 
 _ELSEWHERE: Final = {
+    "nodes": "cluster.nodes",
+    "seats": "cluster.seats",
     "transcripts": "context.context",
     "live_context": "context.live",
     "schedule": "jobs.schedule",

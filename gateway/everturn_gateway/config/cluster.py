@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Protocol, cast
+from typing import Annotated, Final, cast
 
 from pydantic import Field, field_validator
 
 from everturn_actors.json_values import as_object
 from everturn_gateway.errors import Fault
-from everturn_gateway.plugins import ChannelPlugin, Registry
+from everturn_gateway.plugins import Registry
 from everturn_gateway.yaml_files import Document, Section
 
 SECRET_MIN: Final = 16  # characters; whoever guesses it may do what any of the gateways may
@@ -45,6 +45,8 @@ class ClusterSection(Section):
     "The same as the others see it; needed where it listens on every address."
     secret: Annotated[str, Field(repr=False)] = ""
     "The same for all of them, at least 16 characters, best as `${EVERTURN_CLUSTER_SECRET}`."
+    workspace_shared: bool = False
+    "Whether all of them see the same workspaces of agents: on storage that they share."
     tls: ClusterTlsSection | None = None
     """Encrypts what gateways say to each other, in all of them alike. Without it that is as safe as
     the network between them."""
@@ -103,6 +105,10 @@ class ClusterConfig:
     "Known to all of them, and nobody else."
     tls: ClusterTls | None = None
     "None = what they say to each other is not encrypted."
+    workspace_shared: bool = False
+    "Whether all of them see the same workspaces of agents."
+    is_one_machine: bool = False
+    "Whether they are processes of one gateway, with one folder: then no agent needs a home."
 
 
 def cluster_config(section: ClusterSection | None, base: Path) -> ClusterConfig | None:
@@ -115,6 +121,7 @@ def cluster_config(section: ClusterSection | None, base: Path) -> ClusterConfig 
         listen=section.listen,
         advertise=section.advertise or section.listen,
         secret=section.secret,
+        workspace_shared=section.workspace_shared,
         tls=None
         if tls is None
         else ClusterTls(
@@ -125,21 +132,7 @@ def cluster_config(section: ClusterSection | None, base: Path) -> ClusterConfig 
     )
 
 
-class _Channel(Protocol):
-    @property
-    def name(self) -> str:
-        """Of the channel."""
-        ...
-
-    @property
-    def plugin(self) -> ChannelPlugin:
-        """What kind of channel it is."""
-        ...
-
-
-def cluster_faults(
-    document: Document, registry: Registry, channels: Iterable[_Channel]
-) -> Iterator[Fault]:
+def cluster_faults(document: Document, registry: Registry) -> Iterator[Fault]:
     """Yield what several gateways cannot share, and why the others could not reach this one."""
     data: object = document.data.get("cluster")
     if not isinstance(data, Mapping):
@@ -159,13 +152,6 @@ def cluster_faults(
     if host in _EVERYWHERE and not section.get("advertise"):
         message = f"is needed where it listens on {host}: the address that the others use"
         yield document.fault(("cluster", "advertise"), message)
-    for channel in channels:
-        if not channel.plugin.is_shareable:
-            message = (
-                f"{channel.name} is reached from one process alone, and not from every gateway of a"
-                " cluster; serve it by a gateway that is alone"
-            )
-            yield document.fault(("channels",), message)
 
 
 def _is_tcp(value: str) -> bool:

@@ -345,11 +345,10 @@ def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Re
         *(channel_faults(document, registry) if with_channels else ()),
     )
     if found is not None:
-        found_channels = (found.gateways or found.channels).values(registry, Path())
         faults += (
             *_crowding(document, found.server),
             *_owner_faults(document, found, registry),
-            *cluster_faults(document, registry, found_channels),
+            *cluster_faults(document, registry),
         )
     return _Read(
         values=found or FileSection(),

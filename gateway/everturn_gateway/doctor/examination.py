@@ -102,6 +102,8 @@ async def _tasks(running: RunningGateway) -> AsyncGenerator[Finding]:
             ' there; the log names each ("a session failed"): cancel its turn, reset or delete it'
         )
         yield Finding(verdict="problem", subject="gateway", text=text)
+    for line in told.homes_away:
+        yield Finding(verdict="problem", subject="nodes", text=line)
     if told.fault:
         yield Finding(verdict="problem", subject="gateway", text=told.fault)
 

@@ -91,6 +91,7 @@ class _ThisGateway(Struct, frozen=True):
             tasks=tuple(map(_task, self.gateway.supervisor.down())),
             restarts=dict(sorted(self.gateway.supervisor.restarts().items())),
             quarantined_sessions=self.gateway.service.activity.quarantined,
+            homes_away=self.gateway.homes_away(),
         )
 
     async def tool_faults(self, agent: str) -> tuple[str, ...]:

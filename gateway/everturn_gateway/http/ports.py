@@ -380,6 +380,10 @@ class HasRuns(Protocol):
         """Return what other nodes have otherwise than this one, one line each."""
         ...
 
+    def homes(self) -> Mapping[str, str]:
+        """Return the node that should have each seat that is somebody's, by seat."""
+        ...
+
     @property
     def node(self) -> str:
         """Its name among them; empty where it is alone."""
@@ -388,6 +392,10 @@ class HasRuns(Protocol):
 
 class HasDiagnostics(Protocol):
     """What it knows of itself."""
+
+    def homes_away(self) -> tuple[str, ...]:
+        """Return which seats wait for a node that does not live, one line each."""
+        ...
 
     @property
     def telemetry(self) -> Telemetry:

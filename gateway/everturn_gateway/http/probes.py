@@ -108,6 +108,7 @@ async def _details(gateway: ProbedHost) -> Response:
             restarts=dict(sorted(gateway.supervisor.restarts().items())),
             blocked_chats=blocked,
             quarantined_sessions=gateway.service.activity.quarantined,
+            homes_away=gateway.homes_away(),
         )
     )
 

@@ -168,6 +168,9 @@ class ChannelPlugin(Plugin, frozen=True, kw_only=True):
     webhook_header: str = ""
     "The name of the header in which deliveries show it."
     is_shareable: bool = False
-    "Whether several gateways may share it: in `stand_by` its adapter sends, and another receives."
+    """Whether all gateways that share a store send on it: in `stand_by` its adapter sends, while
+    another one receives. Where it is not, one of them has it, and all of its conversations."""
+    keeps_folder: bool = False
+    "Whether it needs the files in `channels/NAME` of the workspace: another machine has others."
     identity: Callable[[Any], str] = _no_secret
     "Given settings, the secret that no two channels may share: the token of a bot; empty = any."

@@ -15,6 +15,7 @@ from anyio import to_thread
 from msgspec import Struct
 
 from everturn_actors.errors import CoreError, JournalError
+from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock, KeyedStore, Place, SessionFilter, SessionStore
 from everturn_actors.ports.maintenance import Maintenance, StoredSizes
 from everturn_actors.service import TurnService
@@ -55,7 +56,7 @@ class Cleaner(Struct, frozen=True, kw_only=True):
     clock: Clock
     on_gone: Callable[[str], None]
     "Is told of each session that was removed."
-    owns: Callable[[str], bool]
+    owns: Callable[[str, ConversationKey], bool]
     "Whether a session is this process's to work on; others clean theirs."
     cleaning: anyio.Lock
     "Held while one cleaning works: one is enough."
@@ -77,7 +78,7 @@ class Cleaner(Struct, frozen=True, kw_only=True):
             for each in page:
                 state = self.service.activity.present(each.session_id)
                 works = state.has_work or state.is_due if state else each.session_id in marked
-                if not works and self.owns(each.session_id):
+                if not works and self.owns(each.session_id, each.key):
                     row = KeptSession(
                         session_id=each.session_id,
                         agent=each.key.agent,

@@ -111,7 +111,7 @@ class Eraser(Struct, frozen=True, kw_only=True):
     "Returns what an agent noted of the people of a conversation."
     on_gone: Callable[[str], None]
     "Is told of each session that was removed."
-    owns: Callable[[str], bool]
+    owns: Callable[[str, ConversationKey], bool]
     "Whether a session is this process's to work on."
     erasing: anyio.Lock
     "Held while one erasure works."
@@ -144,7 +144,7 @@ class Eraser(Struct, frozen=True, kw_only=True):
         session_id = row.session_id
         try:
             traces = await self._traces(session_id, person)
-            if not self.owns(session_id) and (traces.seqs or traces.titles):
+            if not self.owns(session_id, row.key) and (traces.seqs or traces.titles):
                 tally.left.append(f"session {session_id}: another node has it; erase there, too")
                 return
             is_theirs = self._is_theirs(row, person, traces)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -70,6 +70,8 @@ class AgentFile:
     "Its workspace; None = a folder of its own in the gateway's."
     commands: tuple[CommandSpec, ...] = ()
     "Those that it adds, and its skills."
+    placement: Literal["anywhere", "home"] | None = None
+    "Whether any of several gateways works for it; None = as its tools need it."
     jobs: tuple[Job, ...] = ()
     "Its scheduled jobs, as they stand in `agent.yaml`, and then its heartbeat."
     warnings: tuple[Fault, ...] = ()
@@ -235,6 +237,7 @@ def _agent_file(given: _Given, parts: _Parts) -> AgentFile:
         policy_numbers=parts.context.numbers,
         files=given.folder / values.spec.workspace if values.spec.workspace else None,
         commands=own_commands(values.spec, config.skills),
+        placement=values.spec.placement,
         jobs=parts.timed.jobs,
         warnings=(
             *planned.warnings,

@@ -124,8 +124,7 @@ class PostgresIndex(OnDatabase):
     async def mark_passive(self, session_id: str) -> None:
         """See `SessionStore.mark_passive`."""
         if is_session_id(session_id):
-            query = "DELETE FROM active WHERE session = $1"
-            await self._database.execute(query, session_id)
+            await self._writer.write(Mark(session_id=session_id, is_active=False))
 
     async def active(self) -> tuple[str, ...]:
         """See `SessionStore.active`."""

@@ -16,7 +16,8 @@ from everturn_gateway.builtin.postgres.database import Connection, Database
 from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained
 
 # All of it sees the tables as they were before, so that a lease is taken and given back in one row
-# each. A row that another one changes meanwhile is waited for, and looked at again.
+# each. A row that another one changes meanwhile is waited for, and looked at again. The lease that
+# somebody holds is not touched, however often another one claims it.
 _BEAT: Final = """
 WITH present AS (
     INSERT INTO node AS n (name, instance, about, until)
@@ -36,7 +37,9 @@ WITH present AS (
     WHERE l.name = g.name AND l.epoch = g.epoch AND l.instance = $2 AND l.until > now()
 ), claimed AS (
     INSERT INTO lease AS l (name, node, instance, epoch, until)
-    SELECT c.name, $1, $2, 1, now() + $4 FROM unnest($10::text[]) AS c (name) ORDER BY c.name
+    SELECT c.name, $1, $2, 1, now() + $4 FROM unnest($10::text[]) AS c (name)
+    WHERE NOT EXISTS (SELECT FROM lease h WHERE h.name = c.name AND h.until > now())
+    ORDER BY c.name
     ON CONFLICT (name) DO UPDATE SET node = excluded.node, instance = excluded.instance,
         epoch = l.epoch + 1, until = excluded.until
     WHERE l.until <= now()

@@ -82,6 +82,8 @@ def assigned(config: Config, assignment: Assignment | None) -> Config:
             advertise=assignment.advertise,
             secret=assignment.secret,
             tls=tls,
+            workspace_shared=config.cluster is None or config.cluster.workspace_shared,
+            is_one_machine=config.cluster is None,
         ),
     )
 

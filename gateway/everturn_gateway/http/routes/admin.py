@@ -68,7 +68,8 @@ def admin_router(gateway: Host, waits: OpenWaits) -> APIRouter:
     async def list_nodes() -> Response:
         """List the gateways that share the store, and who of them does what."""
         nodes = tuple(NodeBody.of(node, gateway.node) for node in gateway.nodes())
-        return answer(NodeList(nodes=nodes, differences=gateway.node_differences()))
+        homes = dict(gateway.homes())
+        return answer(NodeList(nodes=nodes, homes=homes, differences=gateway.node_differences()))
 
     @router.get("/models", response_model=KnownModelList)
     async def list_models() -> Response:

@@ -66,6 +66,11 @@ class ReadyBody(Body):
         description="Sessions that failed again and again, and wait for somebody to cancel their "
         "turn, reset or delete them."
     )
+    homes_away: tuple[str, ...] = Field(
+        default=(),
+        description="Of several gateways: agents and channels whose sessions wait for the one that "
+        "has their folder. One line each.",
+    )
 
 
 class NodeBody(Body):
@@ -98,6 +103,9 @@ class NodeList(Body):
     """Gateways that share the store, as the one that answers knows them."""
 
     nodes: tuple[NodeBody, ...] = Field(description="By name; none where it is alone.")
+    homes: dict[str, str] = Field(
+        default_factory=dict, description="By seat: the node that should have it."
+    )
     differences: tuple[str, ...] = Field(
         description="What other nodes have otherwise than the one that answers: agents, channels,"
         " version. One line each."

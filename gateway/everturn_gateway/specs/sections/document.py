@@ -84,6 +84,9 @@ class SpecSection(Section):
     hooks: HooksSection = HooksSection()
     workspace: str | None = None
     "Folder for its files and commands, relative to the agent's; by default one in .everturn."
+    placement: Literal["anywhere", "home"] | None = None
+    """Of several gateways: whether any works for it, or one alone, on whose machine its folder is;
+    by default the latter where its tools touch files, run commands or keep notes."""
     usage: UsageSection = UsageSection()
     schedules: tuple[AgentJobSection, ...] = ()
     "What it says and does at set times."
