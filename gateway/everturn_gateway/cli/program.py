@@ -161,7 +161,7 @@ def chat(
     new: Annotated[bool, typer.Option("--new", help="Start a new session.")] = False,
 ) -> int:
     """Talk to an agent, through the running gateway where there is one."""
-    return commands.talk.chat(options, agent=agent, session_id=session, new=new)
+    return commands.chat.chat(options, agent=agent, session_id=session, new=new)
 
 
 @command(app, "run")
@@ -204,7 +204,7 @@ def attach(
     last: Annotated[int, typer.Option(help="Begin with so many past messages.", min=0)] = 10,
 ) -> int:
     """Follow a session live, and speak in it."""
-    return commands.talk.attach(options, session, read_only=read_only, last=last)
+    return commands.chat.attach(options, session, read_only=read_only, last=last)
 
 
 @command(app, "acp")

@@ -6,6 +6,7 @@ never pays for the gateway.
 - `agents`: `everturn agent`: list, show, validate, schema
 - `channel`: `everturn channel`: the status of the channels, and whether they are set up as they
   must be
+- `chat`: `everturn chat` and `everturn attach`
 - `checkpoints`: `everturn agent checkpoints`: what turns changed in a workspace, and taking it back
 - `clients`: how a command gets to the conversations: through the running gateway, or by opening one
 - `doctor`: `everturn doctor`: is everything in order, and what to do where it is not
@@ -23,7 +24,6 @@ never pays for the gateway.
 - `run`: `everturn run`: one message, one answer
 - `scaffold`: `everturn init` and `everturn agent create`: files to start from
 - `sessions`: `everturn sessions`: list, search, show, export, retry, share, delete
-- `talk`: `everturn chat` and `everturn attach`
 - `token`: `everturn token`: the tokens of people and programs
 - `usage`: `everturn usage`: what agents used of models
 - `cluster/`: `everturn nodes` and `everturn seat`: gateways that share the store
@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     from everturn_gateway.commands import (
         agents,
         channel,
+        chat,
         checkpoints,
         doctor,
         documentation,
@@ -67,7 +68,6 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         run,
         scaffold,
         sessions,
-        talk,
         token,
         usage,
     )
@@ -84,6 +84,7 @@ __all__ = [
     "agents",
     "bots",
     "channel",
+    "chat",
     "checking",
     "checkpoints",
     "doctor",
@@ -109,7 +110,6 @@ __all__ = [
     "services",
     "sessions",
     "setup",
-    "talk",
     "token",
     "transcripts",
     "usage",

@@ -207,6 +207,7 @@ def _now_lines(now: ToolsNow | None) -> Iterator[str]:
 
 
 def _details(agent: AgentFile, statistics: ModelStatistics) -> Iterator[str]:
+    """Return what is known of an agent, as rows for people."""
     spec = agent.spec
     yield f"agent        {spec.name}"
     if spec.description:

@@ -88,6 +88,7 @@ class _OverHttp(Struct, frozen=True):
 
 
 async def _subject(config: Config, *, repair: bool) -> Subject:
+    """Return what is examined: the gateway that runs, or the workspace alone."""
     running = await find_running(config.workspace)
 
     async def statistics() -> StoredModelStatistics:

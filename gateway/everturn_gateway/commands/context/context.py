@@ -183,6 +183,7 @@ def _apply(policy: AnyPolicy, given: _Given) -> Applied:
 
 
 def _print_table(given: _Given, policies: Sequence[AnyPolicy]) -> None:
+    """Print what policies make of a transcript, side by side."""
     dispositions: tuple[Disposition, ...] = (
         "shortened",
         "masked",

@@ -167,6 +167,7 @@ class _Reader:
             self.system_count += 1
             return
         media = sum(1 for part in _parts(message) if not _is_text(part))
+        # Kept by number alone: a policy counts images, and never looks into them.
         if media:
             self.media[index + 1] = media
         self.grouping.add(_read(message, index), index)
@@ -193,11 +194,13 @@ class _Reader:
             message = as_object(_whole(item))
         except RecursionError as error:
             raise _refused(index, "it is nested too deeply") from error
+        # Half a character in a log of somebody else would break the request of today.
         if message != item:
             self._tell(index, "half characters stand in it", "they became U+FFFD")
         role = message.get("role")
         if role not in _ROLES:
             raise _refused(index, f"the role {_shown(role)} is unknown; use {', '.join(_ROLES)}")
+        # The form before tools has no ids: which result belongs to it is not known.
         if message.get("function_call") is not None:
             raise _refused(index, "function_call is not understood; give it as tool_calls")
         message = {**message, "content": self._content(message, index)}
@@ -215,6 +218,7 @@ class _Reader:
         if isinstance(content, str):
             return content
         if content is None:
+            # Nothing said beside a call is the usual case, and no fault.
             if message["role"] == "assistant" and message.get("tool_calls"):
                 return None
             self._tell(index, "it has no content", "it is empty")
@@ -245,6 +249,7 @@ class _Reader:
             if not isinstance(name, str) or not name:
                 raise _refused(index, f"call {number} names no function")
             call_id = call.get("id")
+            # Local servers leave it out; a number of ours keeps call and result together.
             if not isinstance(call_id, str) or not call_id:
                 call_id = f"call_{index}_{number}"
                 self._tell(index, f"call {number} has no id", f"its id is {call_id}")
@@ -268,6 +273,7 @@ class _Reader:
             except (ValueError, RecursionError):
                 pass
         problem = f"the arguments of call {number} are not the text of a JSON object"
+        # Some clients keep arguments as an object; APIs take them as text.
         if isinstance(value, dict):
             self._tell(index, problem, "the object was written as text")
             return json.dumps(value, ensure_ascii=False)
@@ -282,6 +288,7 @@ class _Reader:
         if isinstance(value, str) and value:
             return value
         waiting = self.grouping.missing
+        # With more than one, a guess would give a call the result of another.
         if len(waiting) == 1:
             self._tell(index, "it names no call", f"it is the result of {waiting[0]}")
             return waiting[0]
@@ -309,6 +316,7 @@ def _whole(value: object, depth: int = 0) -> object:
     Raises:
         RecursionError: It is nested too deeply to be written again.
     """
+    # Deeper than any JSON that was read; a value made here may still be.
     if depth > _DEEPEST:
         raise RecursionError
     if isinstance(value, str):
@@ -378,6 +386,7 @@ def write_messages(transcript: Transcript, applied: Applied, given_system: str) 
     out: list[Json] = []
     preamble = applied.preamble
     before = "\n\n".join(part for part in (given_system, transcript.system) if part)
+    # What was not changed is given back as it came, in as many messages as it was.
     if preamble.system != before:
         out.append({"role": "system", "content": preamble.system})
     else:
@@ -398,6 +407,7 @@ def _write(given: Sequence[Json], message: AnyMessage) -> Json:
             return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
         return {"role": "user", "content": message.text}
     raw = dict(given[message.seq - 1])
+    # Images stay beside a text that was shortened.
     if message.text != message_text(raw):
         media = [part for part in _parts(raw) if not _is_text(part)]
         text = {"type": "text", "text": message.text}

@@ -37,7 +37,7 @@ class FoundJob(Struct, frozen=True, kw_only=True):
     fields: dict[str, object]
 
 
-class FoundTalk(Struct, frozen=True, kw_only=True):
+class FoundConversation(Struct, frozen=True, kw_only=True):
     """A conversation: what people and the agent said, oldest first."""
 
     agent: str
@@ -51,7 +51,7 @@ class Found(Struct, kw_only=True):
 
     agents: list[FoundAgent] = field(default_factory=list[FoundAgent])
     jobs: list[FoundJob] = field(default_factory=list[FoundJob])
-    talks: list[FoundTalk] = field(default_factory=list[FoundTalk])
+    conversations: list[FoundConversation] = field(default_factory=list[FoundConversation])
     bots: dict[str, str] = field(default_factory=dict[str, str])
     "By platform: the token."
     keys: dict[str, str] = field(default_factory=dict[str, str])

@@ -14,7 +14,7 @@ from everturn_actors.service.stateless import History
 from everturn_channels.names import clean
 from everturn_gateway.app import open_gateway
 from everturn_gateway.app.gateway import Gateway
-from everturn_gateway.commands.moving_in.found import Found, FoundTalk, Source
+from everturn_gateway.commands.moving_in.found import Found, FoundConversation, Source
 from everturn_gateway.commands.moving_in.sources import read
 from everturn_gateway.commands.moving_in.writing import plan, write
 from everturn_gateway.commands.shared.crash import crash_log
@@ -49,20 +49,20 @@ def move_in(source: Source, path: Path, *, to: Path, dry_run: bool, as_json: boo
         crash_log.secrets.add(secret)
     folder = to.absolute()
     steps = plan(found, folder)
-    talks = 0
+    conversations = 0
     if not dry_run:
         config_options = Options(config=folder / "everturn.yaml", workspace=None, agents_dir=None)
         run_async(lambda: _check(folder))
         write(found, folder)
-        if found.talks:
-            talks = run_async(lambda: _write_talks(found, config_options))
+        if found.conversations:
+            conversations = run_async(lambda: _write_conversations(found, config_options))
     if as_json:
         print_json(
             {
                 "folder": str(folder),
                 "dry_run": dry_run,
                 "steps": [{"what": what, "where": str(where)} for what, where in steps],
-                "conversations": talks,
+                "conversations": conversations,
                 "left": found.left,
             }
         )
@@ -90,7 +90,7 @@ async def _check(folder: Path) -> None:
         raise GatewayError(msg)
 
 
-async def _write_talks(found: Found, options: Options) -> int:
+async def _write_conversations(found: Found, options: Options) -> int:
     """Begin a session with each conversation; return how many there are now."""
     config = load(options)
     done = 0
@@ -98,21 +98,25 @@ async def _write_talks(found: Found, options: Options) -> int:
         async with open_gateway(
             config, environ=process_environ(), watch=False, resume=False
         ) as gateway:
-            for number, talk in enumerate(found.talks, 1):
+            for number, conversation in enumerate(found.conversations, 1):
                 try:
-                    done += await _begin(gateway, talk)
+                    done += await _begin(gateway, conversation)
                 except (CoreError, GatewayError) as error:
-                    found.left.append(f"the conversation {talk.channel}:{talk.chat}: {error}")
-                told(number, len(found.talks))
+                    found.left.append(
+                        f"the conversation {conversation.channel}:{conversation.chat}: {error}"
+                    )
+                told(number, len(found.conversations))
     return done
 
 
-async def _begin(gateway: Gateway, talk: FoundTalk) -> bool:
-    key = ConversationKey(channel=talk.channel, chat=talk.chat, agent=talk.agent)
+async def _begin(gateway: Gateway, conversation: FoundConversation) -> bool:
+    key = ConversationKey(
+        channel=conversation.channel, chat=conversation.chat, agent=conversation.agent
+    )
     if await gateway.service.conversations.current(key):
         msg = "it goes on here already"
         raise GatewayError(msg)
-    turns = turns_of(talk.messages)
+    turns = turns_of(conversation.messages)
     await gateway.service.branches.begin(key, told=History(turns=turns))
     return True
 

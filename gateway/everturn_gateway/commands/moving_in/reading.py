@@ -15,9 +15,9 @@ from everturn_actors.json_values import as_list, is_object
 from everturn_gateway.commands.moving_in.found import (
     Found,
     FoundAgent,
+    FoundConversation,
     FoundJob,
     FoundModel,
-    FoundTalk,
 )
 from everturn_gateway.errors import GatewayError
 
@@ -77,6 +77,7 @@ def mapping_of(path: Path, found: Found) -> dict[str, Any]:
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         found.left.append(f"{path}: it cannot be read: {str(error).splitlines()[0]}")
         return {}
+    # A list or a word where settings should be is another program's file, or a broken one.
     if not isinstance(data, dict):
         found.left.append(f"{path}: it holds no settings")
         return {}
@@ -130,9 +131,11 @@ def take_skills(folder: Path, agent: FoundAgent, found: Found) -> None:
     taken = 0
     for path in sorted(folder.rglob("SKILL.md")) if folder.is_dir() else ():
         for each in sorted(path.parent.rglob("*")):
+            # A link may lead out of the folder, to what nobody meant to copy.
             if not each.is_file() or each.is_symlink():
                 continue
             taken += 1
+            # A folder that holds a repository is no skill.
             if taken > _SKILL_FILES:
                 found.left.append(f"{folder}: it has more than {_SKILL_FILES} files")
                 return
@@ -159,6 +162,7 @@ def model_of(name: str, provider: str, base_url: str, found: Found) -> FoundMode
         plain = rest if is_prefix else name
         plain = plain.removeprefix("openrouter/")
         return FoundModel(provider=provider, name=plain, base_url=base_url)
+    # Whatever it is called there, an address with an OpenAI API can be asked by it.
     if base_url:
         return FoundModel(provider="openai", name=rest if slash else name, base_url=base_url)
     if name:
@@ -172,6 +176,7 @@ def model_of(name: str, provider: str, base_url: str, found: Found) -> FoundMode
 def take_key(provider: str, key: object, found: Found) -> None:
     """Take the key of a provider."""
     provider = _ALIASES.get(provider, provider)
+    # A variable of theirs: its value stands somewhere else, and is not copied unseen.
     if not isinstance(key, str) or not key or key.startswith("${"):
         return
     if provider in _OURS:
@@ -183,6 +188,7 @@ def take_key(provider: str, key: object, found: Found) -> None:
 def take_bots(channels: Mapping[str, Any], agent: FoundAgent, found: Found) -> None:
     """Take the bots of platforms that there are here, and who may write to them."""
     for platform, section in channels.items():
+        # What was switched off there stays off here.
         if not is_object(section) or section.get("enabled") is False:
             continue
         token = next(
@@ -212,6 +218,7 @@ def job_of(
         case "cron":
             fields["cron"] = str(schedule.get("expr", ""))
             fields["timezone"] = str(schedule.get("tz") or "UTC")
+            # Theirs ran by the clock of the machine, which may be another one here.
             if not schedule.get("tz"):
                 found.left.append(f"the job {name}: it names no time zone, and runs by UTC")
         case "every" | "interval":
@@ -237,6 +244,7 @@ def job_of(
     fields["to"] = (
         {"channel": to[0], "chat": to[1]} if to else {"channel": "terminal", "chat": name}
     )
+    # Told, not made: it would have to be paused by hand, and nobody would know why.
     if job.get("enabled") is False:
         found.left.append(f"the job {name}: it was switched off, and stays away")
         return
@@ -293,15 +301,17 @@ def _words(content: object) -> str:
     return "\n".join(each for each in texts if isinstance(each, str))
 
 
-def talk_of(
+def conversation_of(
     key: str, agent: str, messages: tuple[tuple[Literal["user", "assistant"], str], ...]
-) -> FoundTalk:
+) -> FoundConversation:
     """Return a conversation by a key such as `telegram:123456` or `agent:main:telegram:123456`."""
     parts = [each for each in key.split(":") if each] or ["imported"]
     known = next((n for n, each in enumerate(parts) if each in {"telegram", "discord"}), None)
     if known is not None and len(parts) > known + 1:
-        return FoundTalk(agent=agent, channel=parts[known], chat=parts[-1], messages=messages)
-    return FoundTalk(
+        return FoundConversation(
+            agent=agent, channel=parts[known], chat=parts[-1], messages=messages
+        )
+    return FoundConversation(
         agent=agent, channel="terminal", chat=name_of(key, "imported"), messages=messages
     )
 

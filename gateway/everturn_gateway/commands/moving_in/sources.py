@@ -18,6 +18,7 @@ from everturn_gateway.commands.moving_in.found import Found, FoundAgent, Source
 from everturn_gateway.commands.moving_in.reading import (
     at,
     bytes_of,
+    conversation_of,
     entries,
     job_of,
     lines_of,
@@ -30,7 +31,6 @@ from everturn_gateway.commands.moving_in.reading import (
     take_bots,
     take_key,
     take_skills,
-    talk_of,
     words_at,
 )
 from everturn_gateway.config.env_file import read_env_file
@@ -99,6 +99,7 @@ def _claw_job(job: Mapping[str, Any], agent: str, found: Found) -> None:
 
 
 def _nanobot(path: Path) -> Found:
+    """Read the folder of a nanobot."""
     found = Found()
     need(path, "nanobot", lambda each: (each / "config.json").is_file())
     config = mapping_of(path / "config.json", found)
@@ -115,11 +116,12 @@ def _nanobot(path: Path) -> Found:
             rows = [each for each in lines_of(file, found) if "_type" not in each]
             heads = (each for each in lines_of(file, Found()) if "_type" in each)
             key = str(next(heads, Json()).get("key") or file.stem.replace("_", ":", 1))
-            found.talks.append(talk_of(key, agent.name, said_in(iter(rows))))
+            found.conversations.append(conversation_of(key, agent.name, said_in(iter(rows))))
     return found
 
 
 def _picoclaw(path: Path) -> Found:
+    """Read the folder of a PicoClaw."""
     found = Found()
     need(path, "PicoClaw", lambda each: (each / "config.json").is_file())
     config = mapping_of(path / "config.json", found)
@@ -142,15 +144,20 @@ def _picoclaw(path: Path) -> Found:
             data = mapping_of(file, found)
             rows = as_list(data.get("messages"))
             messages = said_in(each for each in rows if is_object(each))
-            found.talks.append(talk_of(str(data.get("key") or file.stem), agent.name, messages))
+            found.conversations.append(
+                conversation_of(str(data.get("key") or file.stem), agent.name, messages)
+            )
         elif file.suffix == ".jsonl":
             head = mapping_of(file.with_suffix(".meta.json"), found)
             key = str(head.get("key") or file.stem.replace("_", ":"))
-            found.talks.append(talk_of(key, agent.name, said_in(lines_of(file, found))))
+            found.conversations.append(
+                conversation_of(key, agent.name, said_in(lines_of(file, found)))
+            )
     return found
 
 
 def _openclaw(path: Path) -> Found:
+    """Read the folder of an OpenClaw."""
     found = Found()
     need(path, "OpenClaw", lambda each: (each / "openclaw.json").is_file())
     config = mapping_of(path / "openclaw.json", found)
@@ -174,8 +181,8 @@ def _openclaw(path: Path) -> Found:
         for file in entries(path / "agents" / agent_id / "sessions", found):
             if file.suffix == ".jsonl":
                 rows = (each.get("message") for each in lines_of(file, found))
-                talk = said_in(each for each in rows if is_object(each))
-                found.talks.append(talk_of(file.stem, agent.name, talk))
+                conversation = said_in(each for each in rows if is_object(each))
+                found.conversations.append(conversation_of(file.stem, agent.name, conversation))
     first = found.agents[0]
     channels = config.get("channels")
     take_bots(channels if is_object(channels) else {}, first, found)
@@ -198,6 +205,7 @@ def _openclaw(path: Path) -> Found:
 
 
 def _hermes(path: Path) -> Found:
+    """Read the folder of a hermes-agent."""
     found = Found()
     need(
         path,
@@ -226,7 +234,7 @@ def _hermes(path: Path) -> Found:
             is_chat = origin[0] in {"telegram", "discord"} and origin[1]
             to = (str(origin[0]), str(origin[1])) if is_chat else None
             job_of(job, agent.name, found, task=str(job.get("prompt") or ""), to=to)
-    _hermes_talks(path / "state.db", agent.name, found)
+    _hermes_conversations(path / "state.db", agent.name, found)
     return found
 
 
@@ -245,7 +253,7 @@ def _hermes_env(path: Path, agent: FoundAgent, found: Found) -> None:
         agent.people += words_at(dict(variables), f"{platform.upper()}_ALLOWED_USERS")
 
 
-def _hermes_talks(path: Path, agent: str, found: Found) -> None:
+def _hermes_conversations(path: Path, agent: str, found: Found) -> None:
     if not path.is_file():
         return
     try:
@@ -254,7 +262,7 @@ def _hermes_talks(path: Path, agent: str, found: Found) -> None:
                 rows = database.execute(_MESSAGES, (session_id,)).fetchall()
                 messages = said_in({"role": role, "content": text} for role, text in rows)
                 key = f"{source}:{chat}" if chat else str(session_id)
-                found.talks.append(talk_of(key, agent, messages))
+                found.conversations.append(conversation_of(key, agent, messages))
     except sqlite3.Error as error:
         found.left.append(f"{path}: it cannot be read: {error}")
 

@@ -60,10 +60,15 @@ def plan(found: Found, folder: Path) -> list[tuple[str, Path]]:
             del found.keys[name]
         else:
             steps.append((f"key, {name}", folder / ENV_NAME))
-    found.talks = [talk for talk in found.talks if talk.messages]
+    found.conversations = [
+        conversation for conversation in found.conversations if conversation.messages
+    ]
     steps += [
-        (f"conversation, {len(talk.messages)} messages", Path(talk.channel) / talk.chat)
-        for talk in found.talks
+        (
+            f"conversation, {len(conversation.messages)} messages",
+            Path(conversation.channel) / conversation.chat,
+        )
+        for conversation in found.conversations
     ]
     return steps
 
