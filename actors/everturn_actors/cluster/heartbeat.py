@@ -85,6 +85,7 @@ class Heartbeat:
                 logger.warning("the others learn later that this one is gone: %s", error)
 
     async def _beat(self, tasks: TaskGroup) -> None:
+        """Ask the referee once, and take over what it says or what its silence means."""
         beat, sent_s = next_beat(self._view), self._ownership.elapsed()
         failure = ""
         try:
@@ -107,6 +108,7 @@ class Heartbeat:
         return max(0.05, min(_PATIENCE_S, until_s - now_s))
 
     def _note(self, failure: str) -> None:
+        """Log where the referee begins or ceases to answer, once."""
         if failure and not self._ownership.fault:
             logger.warning("the store cannot be asked who owns what: %s", failure)
         if self._ownership.fault and not failure:
@@ -114,6 +116,7 @@ class Heartbeat:
         self._ownership.fault = failure
 
     def _take_over(self, change: Change, tasks: TaskGroup) -> None:
+        """Know what has changed, and let what runs by it begin or end."""
         before = self._view
         is_new = bool(change.taken or change.lost) or _seen(before) != _seen(change.view)
         self._ownership.show(change.view, is_new=is_new)
@@ -159,6 +162,7 @@ class Heartbeat:
             self._ownership.nudged.set()
 
     async def _pause(self) -> None:
+        """Wait for the time of the next heartbeat, or for a nudge."""
         pause_s = MOVING_S if is_moving(self._view) else BEAT_S
         if wanted(self._view):
             pause_s = _SOON_S

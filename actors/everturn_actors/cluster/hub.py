@@ -188,6 +188,8 @@ class Hub:
             await wire.close(why)
 
     async def _let_in(self, wire: Wire) -> Met | None:
+        """Return who calls, once they have shown the secret; None where they did not."""
+        # Who has not shown the secret yet may keep few places, whoever calls.
         if self._strangers >= STRANGERS_MAX:
             return None
         self._strangers += 1
@@ -201,6 +203,7 @@ class Hub:
         return None
 
     async def _serve(self, wire: Wire, met: Met) -> None:
+        """Read, write and listen until the stream ends."""
         del met
         stream = _Stream(wire, self)
         async with anyio.create_task_group() as tasks:
@@ -271,6 +274,7 @@ class _Stream:
         tasks.start_soon(self._answer, frame)
 
     async def _answer(self, frame: Ask | Delete) -> None:
+        """Answer an ask, and make room for the next one."""
         try:
             said = await self._said(frame)
         finally:
@@ -278,6 +282,7 @@ class _Stream:
         try:
             await self._wire.send(said)
         except FrameTooLargeError as error:
+            # The answer itself is small; what goes with it only saves a read of the log.
             if isinstance(said, Answered) and said.events:
                 said = replace(said, events=())  # followers over there read them from the log
             else:
@@ -301,12 +306,15 @@ class _Stream:
         except Exception as error:
             logger.exception("what another node asked failed", extra={"ask": type(frame).__name__})
             return Failed(number=frame.number, failure=failure_of(error))
+        # A deleted session gives nothing back.
         if not is_ask:
             return Answered(number=frame.number)
         answer = pack_answer(given.answer)
         return Answered(number=frame.number, answer=answer, events=given.events)
 
     async def _follow(self, frame: Follow, tasks: TaskGroup) -> None:
+        """Begin to push a session to somebody at the other node."""
+        # A node that asks for everything must not take the memory of this one.
         if frame.number in self._followed or len(self._followed) >= FOLLOWED_MAX:
             await self._wire.send(
                 Followed(number=frame.number, failure=failure_of(MailboxFullError()))
@@ -338,6 +346,7 @@ class _Stream:
                 logger.exception("a session cannot be followed from another node")
                 end = Followed(number=subscriber.number, failure=failure_of(error))
             finally:
+                # Before the end is sent: the number may be used again from then on.
                 self._followed.pop(subscriber.number, None)
             await self._wire.send(end)
 

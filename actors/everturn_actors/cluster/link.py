@@ -163,6 +163,7 @@ class StreamLink:
         place = (node.name, node.address)
         line = self._lines.get(place)
         if line is None or line.is_over:
+            # Many ask at once when a node comes back; one stream is enough.
             async with self._opening.setdefault(place, anyio.Lock()):
                 line = self._lines.get(place)
                 if line is None or line.is_over:
@@ -182,6 +183,7 @@ class StreamLink:
             _check_name(met, node)
         except BaseException as error:
             await wire.close()
+            # Another program may listen there: it is not what it says, and not a broken link.
             if isinstance(error, TimeoutError | UnreadableFrameError):
                 msg = f"node {node.name!r} at {node.address!r} does not answer as a node does"
                 raise LinkBrokenError(msg) from error
@@ -267,6 +269,7 @@ class _Line:
             said = await self._call(number, frame, following)
         finally:
             following.notify = None
+            # Cancelled here: the other side would go on pushing to nobody.
             if said is None:
                 self._wire.send_soon(Unfollow(number=number))
         if isinstance(said, Moved):
@@ -277,6 +280,7 @@ class _Line:
     async def _call(
         self, number: int, frame: Frame, following: Following | None
     ) -> Answered | Failed | Moved | Followed:
+        # The stream ended while this was on its way to it; nobody would answer.
         if self._why is not None:
             raise self._why
         call = _Call(asyncio.get_running_loop().create_future(), following)
@@ -317,6 +321,8 @@ class _Line:
                 call = self._calls.get(frame.number)  # None = who asked waits no more
                 if call is not None and not call.done.done():
                     call.done.set_result(frame)
+            # The other side goes down in order: what is asked again goes to who has the session
+            # then.
             case Bye(why=text):
                 raise LinkBrokenError(text)
             case Ping():

@@ -291,6 +291,7 @@ class Registry:
         return active
 
     async def _live(self, session_id: str, active: Active) -> None:
+        """Let an actor live, and put away what belongs to it when it is gone."""
         with self._runtime.observer.active(session_id):
             await self._supervise(session_id, active)
         try:

@@ -92,6 +92,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
         return _begun(event)
     if event.seq != state.last_seq + 1:
         raise impossible(event, f"event {state.last_seq + 1} is missing")
+    # People sort what is over, too; nothing else follows an end.
     if state.status == "ended" and not isinstance(body, Labelled):
         raise impossible(event, "the session has ended")
     match body:
@@ -186,7 +187,9 @@ def _apply_to_whole(
 
 
 def _begun(event: Event) -> SessionState:
+    """Return the state with which a session begins."""
     body = event.body
+    # A log whose beginning is gone cannot be replayed: what it says of itself would be wrong.
     if not isinstance(body, SessionStarted) or event.seq != 1:
         raise impossible(event, "a log begins with session_started, number 1")
     return SessionState(
@@ -204,6 +207,8 @@ def _begun(event: Event) -> SessionState:
 
 
 def _branched(state: SessionState, event: Event, body: Branched) -> SessionState:
+    """Begin to be a session of its own, with nothing left to deliver."""
+    # A copy ends between turns: no reply may be pending in two sessions.
     if state.open_turn is not None or state.waiting:
         raise impossible(event, "something is not answered")
     # One that was copied tells of the session before, not of this one.
@@ -213,6 +218,7 @@ def _branched(state: SessionState, event: Event, body: Branched) -> SessionState
 
 
 def _shared(state: SessionState, event: Event, body: SessionShared) -> SessionState:
+    """Give somebody the session, or take it back."""
     others = {each for each in state.shared_with if each != body.principal}
     given = others if body.is_withdrawn else others | {body.principal}
     # With a snapshot, as its head is what the list of sessions goes by.
@@ -225,6 +231,7 @@ def _labelled(state: SessionState, event: Event, body: Labelled) -> SessionState
 
 
 def _status_changed(state: SessionState, event: Event, body: StatusChanged) -> SessionState:
+    # Its reason belongs to it, and only that event has one.
     if body.status == "ended":
         raise impossible(event, "a session ends with session_ended")
     return with_checkpoint(advance(state, event, status=body.status))

@@ -45,9 +45,11 @@ _MAY_FOLLOW: Final[Mapping[Mark, frozenset[Mark]]] = MappingProxyType(
 
 def reply_items(event: Event, turn: OpenTurn, body: ModelReplied) -> Iterator[OutboxItem]:
     """Yield what is pending for a reply to the open step of `turn`: its text, where it has any."""
+    # A reply that only asks for calls says nothing to people.
     if not turn.speaks or not body.text.strip():
         return
     step = len(turn.steps) + 1
+    # Of another step: that message shows something else and stays.
     shown = turn.preview_id if turn.preview_step == step else ""
     yield OutboxItem(
         seq=event.seq,
@@ -114,6 +116,7 @@ def line_items(
     """
     if turn is None or not turn.speaks or not body.line:
         return
+    # What is hidden stays hidden for whoever writes next; an outage passes before that.
     if isinstance(body, ContextReduced) or not _is_scheduled(turn):
         yield OutboxItem(
             seq=event.seq, pending_since=event.at, turn=turn.number, kind="notice", text=body.line
@@ -125,6 +128,7 @@ def end_items(event: Event, turn: OpenTurn, body: TurnFinished) -> Iterator[Outb
 
     Who cancelled it knows; and of a turn that only scheduled jobs asked for, the scheduler tells.
     """
+    # Whoever was answered, or cancelled it, need not be told.
     if not turn.speaks or body.outcome in {"answered", "cancelled"}:
         return
     if _is_scheduled(turn):
@@ -174,6 +178,7 @@ def given_up(
     if not isinstance(body, ChunkMarked) or body.mark != "given_up":
         return None
     item = next(each for each in outbox if each.seq == body.item)
+    # One line for the item, not one for each of its chunks.
     is_first = all(chunk.mark != "given_up" for chunk in item.chunks or ())
     return item if is_first and item.kind != "undelivered" else None
 
@@ -187,10 +192,12 @@ def with_undelivered(
     """
     text = _undelivered_text(item)
     for index, each in enumerate(outbox):
+        # Not rendered yet: another line fits into the same message.
         if each.kind == "undelivered" and each.chunks is None:
             lines = each.text.split("\n")
             if len(lines) >= UNDELIVERED_LINES:
                 text = UNDELIVERED_MORE
+            # It says already that there is more; the log has all of it.
             if lines[-1] == UNDELIVERED_MORE:
                 return outbox
             told = replace(each, text=f"{each.text}\n{text}")
@@ -233,6 +240,8 @@ def _is_in_doubt(item: OutboxItem) -> bool:
 
 
 def _planned(item: OutboxItem, body: DeliveryPlanned) -> OutboxItem:
+    """Return an item with the chunks that it was rendered to."""
+    # Rendered twice it would have other chunks than those whose marks are in the log.
     if item.chunks is not None:
         msg = f"outbox item {item.seq} is rendered already"
         raise ValueError(msg)
@@ -240,11 +249,13 @@ def _planned(item: OutboxItem, body: DeliveryPlanned) -> OutboxItem:
 
 
 def _marked(item: OutboxItem, body: ChunkMarked) -> OutboxItem:
+    """Return an item of which one chunk has another mark."""
     chunks = item.chunks or ()
     if not 0 <= body.chunk < len(chunks):
         msg = f"outbox item {item.seq} has no chunk {body.chunk}"
         raise ValueError(msg)
     chunk = chunks[body.chunk]
+    # A mark that goes back would have a message sent again that people have.
     if body.mark not in _MAY_FOLLOW[chunk.mark]:
         msg = f"chunk {body.chunk} of outbox item {item.seq} is {chunk.mark}, not {body.mark} next"
         raise ValueError(msg)
@@ -258,6 +269,7 @@ def _marked(item: OutboxItem, body: ChunkMarked) -> OutboxItem:
 
 
 def _is_over(item: OutboxItem) -> bool:
+    # The buttons below it work until the message says that it is settled.
     if item.kind == "approval" and item.chunks:
         return item.chunks[0].mark == "closed"
     return item.is_delivered

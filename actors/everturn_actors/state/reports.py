@@ -141,6 +141,7 @@ def _request(request: ModelRequest) -> Json:
 
 
 def _message(message: AnyMessage) -> Json:
+    """Return the JSON of what became of one message."""
     record: Json = {
         "seq": message.seq,
         "role": role_of(message),
@@ -179,6 +180,7 @@ def _request_from(record: Mapping[str, Any]) -> ModelRequest:
 
 
 def _message_from(record: Mapping[str, Any]) -> AnyMessage:
+    """Return what became of one message from its JSON."""
     seq, text = record["seq"], record["content"]
     match record["role"]:
         case "user":

@@ -58,11 +58,13 @@ async def run_turn(
         JournalWriteError: What belongs to the turn could not be written down.
     """
     opened = _open_turn(host, number)
+    # What a chat page asks for itself is answered by the model alone, without tools and notes.
     if opened is not None and opened.options.is_bare:
         agent = agent.bare()
     scope.deadline = loop_time() + agent.spec.session.turn_timeout_s
     error = await _work(host, number, agent, timing, scope)
     turn = _open_turn(host, number)
+    # Whoever ended the turn meanwhile has written its end; a second one could not stand.
     if error and turn is not None:
         await host.record(*close_turn(turn, "failed", error))
 
@@ -96,6 +98,7 @@ async def _work(
     else:
         return ""
     cause = first_cause(failure)
+    # Not a fault of the turn: it goes on when the service or the disk does.
     if isinstance(cause, ActorStoppedError | JournalWriteError):
         raise cause
     logger.error(
@@ -115,11 +118,14 @@ def _open_turn(host: TurnHost, number: int) -> OpenTurn | None:
 async def _take_steps(
     host: TurnHost, number: int, agent: Agent, timing: Timing, deadline: anyio.CancelScope
 ) -> None:
+    """Do what is next in the turn, until it is over."""
     is_reminded = False
     while (turn := _open_turn(host, number)) is not None:
+        # Each branch is a place where a crash may have stopped: what is next stands in the state.
         if turn.step is None:
             await host.record(*_between_steps(host, turn, agent))
         elif turn.step.reply is None:
+            # Once, before the first call: a turn that goes on has its notes already.
             if not turn.steps and not is_reminded:
                 is_reminded = True
                 await recollect(host, turn, agent, timing.clock.now())
@@ -174,7 +180,9 @@ def _after_broken(turn: OpenTurn, reply: ReplyBroken) -> list[Body]:
 
 
 def _goes_in_circles(turn: OpenTurn) -> bool:
+    """Whether the newest steps all asked for the same calls."""
     newest = turn.steps[turn.retried_steps :][-SAME_CALLS:]
+    # By what is asked, not by ids: a model gives each call a new one.
     asked = {tuple((call.name, call.arguments) for call in step.reply.calls) for step in newest}
     return len(newest) == SAME_CALLS and len(asked) == 1
 
@@ -184,6 +192,7 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
 
     Messages that came meanwhile are read with the next call.
     """
+    # A crash between the reply and the end of its turn leaves only the end to be written.
     if turn.steps and not turn.steps[-1].reply.calls:
         return [TurnFinished(turn=turn.number, outcome="answered")]
     session = agent.spec.session
@@ -196,6 +205,7 @@ def _between_steps(host: TurnHost, turn: OpenTurn, agent: Agent) -> list[Body]:
     if asked > limit:
         error = f"the model asked for tools {asked} times; the limit is {limit}"
         return [TurnFinished(turn=turn.number, outcome="failed", error=error)]
+    # Before the first step there is nothing to steer: what came is of this turn anyway.
     steered = _steered(host, turn, agent) if turn.steps else []
     return [*steered, first_step(turn, agent.spec)]
 

@@ -154,6 +154,7 @@ class RequestReplay:
         return all(wanted.past is not None for wanted in self._wanted)
 
     def _read(self, event: Event) -> None:
+        """Look at one event for all requests that are wanted."""
         body = event.body
         if not self._last_seq and not isinstance(body, SessionStarted):
             raise UnknownRequestError(
@@ -182,6 +183,7 @@ class RequestReplay:
         if isinstance(body, TurnFinished):
             self._open_turn = 0
         self._last_seq = event.seq
+        # What is hidden after the answer was no part of the request.
         if not self._is_found:
             self._replay.read(event)
 
@@ -195,6 +197,8 @@ class RequestReplay:
         for wanted in self._wanted:
             # The event `seq` may be this answer: its turn is the one that is open.
             turn = wanted.turn or (self._open_turn if end_seq == wanted.seq else 0)
+            # The first request at or after the number is the one; later ones of its turn are
+            # others.
             if wanted.past is not None or step.turn != turn or end_seq < wanted.seq:
                 continue
             wanted.past_states = tuple(self._replay.past_states)
@@ -267,6 +271,7 @@ class _Replay(Struct):
             self._messages += turn.messages
             self._turns.append((turn.number, tuple(message.seq for message in turn.messages)))
         self._note(event)
+        # The request of a step is made of states within it, and of none before.
         if isinstance(body, StepStarted):
             self.past_states.clear()
         if isinstance(body, _CHANGES):
@@ -298,6 +303,7 @@ class _Replay(Struct):
             case _:
                 pass
         first = _first_held(self.state)
+        # Nothing in the log says so: the session lets go of turns beyond its window by itself.
         if first > self._held_from:
             self._held_from = first
             self._hide_turns(first, Hidden("dropped", WINDOW, event.seq))
@@ -320,8 +326,10 @@ class _Replay(Struct):
         """
         new, self._told_messages = body.messages - self._told_messages, body.messages
         for number, seqs in reversed(self._turns):
+            # It came after the summary was made.
             if number > body.last_turn:
                 continue
+            # Turns before were told by an earlier summary, or had left before any.
             if new <= 0:
                 break
             new -= len(seqs)
@@ -371,6 +379,7 @@ def _again(
 
     for past_state in reversed(past_states):
         rendered = rendered_of(past_state)
+        # Proven, not guessed: the bytes are those that were sent.
         if past.prefix and rendered.fingerprint.prefix == past.prefix:
             return rendered, past_state
     return rendered_of(past_states[-1]), past_states[-1]

@@ -125,11 +125,13 @@ def evaluate(
 
 
 def _evaluate_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> AccessDecision:
+    """Say what becomes of a message in private."""
     dm = rules.dm
     if dm.policy == "disabled":
         return AccessDecision(
             action="refuse", reason=f"{_DM}.policy is disabled: nobody is admitted"
         )
+    # Before bots are looked at: an owner who names one wants it.
     if any(_matches(entry, sender.id) for entry in dm.allowlist):
         return AccessDecision(action="answer", queue=dm.queue, reason=f"listed in {_DM}.allowlist")
     if sender.is_bot:
@@ -139,9 +141,11 @@ def _evaluate_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> Acce
         case "open":
             return AccessDecision(action="answer", queue=dm.queue, reason=f"{_DM}.policy is open")
         case "allowlist":
+            # Also where the list is empty: an owner let in this person by hand.
             if is_paired:
                 return AccessDecision(action="answer", queue=dm.queue, reason="paired")
             return AccessDecision(
+                # Without an id nobody can be let in: the next stranger would have the same one.
                 action="pair" if sender.id else "refuse",
                 reason=f"{_DM}.allowlist is empty: nobody is admitted"
                 if not dm.allowlist
@@ -154,6 +158,7 @@ def _evaluate_dm(rules: AccessRules, sender: Person, *, is_paired: bool) -> Acce
 def _evaluate_group(
     rules: GroupRules, keys: Sequence[str], chat: ChatRef, sender: Person, *, is_addressed: bool
 ) -> AccessDecision:
+    """Say what becomes of a message in a group or a channel: first the chat, then its sender."""
     closed = _why_closed(rules, keys, chat)
     if closed:
         return AccessDecision(action="refuse", reason=closed)
@@ -174,6 +179,7 @@ def _evaluate_group(
             pass
         case _:
             assert_never(disposition)
+    # Two bots that answer each other never stop: it takes a name to let one in.
     if sender.is_bot and entry in {None, "*"}:
         why = f"{sender.id!r} is a bot, and {_GROUPS}.sender_overrides does not name it"
     elif rules.activation == "always" or is_addressed:
@@ -189,6 +195,7 @@ def _why_closed(rules: GroupRules, keys: Sequence[str], chat: ChatRef) -> str:
         return f"{_GROUPS}.policy is disabled: no group is admitted"
     if any(_matches(entry, key) for entry in rules.allowlist for key in keys):
         return ""
+    # Open is meant for groups: who lets an agent speak in a channel names it.
     if rules.policy == "open" and chat.type == "group":
         return ""
     if not rules.allowlist:
@@ -200,6 +207,7 @@ def _disposition(rules: GroupRules, sender_id: str) -> tuple[Disposition, str | 
     """Return what becomes of a sender's messages, and the override that says so, if one does."""
     best: tuple[Disposition, str] | None = None
     for entry, disposition in rules.sender_overrides:
+        # An exact name wins over any pattern, wherever it stands.
         if entry == sender_id:
             return disposition, entry
         is_longer = best is None or len(entry) > len(best[1])

@@ -162,6 +162,7 @@ class Preview:
     # --- how it is shown ---
 
     async def _show(self) -> None:
+        """Show what is intended now, unless the bot has no call left."""
         intent = self._intents.now()  # it may have changed while it was waited for
         if intent is None or not self._limiter.acquire_nowait():
             self._last = self._last if intent is None else self._clock.now()

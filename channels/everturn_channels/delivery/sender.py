@@ -143,14 +143,14 @@ class Sender:
                     self._jobs[item.seq] = job
                     return
             if not job.left or any(isinstance(body, ChunkMarked) for body in job.told):
-                await self._tell(job)
+                await self._record(job)
         finally:
             self._let_go()
 
     # --- one outbox item ---
 
     async def _take_up(self, item: OutboxItem) -> DeliveryJob:
-        """Lay an outbox item out where that was not done, and take up what is left of it."""
+        """Render an outbox item where that was not done, and take up what is left of it."""
         payloads = None
         if item.chunks is None and len(item.text) > IN_PLACE_CHARS:
             payloads = await to_thread.run_sync(self._render, item)
@@ -200,7 +200,7 @@ class Sender:
             # The marks are written first: others may wait for them while this one waits its turn.
             if not self._limiter.acquire_nowait():
                 if any(isinstance(body, ChunkMarked) for body in job.told):
-                    await self._tell(job)
+                    await self._record(job)
                 is_to_leave = partial(self._is_to_leave, job.item)
                 if not await unless(self._session, is_to_leave, self._limiter.acquire):
                     return False
@@ -216,7 +216,7 @@ class Sender:
         chunk = job.chunks[index]
         # Durable before it is sent, or a crash would send it twice without a word.
         job.mark(index, "sending")
-        await self._tell(job)
+        await self._record(job)
         self._typing.hush()
         try:
             platform_id = await self._chunks.send(job, index)
@@ -268,7 +268,7 @@ class Sender:
         # Once, and not with each try of a day.
         elif self._retries.failures(item.seq) == LAST_TRIES:
             self._warn("a message could not be delivered so far; it is tried again", item, error)
-        await self._tell(job)
+        await self._record(job)
         self._let_go()
         return is_given_up
 
@@ -304,7 +304,7 @@ class Sender:
             },
         )
 
-    async def _tell(self, job: DeliveryJob) -> None:
+    async def _record(self, job: DeliveryJob) -> None:
         told = job.take_told()
         if told:
             await self._session.record(*told)
@@ -317,7 +317,7 @@ class Sender:
     # --- the end of a question ---
 
     async def _close(self, item: OutboxItem) -> None:
-        """Show how a question was settled, as well as that can be done, and owe it no longer."""
+        """Show how a question was resolved, as well as that can be done; then it is done with."""
         if item.chunks is None:  # nobody was asked yet, and now there is nothing to ask
             await self._session.record(DeliveryPlanned(item=item.seq, chunks=()))
             return
@@ -330,4 +330,4 @@ class Sender:
         job = self._begin(item)  # what was cut short is of unknown outcome first
         if job.chunks[0].mark != "closed":
             job.mark(0, "closed")
-        await self._tell(job)
+        await self._record(job)

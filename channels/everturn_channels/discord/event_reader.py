@@ -104,6 +104,7 @@ class EventReader:
     def _inbound_event(
         self, message: discord.Message, channel: Channel
     ) -> Message | Command | None:
+        """Return a message as the message or the command that it is; None where it is neither."""
         if not is_from_people(message):
             return None
         read = read_message(message, channel, self.me, lambda a: self._files.incoming(a, message))

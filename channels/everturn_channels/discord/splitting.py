@@ -77,10 +77,12 @@ def pack(lines: Iterable[Line], limit_units: int) -> tuple[str, ...]:
         if chunk.fits(line):
             chunk.add(line)
             continue
+        # A block is not torn where its beginning can go along into the next message.
         moved = chunk.give_back()
         if moved:
             waiting.appendleft(line)
             waiting.extendleft(reversed(moved))
+        # A line that fits into a message is not cut for the sake of a fuller one.
         elif chunk.is_half_full and _Chunk(limit_units).fits(line):
             waiting.appendleft(line)
         else:
@@ -126,6 +128,7 @@ class _Chunk:
         return self._limit - self._base(line)
 
     def add(self, line: Line) -> None:
+        # Discord shows no empty lines at the head of a message.
         if self.is_empty and line.is_gap:
             return
         closing = units(line.fence.closes) + 1 if line.fence else 0
@@ -137,6 +140,7 @@ class _Chunk:
         size, before = self._size, self._lines[-1] if self._lines else None
         old = before.fence if before else None
         size += 1 if before else 0
+        # Each message closes what it opened: a fence does not reach into the next one.
         if old is not line.fence:
             size += units(old.closes) + 1 if old else 0
             size += max(units(line.fence.opens), units(line.fence.reopens)) + 1 if line.fence else 0
@@ -202,6 +206,7 @@ def _cut(line: Line, room: int) -> tuple[Line | None, Line]:
     """Return as much of a line as has room, and the rest; None where none of it has."""
     room -= units(line.first)
     end = _furthest(line.spans, room)
+    # In code blanks mean something: there it is cut where it is full.
     if line.fence is None:
         end = _last_space(line.spans, end) or end
     head, tail = _divide(line.spans, end, is_text=line.fence is None)
@@ -225,6 +230,7 @@ def _furthest(spans: Sequence[Span], room: int) -> tuple[int, int]:
 def _whole_characters(text: str, room: int) -> int:
     """Return how many code points have room; no visible character is cut where that can be."""
     end = max(0, min(len(text), room))
+    # Halved, not stepped: a text of emoji has two units for each.
     while end and units(text[:end]) > room:
         end -= max(1, (units(text[:end]) - room) // 2)
     for back in range(min(_CLUSTER_CHARS, end)):
@@ -238,10 +244,12 @@ def _joins(text: str, place: int) -> bool:
     if not 0 < place < len(text):
         return False
     before, after = text[place - 1], text[place]
+    # A family of emoji falls apart into its people.
     if _ZERO_WIDTH_JOINER in (before, after):
         return True
     if unicodedata.category(after) in ("Mn", "Me", "Mc") or "\U0001f3fb" <= after <= "\U0001f3ff":
         return True
+    # Two letters are a flag: which of a row belong together depends on where the row begins.
     if _is_flag_letter(after) and _is_flag_letter(before):
         start = place
         while start and _is_flag_letter(text[start - 1]):
@@ -266,6 +274,7 @@ def _last_space(spans: Sequence[Span], end: tuple[int, int]) -> tuple[int, int] 
             return number, stop
         for at in range(stop - 1, -1, -1):
             seen += 1
+            # A message of half its size, for the sake of one word, costs more than a cut word.
             if seen > size // 2:
                 return None
             if text[at].isspace():
@@ -276,6 +285,7 @@ def _last_space(spans: Sequence[Span], end: tuple[int, int]) -> tuple[int, int] 
 def _divide(
     spans: Sequence[Span], end: tuple[int, int], *, is_text: bool
 ) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Return spans up to a place, and those behind it; blanks at the cut go."""
     last, place = end
     head, tail = list(spans[:last]), list(spans[last:])
     if tail:

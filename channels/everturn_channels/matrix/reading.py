@@ -122,6 +122,7 @@ class EventReader:
     # --- messages ---
 
     async def _message(self, event: Json, room: Room) -> Message | Command:
+        """Return a message of a room as what the gateway takes."""
         connection, content = self._connection, object_of(event, "content")
         sender = room.person(text_of(event, "sender"))
         relation = related(content)

@@ -249,6 +249,7 @@ def _hello(line: _Hello) -> Hello:
 
 
 def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
+    """Return the event that a line of a program tells of."""
     chat, at = _chat(line), _instant(line, hands)
     told = line.sender
     sender = Person(id=told.id, name=told.name, is_bot=told.is_bot, language=told.language)

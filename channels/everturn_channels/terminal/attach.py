@@ -196,6 +196,7 @@ class Attach:
         return True
 
     async def _obey(self, command: Command) -> bool:
+        """Do what a command says; return whether to go on."""
         match command.name:
             case "exit":
                 return False

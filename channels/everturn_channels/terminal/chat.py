@@ -97,6 +97,7 @@ class Chat:
         )
 
     async def _loop(self, status: Status, interrupts: Interrupts) -> None:
+        """Read and answer line by line, until the person leaves."""
         next_: _Next = "go on"
         if status.busy:
             self._screen.note("(the answer to your last message goes on)")
@@ -159,6 +160,7 @@ class Chat:
         return await self._watch(self._exchange(text, untrusted=True), interrupts)
 
     async def _obey(self, command: Command, interrupts: Interrupts) -> None:
+        """Do what a command says, and show what came of it."""
         match command.name:
             case "help":
                 self._screen.note(help_text())

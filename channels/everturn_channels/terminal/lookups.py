@@ -64,6 +64,7 @@ async def prompts_shown(conversation: Conversation) -> str:
 
 
 async def _memory(conversation: Conversation, typed: str) -> str:
+    """Show, keep or forget a note, as a person asks."""
     intent = read_memory_intent(typed)
     if intent is None:
         return memory_how()

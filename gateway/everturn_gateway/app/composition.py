@@ -44,7 +44,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
-from everturn_gateway.plugins import OpenedStore, installed
+from everturn_gateway.plugins import OpenedStore, log_left_out
 from everturn_gateway.principals import TokenRegistry, open_tokens
 from everturn_gateway.providers import Providers, open_providers
 from everturn_gateway.scheduler.job_registry import JobNeeds
@@ -396,7 +396,7 @@ async def _run(
         supervisor.start(maintenance, "heap", partial(trim_heap, service, start.clock))
         supervisor.start(maintenance, "collector", partial(collect, service, start.clock))
         supervisor.start(maintenance, "agents", library.watch)
-        supervisor.start(maintenance, "plug-ins", _name_left_out, policy=TRANSIENT)
+        supervisor.start(maintenance, "plug-ins", log_left_out, policy=TRANSIENT)
         supervisor.start(maintenance, "local models", base.providers.warm, policy=TRANSIENT)
         run_jobs: Body = work.schedules.serve
         if work.ownership is not None:
@@ -497,9 +497,3 @@ async def _cancelled_at_end() -> AsyncGenerator[TaskGroup]:
             yield tasks
         finally:
             tasks.cancel_scope.cancel()
-
-
-async def _name_left_out() -> None:
-    """Say which plug-ins cannot be used; the gateway goes on without them."""
-    for fault in await anyio.to_thread.run_sync(lambda: installed().faults()):
-        logger.error("a plug-in is left out", extra={"reason": str(fault)})

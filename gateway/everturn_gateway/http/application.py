@@ -161,6 +161,7 @@ def _method(route: APIRoute) -> str:
 
 
 def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRouter, ...]:
+    """Return the routers of the API, each with what it needs of the gateway."""
     return (
         health_router(gateway),
         metrics_router(gateway),
@@ -225,6 +226,8 @@ def _begins_session(route: APIRoute) -> bool:
 
 
 def _add_error_handlers(app: Api) -> None:
+    """Turn every error into a problem document, faults of ours included."""
+
     @app.exception_handler(ProblemError)
     async def problem(request: Request, error: ProblemError) -> Response:
         return _answer(request, error.problem)

@@ -28,6 +28,7 @@ from everturn_gateway.plugins.registry import (
     Registry,
     find_plugins,
     installed,
+    log_left_out,
 )
 from everturn_gateway.plugins.stores import (
     OpenedStore,
@@ -75,5 +76,6 @@ __all__ = [
     "ToolSetup",
     "find_plugins",
     "installed",
+    "log_left_out",
     "secret_fields",
 ]

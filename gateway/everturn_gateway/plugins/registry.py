@@ -5,11 +5,13 @@ One that cannot be used is left out, and named with its package and the reason.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, distributions
 from typing import Final, Generic, TypeAlias, TypeVar
 
+from anyio import to_thread
 from msgspec import Struct
 
 from everturn_gateway.plugins.base import INTERFACE, Plugin
@@ -18,6 +20,8 @@ from everturn_gateway.plugins.policies import PolicyPlugin
 from everturn_gateway.plugins.providers import ProviderPlugin
 from everturn_gateway.plugins.stores import StorePlugin
 from everturn_gateway.plugins.tools import ToolPlugin
+
+logger = logging.getLogger(__name__)
 
 PluginT = TypeVar("PluginT", bound=Plugin)
 
@@ -250,3 +254,9 @@ def _named(distribution: Distribution) -> tuple[str, str]:
 def _words(error: BaseException) -> str:
     """Return what an error says; a link to the documentation of a library helps nobody here."""
     return str(error).partition("\n\nFor further information")[0] or type(error).__name__
+
+
+async def log_left_out() -> None:
+    """Say which plug-ins cannot be used; the gateway goes on without them."""
+    for fault in await to_thread.run_sync(lambda: installed().faults()):
+        logger.error("a plug-in is left out", extra={"reason": str(fault)})

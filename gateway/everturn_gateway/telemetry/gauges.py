@@ -113,6 +113,7 @@ def _nodes(node: str, shares: Sequence[Share]) -> Iterator[Family]:
 
 
 def _work(sources: Sources, load: RuntimeStats, requests: RequestCounts) -> Iterator[Family]:
+    """Yield how much waits, runs and is held in memory at a scrape."""
     yield gauge("everturn_sessions_active", "Sessions in memory.", load.active)
     yield gauge(
         "everturn_sessions_max_active",
@@ -225,6 +226,7 @@ def _hints(models: Sequence[KnownModel]) -> Iterator[Family]:
 
 
 def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Family]:
+    """Yield what is known of each channel at a scrape."""
     of_channel = ("channel", "platform")
     up = Family(
         "gauge", "everturn_channel_up", "1 = connected, and heard from lately.", labels=of_channel
@@ -283,6 +285,7 @@ def _channels(statuses: Sequence[ChannelStatus], now: datetime) -> Iterator[Fami
 
 
 async def _schedules(client: SchedulerClient, now: datetime) -> tuple[Family, ...]:
+    """Yield how far each job is at a scrape."""
     states = Counter[str](dict.fromkeys(STATES, 0))
     failing, late_s = 0, 0.0
     for number, job_id in enumerate(client.ids(), 1):

@@ -103,6 +103,7 @@ class Instruments:
         return tuple(each.snapshot() for each in vars(self).values())
 
     def _conversations(self) -> None:
+        """Make the instruments of messages, sessions and deliveries."""
         of_both = ("agent", "channel")
         self.sessions_started = Count(
             "everturn_sessions_started_total", "Sessions that began.", of_both
@@ -148,6 +149,7 @@ class Instruments:
         )
 
     def _steps(self) -> None:
+        """Make the instruments of turns and their steps."""
         self.steps = Count("everturn_steps_total", "Steps of turns that began.", ("agent",))
         self.replies_broken = Count(
             "everturn_replies_broken_total",
@@ -205,6 +207,7 @@ class Instruments:
         )
 
     def _models_and_tools(self) -> None:
+        """Make the instruments of model calls and of calls of tools."""
         of_model = ("agent", "model")
         self.model_calls = Count(
             "everturn_model_calls_total",
@@ -268,6 +271,7 @@ class Instruments:
         )
 
     def _machinery(self) -> None:
+        """Make the instruments of the journal, the supervisor, HTTP and the process."""
         self.events = Count("everturn_events_total", "Events that sessions recorded.")
         self.append_seconds = Spread(
             "everturn_journal_append_seconds",

@@ -94,12 +94,14 @@ class Room(Struct, frozen=True, kw_only=True):
 
 def shrink_current(room: Room, old: Old, floors: Floors = USUAL) -> tuple[Stage, ...]:
     """Return the stages, in their order."""
+    # After a refusal no tool is spared any more: the request has to become smaller.
     if floors.arguments_characters is not None:
         most = floors.arguments_characters
         head = min(most // 2, old.argument_head_characters)
         old = structs.replace(
             old, argument_limit_characters=most, argument_head_characters=head, exclude=frozenset()
         )
+    # Where every token counts, what a marker explains costs more than it tells.
     if floors.is_brief:
         old = structs.replace(old, markers=structs.replace(old.markers, is_brief=True))
     return (
@@ -135,8 +137,10 @@ def _change(
         for place, message in candidates(projection):
             if excess <= 0:
                 break
+            # One by one, so that nothing is shortened beyond what has to go.
             changed = shorter(message, excess)
             gain = message_units(message) - message_units(changed) if changed else 0
+            # A marker may be longer than what it stands for.
             if changed is not None and gain > 0:
                 changes[place] = changed
                 excess -= gain
@@ -189,6 +193,8 @@ def shorten_replies(room: Room, old: Old, floor_units: int) -> Stage:
 
     def shorter(message: AnyMessage, excess: int) -> AnyMessage | None:
         assert isinstance(message, Reply)
+        # Arguments first: what was said to people tells the model more than what it wrote to a
+        # file.
         without = shorten_reply(message, old)
         excess -= message_units(message) - message_units(without)
         if excess <= 0:
@@ -204,6 +210,7 @@ def shorten_users(room: Room, markers: Markers, floor_units: int) -> Stage:
     def users(projection: Projection) -> Iterator[tuple[Place, AnyMessage]]:
         for index in range(newest_turn(projection), len(projection.blocks)):
             block = projection.blocks[index]
+            # Markers have no number: to shorten one would hide that something is missing.
             if not isinstance(block, Step) and block.seq:
                 yield (index, 0), block
 
@@ -216,6 +223,7 @@ def shorten_users(room: Room, markers: Markers, floor_units: int) -> Stage:
 def _shortened(
     message: AnyMessage, excess: int, markers: Markers, shape: Shape, floor: int
 ) -> AnyMessage | None:
+    # A marker of ours is as short as it can be.
     if not message.seq:
         return None
     keep = max(text_units(message.text) - excess, floor)
@@ -241,6 +249,7 @@ def drop_middle(room: Room, markers: Markers) -> Stage:
             if excess <= 0:
                 break
             before = index - 1
+            # Neighbours share one marker, which is paid for once.
             joins = before in gone or _gap(projection.blocks[before]) > 0
             excess -= size_units(projection, flatten([projection.blocks[index]]))
             excess += 0 if joins else marker_units
@@ -253,6 +262,7 @@ def drop_middle(room: Room, markers: Markers) -> Stage:
 def _leave_out(
     projection: Projection, gone: set[int], markers: Markers, count: Estimates
 ) -> Outcome:
+    """Return the projection without some steps, with a marker at each place."""
     if not gone:
         return projection, ()
     left = count_messages([projection.blocks[index] for index in gone])
@@ -289,6 +299,7 @@ def _middle(projection: Projection) -> list[int]:
     steps = _steps(projection)
     if not steps:
         return []
+    # What it is about, and where it is: without them the model begins anew.
     spared = (steps[0], steps[-1])
     return [
         index

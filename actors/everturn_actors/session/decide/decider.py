@@ -69,12 +69,14 @@ def decide(
         CorruptJournalError: What the actor's own tasks record cannot have happened.
     """
     draft = Draft(state, context, now)
+    # The session begins with its first command, in the same append: never one without the other.
     if state is None and context.begin_with is not None:
         draft.add(context.begin_with)
     session_end.expire(draft)
     answers: list[Answer] = []
     for command in commands:
         answers.append(_decide_safely(command, draft))  # noqa: PERF401 - a comprehension is one call more
+    # After all commands: who asked to end the session waits for what came with it.
     session_end.finish(draft)
     turns.begin(draft)
     turns.work(draft)
@@ -85,6 +87,7 @@ def decide_restart(state: SessionState, context: Context, now: datetime) -> Deci
     """Return how a session goes on that was loaded: what a restart interrupted is closed."""
     draft = Draft(state, context, now)
     session_end.expire(draft)
+    # Before a turn begins: what the last process left open must not run beside it.
     turns.close_cut_short(draft)
     turns.begin(draft)
     turns.work(draft)
@@ -108,6 +111,7 @@ def _decide_safely(command: AnyCommand, draft: Draft) -> Answer:
 
 
 def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
+    """Return the answer to one command, and note in the draft what follows from it."""
     match command:
         case RecordTurn():  # most of what a session is told comes from its running turn
             draft.add(*command.bodies)

@@ -65,6 +65,7 @@ def answer_calls(command: AnswerCalls, draft: Draft) -> Accepted | CoreError:
     """Take what the caller's own tools gave, for calls that wait for it; once."""
     state = draft.known
     seen = state.seen.get(command.idempotency_key) if command.idempotency_key else None
+    # An answer that was lost on its way back is given again, whatever stands open by now.
     if seen is not None:
         return draft.accepted(seen)
     error = draft.why_refused()
@@ -73,6 +74,7 @@ def answer_calls(command: AnswerCalls, draft: Draft) -> Accepted | CoreError:
     turn = state.open_turn
     step = turn.step if turn else None
     for answer in command.answers:
+        # All or none: half of the answers would leave the model with a guess.
         is_open = step is not None and answer.call_id in step.handed_over
         if step is None or not is_open or answer.call_id in {*step.answers, *step.results}:
             return CallNotOpenError(answer.call_id)
@@ -94,6 +96,7 @@ def resolve_approval(command: ResolveApproval, draft: Draft) -> CoreError | None
     error = None if command.own else why_not(approval, command, draft.now)
     if error is not None:
         return error
+    # Said twice is once: the first answer stands.
     if approval is not None and approval.resolution is None:
         answer = approval.inquiry.read(command.answer) if approval.inquiry else None
         decided = ApprovalDecided(
@@ -111,6 +114,7 @@ def resolve_approval(command: ResolveApproval, draft: Draft) -> CoreError | None
 def record_summary(command: Summary, draft: Draft) -> bool:
     """Add a summary that is ready; answer whether it is of use."""
     state, known = draft.known, draft.known.reductions.summary
+    # It was made beside the session: a later one may have been faster.
     fits = state.status != "ended" and (known is None or command.body.last_turn >= known.last_turn)
     if fits:
         draft.add(command.body)
@@ -131,6 +135,7 @@ def pin(command: PinMessage, draft: Draft) -> tuple[Pin, ...] | CoreError:
         return error
     window_tokens = draft.context.window_tokens() or DEFAULT_WINDOW_TOKENS
     most, needed = window_tokens // PINNED_SHARE, pin_units((*state.pins, new)) // UNITS_PER_TOKEN
+    # Refused, not cut: what a person pinned is shown whole or they are told that it is not.
     if needed > most:
         msg = (
             f"pinned messages may take an eighth of the model's window, {most:,} tokens; with this"
@@ -162,6 +167,7 @@ def label(command: Label, draft: Draft) -> Labels:
         pinned=before.pinned if command.pinned is None else command.pinned,
         archived=before.archived if command.archived is None else command.archived,
     )
+    # A list that is opened sends what it shows; that must not write an event each time.
     if after != before:
         draft.add(Labelled(labels=after, by=command.by))
     return after

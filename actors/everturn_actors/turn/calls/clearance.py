@@ -70,8 +70,10 @@ async def cleared(
         if verdict.effect == "deny":
             return finished(call, _refused(verdict), is_error=True, is_refused=True)
         return Cleared(call=call, tool=tool, approval=approval)
+    # What was shown is not what would run: the decision was about something else.
     if approval is not None and not _is_about(approval, call):
         approval = None
+    # The answer is the result; nothing runs that a policy could judge.
     if approval is not None and approval.inquiry is not None:
         return _answered(call, approval, approval.inquiry)
     if approval is not None and not approval.is_allowed:
@@ -80,10 +82,12 @@ async def cleared(
     verdict = await _evaluate(host, call, tool, agent)
     if verdict.effect == "deny":
         return finished(call, _refused(verdict), is_error=True, is_refused=True)
+    # After the policy, which may forbid to ask, and in the place of its own question.
     if tool.capabilities.asks_people:
         return _inquiry(host, call, tool)
     if verdict.effect == "allow":
         return Cleared(call=call, tool=tool, files=verdict.files)
+    # The first time that it meets a policy which asks.
     if approval is None:
         return _question(host, call, verdict)
     if changed := changed_files(approval.files, verdict.files):
@@ -108,6 +112,7 @@ async def why_not_now(host: TurnHost, call: Cleared, agent: Agent) -> str:
         return _refused(verdict)
     decided = call.approval
     is_allowed = decided is not None and decided.is_allowed and _is_about(decided, call.call)
+    # What was allowed by a person, or ran before, is not held up by files that may have changed.
     if verdict.effect == "allow" and (is_allowed or call.began_before):
         return ""
     if verdict.effect == "ask" and not is_allowed:
@@ -142,6 +147,7 @@ def _hash(call: ToolCall, files: Iterable[FileDigest]) -> str:
 
 
 def _question(host: TurnHost, call: ToolCall, verdict: Verdict) -> ApprovalAsked:
+    """Return the question whether a call may run."""
     return ApprovalAsked(
         call_id=call.call_id,
         arguments_hash=_hash(call, verdict.files),
@@ -172,6 +178,7 @@ def _inquiry(host: TurnHost, call: ToolCall, tool: Tool) -> ApprovalAsked | Call
 
 
 def _answered(call: ToolCall, approval: Approval, inquiry: Inquiry) -> CallFinished:
+    """Return what a question to people came to, as the result of its call."""
     match approval.resolution:
         case "answer":
             return finished(call, approval.answer, is_error=False)
@@ -196,6 +203,7 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def _not_allowed(approval: Approval) -> str:
+    """Return why a call does not run that a person was asked about."""
     if approval.resolution == "deny":
         return f"not allowed by {approval.by}" if approval.by else "not allowed"
     if approval.resolution == "expired":
@@ -213,10 +221,12 @@ def who_began(host: TurnHost) -> tuple[str, ...]:
     brings their answers to say.
     """
     state = host.state
+    # Its owner is known by a token, and whoever brings an answer was looked at there.
     if state.principal:
         return ()
     turn = state.open_turn
     senders = _askers(turn.heard) if turn else ()
+    # A program began this turn: whoever spoke before it began the program.
     if not senders:
         before = (_askers(each.heard) for each in reversed(state.held_turns))
         senders = next(filter(None, before), ())
@@ -234,6 +244,8 @@ def _askers(users: Iterable[UserMessage]) -> tuple[str, ...]:
 
 
 async def _evaluate(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) -> Verdict:
+    """Return what the policy says of a call; one that fails allows nothing."""
+    # An agent made of objects may have no policy: its author decides what its tools do.
     if agent.gate is None:
         return ALLOW
     try:
@@ -245,6 +257,7 @@ async def _evaluate(host: TurnHost, call: ToolCall, tool: Tool, agent: Agent) ->
 
 
 async def _remember(agent: Agent, pattern: str) -> None:
+    """Keep a pattern that a person allows for good; the call runs all the same."""
     if agent.gate is None or not pattern:
         return
     try:

@@ -37,6 +37,7 @@ def live_router(gateway: LiveHost, waits: OpenWaits) -> APIRouter:
 
 
 def _add_stream(router: APIRouter, gateway: LiveHost, waits: OpenWaits) -> None:
+    """Add the one stream of rows and events."""
     rows = EncodedRows()
 
     @router.get(
@@ -106,6 +107,8 @@ def _add_search(router: APIRouter, gateway: LiveHost) -> None:
 
 
 def _add_log(router: APIRouter, gateway: LiveHost) -> None:
+    """Add the route that reads a log from either end."""
+
     @router.get("/sessions/{session_id}/log", response_model=LogPage, responses=problems(404))
     async def read_log(
         session_id: SessionId,

@@ -161,6 +161,7 @@ def results(request: ChatRequest) -> dict[str, str]:
         ProblemError: One of them names no call, or holds something else than text (400).
     """
     found: dict[str, str] = {}
+    # From the end: results of earlier calls are answered already.
     for index in range(len(request.messages) - 1, -1, -1):
         message = request.messages[index]
         if message.role != "tool":
@@ -204,10 +205,12 @@ def stateless(request: ChatRequest, options: CallOptions | None) -> Asked:
     asked = False
     for index, message in enumerate(request.messages):
         asked |= message.role == "user"
+        # Without a message before it nobody knows what it answers.
         if message.role == "assistant" and not asked:
             refuse(f"messages.{index}", "a user message has to come before the assistant's")
         _add(grouping, message, index, uploads)
     last = len(request.messages) - 1
+    # Providers refuse a call without its result, and not in words that help.
     if grouping.missing:
         refuse(f"messages.{last}.role", "a tool message is missing for a call before it")
     turns, users, steps = _turns(grouping.blocks)
@@ -216,6 +219,7 @@ def stateless(request: ChatRequest, options: CallOptions | None) -> Asked:
     instructions = "\n\n".join(b.text for b in grouping.blocks if isinstance(b, Notice))
     if steps:
         open_turn = Turn(number=len(turns) + 1, users=tuple(users), steps=tuple(steps))
+        # It ends with results: the model is to go on with them, and nothing new was said.
         if steps[-1].reply.calls:
             turns.append(_with_options(open_turn, options))
             history = _history(turns, instructions, uploads)
@@ -235,6 +239,7 @@ def _turns(blocks: Iterable[Block]) -> tuple[list[Turn], list[UserMessage], list
     users: list[UserMessage] = []
     steps: list[Step] = []
     for block in blocks:
+        # A message after steps begins the next turn; several in a row are one.
         if isinstance(block, UserMessage):
             if steps:
                 turns.append(Turn(number=len(turns) + 1, users=tuple(users), steps=tuple(steps)))
@@ -278,11 +283,13 @@ def _from_outside(turn: Turn) -> Turn:
 
 
 def _add(grouping: Grouping, message: ChatMessage, index: int, uploads: dict[str, Upload]) -> None:
+    """Add one message of the request to the conversation that is being made."""
     text, files = _parts(message, index)
     match message.role:
         case "system" | "developer":
             grouping.add(Notice(text=text), index)
         case "user":
+            # Here, where the index of the message is known for the refusal.
             check_uploads(files)
             attached = tuple(map(attachment_of, files))
             uploads.update((a.name, u) for a, u in zip(attached, files, strict=True))

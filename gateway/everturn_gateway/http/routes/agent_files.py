@@ -100,6 +100,8 @@ def agent_files_router(gateway: Host) -> APIRouter:
 
 
 def _add_write(router: APIRouter, gateway: Host) -> None:
+    """Add the route that writes a file of an agent, where nobody changed it meanwhile."""
+
     @router.put(
         "/files/{path:path}",
         response_model=WrittenFile,

@@ -93,6 +93,8 @@ def context_router(gateway: HasSessions, waits: OpenWaits) -> APIRouter:
 
 
 def _add_compact(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
+    """Add the route that has older turns summarised."""
+
     @router.post(
         "/compact",
         response_model=CompactedBody,

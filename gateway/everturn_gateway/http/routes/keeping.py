@@ -70,6 +70,8 @@ def _add_pins(router: APIRouter, gateway: Gateway) -> None:
 
 
 def _add_notes(router: APIRouter, gateway: Gateway) -> None:
+    """Add the routes of what an agent knows of whom it talks with."""
+
     async def notes_of(session_id: str, caller: Principal) -> OwnNotes:
         state = await gateway.service.view(session_id)
         if not caller.may("operate") and state.principal != caller.name:

@@ -93,6 +93,8 @@ def openai_router(gateway: OpenAiHost, waits: OpenWaits) -> APIRouter:
 
 
 def _add_completions(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> None:
+    """Add the route of chat completions, whole and streamed."""
+
     @router.post(
         "/chat/completions",
         response_class=Response,

@@ -74,6 +74,8 @@ def responses_router(gateway: OpenAiHost, waits: OpenWaits) -> APIRouter:
 
 
 def _add_create(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> None:
+    """Add the route that makes a response."""
+
     @router.post(
         "",
         response_class=Response,
@@ -106,6 +108,7 @@ def _add_create(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> Non
             headers[IGNORED_HEADER] = header_of(without_effect)
         about = await creating.about(handed)
         writer = ResponseWriter(submission, about)
+        # Before `background`: a client that streams sees the end by itself.
         if body.stream:
             return EventStream(
                 partial(events, submission, writer),
@@ -126,6 +129,7 @@ def _add_create(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> Non
 
 
 def _add_stored(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> None:
+    """Add the routes of responses that are kept: read, cancel, list their input."""
     service = gateway.service
 
     @router.get(
@@ -153,6 +157,7 @@ def _add_stored(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> Non
             return await _stored(gateway, caller, response_id)
         after = -1 if starting_after is None else starting_after
         kept = await _kept(gateway, caller, response_id, after=after)
+        # Looked at before the stream begins: then a refusal still has a status.
         if starting_after is not None and not kept.is_waiting:
             probe = await _kept(gateway, caller, response_id, after=after)
             await check_goes_on(service, probe.submission, probe.writer, gateway.started_at)
@@ -162,6 +167,7 @@ def _add_stored(router: APIRouter, gateway: OpenAiHost, waits: OpenWaits) -> Non
     async def cancel_response(response_id: ResponseId, caller: CallerOf) -> Response:
         """Stop the turn of a response, if it runs."""
         state, seq = await _found(gateway, caller, response_id)
+        # One that is over stays as it is: to cancel twice is no error.
         if _is_running(state, seq):
             await service.cancel(state.session_id, by=caller.owns_as)
         return await _stored(gateway, caller, response_id)
@@ -199,11 +205,14 @@ class _Creating(Struct, frozen=True, kw_only=True):
         if body.previous_response_id and body.conversation:
             refuse("conversation", "name it, or the response before, and not both")
         goes_on = await turn_request.answered("")
+        # The results of calls go on with a turn that waits for them, whatever else is named.
         if goes_on is not None:
             return Handed(goes_on)
+        # Titles and tags are no messages of the chat: they would stand in its history.
         if turn_request.is_side:
             return await self._once()
         decided = await self._decided()
+        # A word that answers a question is no message: the turn that asked goes on.
         if decided is not None:
             return decided
         name = "" if body.is_named or body.store is False else self.given.name
@@ -211,6 +220,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
             return await self._submitted(await turn_request.in_conversation(self.given))
         asked = await turn_request.read()
         history = asked.history
+        # A client that brings the history keeps it itself.
         if body.store is False or history.turns:
             if body.previous_response_id or body.conversation:
                 refuse("input", "a session that is kept has what was said before; send the newest")
@@ -292,6 +302,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
                 param=_PREVIOUS,
             )
             newest = state.open_turn
+            # Somebody went on from an older response: the question is not about that one.
             if newest is None or seq < newest.users[0].seq:
                 return None
             return await turn_request.decided(state.session_id)
@@ -317,14 +328,17 @@ class _Creating(Struct, frozen=True, kw_only=True):
         state, seq = await _found(
             self.turn_request.gateway, self.turn_request.caller, previous, param=_PREVIOUS
         )
+        # One session has one agent: another model would answer for words that it never said.
         if state.key.agent != self.body.model:
             refuse("model", f"the response before is of the agent {state.key.agent!r}")
         newest = state.open_turn or state.newest_turn
+        # Nothing followed it: the session itself goes on.
         if newest is None or seq >= newest.users[0].seq:
             return state.session_id
         turn_request = self.turn_request
         service = turn_request.gateway.service
         name = uuid.uuid4().hex
+        # The same request sent twice finds the same branch.
         if turn_request.key:
             name = sha256(
                 f"{previous} {turn_request.key}".encode("utf-8", "surrogatepass")
@@ -376,6 +390,7 @@ async def _found(
         except UnknownSessionError:
             pass
         else:
+            # An id may be made up: the number has to exist as well.
             if seq <= state.last_seq:
                 return state, seq
     extra = {"param": param} if param else {}

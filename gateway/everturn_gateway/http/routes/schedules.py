@@ -67,6 +67,8 @@ def schedules_router(gateway: Host, access: Access) -> APIRouter:
 
 
 def _add_list(router: APIRouter, gateway: Host, places: Places) -> None:
+    """Add the routes that list jobs and make one."""
+
     @router.get("", response_model=JobList)
     async def list_schedules(
         caller: CallerOf,
@@ -137,6 +139,8 @@ def _add_preview(router: APIRouter, gateway: Host, places: Places) -> None:
 
 
 def _add_job(router: APIRouter, gateway: Host, places: Places) -> None:
+    """Add the routes of one job: read, cancel, pause, resume."""
+
     @router.get("/{schedule_id}", response_model=JobDetail, responses=problems(404))
     async def get_schedule(schedule_id: ScheduleId) -> Response:
         """Show a scheduled job and its newest runs."""
@@ -166,6 +170,8 @@ def _add_job(router: APIRouter, gateway: Host, places: Places) -> None:
 
 
 def _add_runs(router: APIRouter, gateway: Host, places: Places) -> None:
+    """Add the routes that run a job and tell of its runs."""
+
     @router.post(
         "/{schedule_id}/run",
         status_code=202,

@@ -99,6 +99,8 @@ def _add_labels(router: APIRouter, service: TurnService) -> None:
 
 
 def _add_fork(router: APIRouter, service: TurnService) -> None:
+    """Add the route that begins a session with the history of another."""
+
     @router.post(
         "/{session_id}/fork",
         status_code=201,

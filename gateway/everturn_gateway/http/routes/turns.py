@@ -75,6 +75,8 @@ def turns_router(gateway: HasSessions, waits: OpenWaits) -> APIRouter:
 
 
 def _add_messages(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
+    """Add the routes that take messages and give the history."""
+
     @router.get("/messages", response_model=MessageList, responses=problems(404))
     async def list_messages(
         session_id: SessionId,
@@ -120,6 +122,8 @@ def _add_messages(router: APIRouter, service: TurnService, waits: OpenWaits) -> 
 
 
 def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
+    """Add the routes that follow a session: its events, and those of one turn."""
+
     @router.post(
         "/stream",
         response_class=Response,
@@ -183,6 +187,8 @@ def _add_streams(router: APIRouter, service: TurnService, waits: OpenWaits) -> N
 
 
 def _add_turn_changes(router: APIRouter, service: TurnService) -> None:
+    """Add the routes that change a running turn: cancel, resume, approve."""
+
     @router.post("/cancel", response_model=CancelledBody, responses=problems(404))
     async def cancel_turn(session_id: SessionId, caller: CallerOf) -> Response:
         """Cancel the running turn; the answer comes when it is closed in the log."""
@@ -211,6 +217,8 @@ def _add_turn_changes(router: APIRouter, service: TurnService) -> None:
 
 
 def _add_retry(router: APIRouter, service: TurnService, waits: OpenWaits) -> None:
+    """Add the route that asks a failed turn again."""
+
     @router.post(
         "/retry",
         response_model=ReplyBody,

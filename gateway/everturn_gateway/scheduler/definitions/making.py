@@ -177,6 +177,7 @@ def dated(section: JobSection, *, now: datetime, timezone: str = "") -> JobSecti
     """
     faults = FaultList(Source())
     zone = section.timezone or timezone
+    # Nothing can be counted from now without a clock to read it by.
     if faults.try_("timezone", lambda: check_zone(zone or "UTC")) is None:
         return section  # said with all else that is wrong
     changed: dict[str, str] = {}
@@ -194,6 +195,7 @@ def dated(section: JobSection, *, now: datetime, timezone: str = "") -> JobSecti
 
 def made_of(section: MadeSection | None) -> Made:
     """Return who made a job; a file without that section was written by hand."""
+    # Only programs say who made a job; a person writes what it does.
     if section is None:
         return Made(by="file")
     key = section.conversation
@@ -211,6 +213,7 @@ def made_of(section: MadeSection | None) -> Made:
 def destination_of(section: ToSection, faults: FaultList) -> Destination | None:
     """Return who is told; None where the section does not say, which is added to the faults."""
     named = [name for name in ("channel", "session", "webhook") if getattr(section, name)]
+    # First: "names no destination" would be no help to who forgot a word of one.
     if section.channel is None and (section.chat or section.topic):
         stray = "chat" if section.chat else "topic"
         faults.add(("to", stray), "needs the channel that it is in: to: {channel: ..., chat: ...}")
@@ -235,6 +238,7 @@ def _when(section: JobFields, zone: str | None, faults: FaultList) -> When | Non
     if not given:
         faults.add((), "needs one of at, every and cron: when is it to run?")
         return None
+    # To run by both would be two jobs; which one is meant is not for us to guess.
     if len(given) > 1:
         faults.add(given[1], f"is given beside {given[0]}; keep one of at, every and cron")
         return None
@@ -264,6 +268,7 @@ def _cron(expression: str, zone: str | None, faults: FaultList) -> Cron | None:
 
 
 def _instant_of(text: str, name: str, zone: str | None, faults: FaultList) -> datetime | None:
+    # A file is read again at each start: "in ten minutes" would never come.
     if is_from_now(text):
         if zone is not None:
             message = (
@@ -273,6 +278,7 @@ def _instant_of(text: str, name: str, zone: str | None, faults: FaultList) -> da
             faults.add(name, message)
         return None
     written = read_written(text)
+    # Told already, with the zone.
     if written.offset is None and zone is None:
         return None
     return faults.try_(name, lambda: written.scheduled_at(zone or ""))
@@ -291,6 +297,7 @@ def _check_limits(
     faults: FaultList,
 ) -> None:
     """Add what makes it run never, or not as it says."""
+    # A job that can never run is a mistake, and silence would hide it.
     if begins_at and ends_at and ends_at <= begins_at:
         faults.add("end", "is not after start: it would never run")
     match when:
@@ -299,6 +306,7 @@ def _check_limits(
                 faults.add("at", "is before start: it would never run")
             if ends_at and scheduled_at > ends_at:
                 faults.add("at", "is after end: it would never run")
+        # Runs would overtake each other.
         case Every(interval_s=interval) if section.jitter_seconds >= interval:
             message = f"must be below every ({interval:,} seconds), not {section.jitter_seconds:,}"
             faults.add("jitter_seconds", message)
@@ -315,6 +323,7 @@ def _payload(section: JobFields, faults: FaultList) -> Payload | None:
     if section.message is None:
         faults.add((), "needs a message or a task: what is to be done?")
         return None
+    # A task may be done for its session alone; words need somebody who hears them.
     if section.to is None:
         faults.add("to", "is required for a message: a channel and a chat, a session or a webhook")
     if section.session is not None:

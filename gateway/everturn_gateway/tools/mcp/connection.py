@@ -201,6 +201,7 @@ class Connection:
             return await self._call(make)
 
     async def _call(self, make: CallToMake) -> Result:
+        """Make a call in a task of its owner, and wait for it no longer than its deadline."""
         life = await self._ready()
         if life.in_flight >= self.limits.calls:
             msg = f"it works on {life.in_flight} calls already; wait for one of them"
@@ -245,6 +246,7 @@ class Connection:
         return f"{self._why}; it is tried again in {math.ceil(wait_s)} s"
 
     async def _work(self, life: _Life, pending: PendingCall, make: CallToMake) -> None:
+        """Make a call, and settle what waits for it however it ends."""
         assert life.session is not None
         try:
             with pending.scope:

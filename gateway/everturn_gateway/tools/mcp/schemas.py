@@ -89,9 +89,11 @@ def checked_schema(raw: object) -> dict[str, object]:
     """
     if not is_object(raw):
         raise SchemaError(what="is not an object")
+    # Model APIs give arguments by name.
     if raw.get("type", "object") != "object":
         raise SchemaError(at="type", what="must be object: arguments have names")
     schema = _members({"type": "object", **raw}, "", 0)
+    # Before anything follows them: a circle would never end.
     _References(schema).check()
     schema = _folded(schema)
     for name in as_object(schema.get("properties")):
@@ -103,6 +105,7 @@ def checked_schema(raw: object) -> dict[str, object]:
         size = len(json.dumps(schema, ensure_ascii=False, allow_nan=False).encode())
     except (ValueError, RecursionError) as error:
         raise SchemaError(what="holds what JSON cannot say") from error
+    # It stands in every request, and a stranger wrote it.
     if size > SCHEMA_BYTES:
         raise SchemaError(what=f"has {size} bytes, more than {SCHEMA_BYTES}")
     return schema
@@ -113,6 +116,7 @@ def _schema(value: object, place: str, depth: int) -> Json | bool:
         return value
     if not is_object(value):
         raise SchemaError(at=place, what="is no schema: neither an object nor true or false")
+    # Some APIs refuse so deep a schema, and with it the whole request.
     if depth > SCHEMA_DEPTH:
         raise SchemaError(at=place, what=f"is nested deeper than {SCHEMA_DEPTH} levels")
     return _members(value, place, depth)
@@ -167,12 +171,14 @@ def _value(name: str, value: object, place: str) -> object:
 
 def _wrong(name: str, value: object) -> str:
     """Return what is wrong with a value; empty where nothing is."""
+    # Better this tool is left out, with the reason, than each request refused.
     if name in _REFUSED:
         return "is not taken by model APIs"
     if name in _TEXT:
         return "" if isinstance(value, str) else "must be a text"
     if name in _FLAG:
         return "" if isinstance(value, bool) else "must be true or false"
+    # In JSON true is no number; in Python it is one.
     if name in _COUNT:
         is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
         return "" if is_count else "must be a count"
@@ -197,6 +203,7 @@ def _texts(value: object, place: str) -> list[str]:
     texts = [item for item in items if isinstance(item, str)]
     if len(texts) != len(items):
         raise SchemaError(at=place, what="must be a list of texts")
+    # Generators repeat names, and some APIs refuse that.
     return list(dict.fromkeys(texts))
 
 
@@ -223,6 +230,7 @@ class _References:
             todo = [(start, True)]
             while todo:
                 schema, entering = todo.pop()
+                # Left again: it may be met on another way without being a circle.
                 if not entering:
                     around.discard(id(schema))
                     done.add(id(schema))
@@ -244,6 +252,7 @@ class _References:
     def target(self, reference: str) -> dict[str, object] | None:
         """Return the schema that a reference names; None where that is true or false."""
         place = f"$ref {reference[:200]!r}"
+        # Nothing is fetched to read a schema: its address is chosen by a stranger.
         if reference != "#" and not reference.startswith("#/"):
             raise SchemaError(at=place, what="leads out of the schema")
         found: object = self._root
@@ -257,6 +266,7 @@ class _References:
                 raise SchemaError(at=place, what="leads nowhere")
         if isinstance(found, bool):
             return None
+        # It names a text or a list: model APIs would fail on it in their own words.
         if id(found) not in self._all:
             raise SchemaError(at=place, what="leads to what is no schema")
         return self._all[id(found)]

@@ -88,8 +88,10 @@ def notes(hooks: tuple[AfterTool, ...], call: ToolCall) -> tuple[str, ...]:
 
 
 def _missing(guard: DependsOn, call: ToolCall, conversation: Conversation) -> str:
+    """Return why a call that has to come first is missing; empty where it is there."""
     wanted = arguments_of(call).get(guard.match_arg)
     for earlier, result in _answered(conversation):
+        # A call that failed has not prepared anything.
         if result.is_error or not _matches(guard.prior, call_names(earlier)):
             continue
         if not guard.match_arg or arguments_of(earlier).get(guard.match_arg) == wanted:
@@ -99,15 +101,19 @@ def _missing(guard: DependsOn, call: ToolCall, conversation: Conversation) -> st
 
 
 def _repeated(guard: SkipDuplicate, call: ToolCall, conversation: Conversation) -> str:
+    """Return why a call is one too many; empty where it is the first."""
     own = _identity(guard, call)
     for earlier in _made_this_turn(conversation, call.call_id):
+        # By its arguments as values: their order and blanks mean nothing.
         if earlier.name == call.name and _identity(guard, earlier) == own:
             return f"this call of {call.name} was made in this turn already; use its result"
     return ""
 
 
 def _identity(guard: SkipDuplicate, call: ToolCall) -> tuple[object, ...]:
+    """Return what makes two calls the same one."""
     arguments = arguments_of(call)
+    # All of them count where the file names none.
     if not guard.match_args:
         return (arguments,)
     chosen = {name: arguments[name] for name in guard.match_args if name in arguments}
@@ -150,9 +156,11 @@ def _made_this_turn(conversation: Conversation, call_id: str) -> Iterator[ToolCa
     if current.step is None or current.step.reply is None:
         return
     for call in current.step.reply.calls:
+        # What stands behind it in the same reply comes later, and may refer to this one.
         if call.call_id == call_id:
             return
         answer = current.step.results.get(call.call_id)
+        # One that is under way counts: it may run beside this one.
         if answer is None or not answer.is_error:
             yield call
 

@@ -126,6 +126,7 @@ class BackgroundProcess:
             raise ToolFailedError(msg) from error
 
     async def _act(self, asked: ProcessArguments, process: Process) -> str | ToolOutput:
+        """Do one action on a process of this conversation."""
         match asked.action:
             case "status":
                 return await self._status(process)
@@ -155,6 +156,7 @@ class BackgroundProcess:
     # --- starting ---
 
     async def _spawn(self, asked: ProcessArguments, context: ToolContext) -> str | ToolOutput:
+        """Start a process, and say by which handle it is known."""
         if asked.command is None:
             msg = "command: spawn needs one"
             raise ToolFailedError(msg)

@@ -123,15 +123,18 @@ def read_arguments(arguments: str) -> Asked:
         )
     if (turn := _number(given, "summary")) is not None:
         found["summary"] = AskSummary(turn=turn)
+    # Two questions have two answers: which of them was meant is not for us to guess.
     if len(found) > 1:
         msg = f"give one of {_listed(found)}, not all of them"
         raise ToolFailedError(msg)
     ask = next(iter(found.values()), AskOverview())
     for name in ("scope", "sender", "since", "until"):
+        # Passed over, the model would take all it gets for what was said by them, or then.
         if name in given and not isinstance(ask, AskSearch):
             msg = f"{name}: goes with search"
             raise ToolFailedError(msg)
     session_id = (_text(given, "session") or "").strip()
+    # Files and calls are named within a session; a number alone says which one.
     if session_id and not isinstance(ask, AskMessage | AskRange):
         msg = "session: goes with message, or with from and to"
         raise ToolFailedError(msg)
@@ -183,6 +186,7 @@ def _range(given: Mapping[str, object]) -> AskRange | None:
     first, last = _number(given, "from"), _number(given, "to")
     if first is None and last is None:
         return None
+    # Models swap the two: told so, they turn them round.
     if last is not None and (first or 1) > last:
         msg = f"from: {first} comes after to: {last}"
         raise ToolFailedError(msg)

@@ -131,6 +131,7 @@ class ScheduleTool:
         call: ToolCall,
         context: ToolContext,
     ) -> str:
+        """Make a job for this conversation, and say when it is due."""
         if context.key.channel in NOBODY_ANSWERS:
             msg = "nobody can be reached in this conversation later on; leave it to who asked you"
             raise ToolFailedError(msg)
@@ -204,6 +205,7 @@ class ScheduleTool:
     async def _cancel(
         self, asked: ScheduleArguments, client: SchedulerClient, context: ToolContext
     ) -> str:
+        """Call off a job of this conversation, and say which it was."""
         job_id = (asked.job or "").strip()
         if not job_id:
             msg = "job: cancel needs the id of a job; list shows them"

@@ -85,6 +85,7 @@ def join_lines(text: str) -> str:
     """
     if "\\\n" not in text:
         return text
+    # There a backslash may be a plain character, and the line end stays.
     if "'" in text or "#" in text or "<<" in text:
         msg = "it goes on over several lines beside quotes, comments or here-documents"
         raise RefusedError(msg)
@@ -99,6 +100,7 @@ def read_strictly(text: str) -> Reading:
     """
     reader = _Reader(text)
     reader.script(inside=False)
+    # A comment alone would be allowed by any pattern.
     if not reader.commands:
         _refuse("it holds no command")
     is_one = len(reader.commands) == 1 and not reader.has_more
@@ -123,6 +125,7 @@ class _Reader(Struct):
     def script(self, *, inside: bool) -> None:
         """Read commands up to the end, or to the bracket that closes a substitution."""
         self.depth += 1
+        # The reader goes down by calls: a text of brackets must not end the process.
         if self.depth > MAX_DEPTH:
             _refuse("its substitutions are nested too deep")
         _Script(self, inside=inside).read()
@@ -139,9 +142,11 @@ class _Reader(Struct):
         pieces: list[Piece] = []
         while self.at < len(self.text):
             character = self.text[self.at]
+            # A process substitution: what stands in it runs like any command.
             if character in "<>" and self.at == start and self.text.startswith("(", start + 1):
                 self.at += 2
                 pieces.append(self._substitution(is_quoted=True))
+            # Bash ends a word at these, whatever stands before them.
             elif character in " \t\n;&|()<>":
                 break
             else:
@@ -152,6 +157,7 @@ class _Reader(Struct):
         return Word(tuple(pieces), start, self.at, source)
 
     def _piece(self, character: str, pieces: list[Piece]) -> None:
+        """Read one piece of a word: quoted, escaped, filled in or plain."""
         match character:
             case "'":
                 end = self.text.find("'", self.at + 1)
@@ -179,6 +185,7 @@ class _Reader(Struct):
                 self.at += 1
 
     def _double(self, pieces: list[Piece]) -> None:
+        """Read a text in double quotes, in which some things are still filled in."""
         self.at += 1
         pieces.append(Piece("fixed", ""))  # "" is a word too
         while self.at < len(self.text):
@@ -190,6 +197,7 @@ class _Reader(Struct):
                 escaped = self.text[self.at + 1 : self.at + 2]
                 if escaped in ("", "\n"):
                     _refuse("a backslash stands at the end of a line")
+                # Between double quotes a backslash stays before anything else.
                 kept = escaped if escaped in '$`"\\' else f"\\{escaped}"
                 pieces.append(self._fixed(kept, is_quoted=True))
                 self.at += 2
@@ -203,12 +211,15 @@ class _Reader(Struct):
         _refuse("a quote is not closed")
 
     def _dollar(self, *, is_quoted: bool) -> Piece:
+        """Read what begins with a dollar, as far as it only fills something in."""
         following = self.text[self.at + 1 : self.at + 3]
+        # Arithmetic runs what stands in an index, and may be nested in a variable.
         if following == "((" or following[:1] == "[":
             _refuse("it calculates")
         if following[:1] == "(":
             self.at += 2
             return self._substitution(is_quoted=is_quoted)
+        # Its escapes are resolved: it is judged by what the program gets.
         if following[:1] == "'" and not is_quoted:
             return self._ansi_c()
         if following[:1] == '"' and not is_quoted:
@@ -216,6 +227,7 @@ class _Reader(Struct):
         if variable := _VARIABLE.match(self.text, self.at):
             self.at = variable.end()
             return Piece("filled", "", is_quoted=is_quoted)
+        # Such forms assign, run or read other variables: `${x:=$(id)}`.
         if following[:1] == "{":
             _refuse("it changes a variable's value as it is filled in")
         self.at += 1
@@ -224,6 +236,7 @@ class _Reader(Struct):
     def _ansi_c(self) -> Piece:
         end = self.at + 2
         while end < len(self.text) and self.text[end] != "'":
+            # An escaped quote does not close it.
             end += 2 if self.text[end] == "\\" else 1
         body = ansi_c(self.text[self.at + 2 : end])
         if end >= len(self.text) or body is None:
@@ -241,6 +254,7 @@ class _Reader(Struct):
         for character in text:
             if character.isprintable() and not (character.isspace() and not is_quoted):
                 continue
+            # Within quotes blanks of any kind are text; outside bash and a grammar differ on them.
             if is_quoted and (character in "\t\n" or unicodedata.category(character) == "Zs"):
                 continue
             _refuse(f"it holds the character U+{ord(character):04X}")
@@ -265,6 +279,7 @@ class _Script:
             reader.skip_blanks()
             if reader.at >= len(reader.text):
                 self._end_command()
+                # An open bracket may be closed by a text that is not seen here.
                 if self._inside or self._brackets:
                     _refuse("a bracket is not closed")
                 return
@@ -280,6 +295,7 @@ class _Script:
         elif character == "#":
             self._comment()
         elif redirection := _HARMLESS.match(reader.text, reader.at):
+            # `>/dev/null cmd` is a command whose name stands where nobody looks for it.
             if not self._words and not self._is_over:
                 _refuse("a redirection stands before its command")
             self._is_over = reader.has_more = True
@@ -297,6 +313,7 @@ class _Script:
         return False
 
     def _comment(self) -> None:
+        """Pass over a comment, up to the end of its line."""
         if self._inside:
             _refuse("a comment stands inside a substitution")
         self._reader.has_more = True
@@ -304,7 +321,9 @@ class _Script:
         self._reader.at = end if end >= 0 else len(self._reader.text)
 
     def _operator(self, operator: str) -> None:
+        """Read an operator; a command has to stand before it."""
         reader = self._reader
+        # A list that begins with an operator is an error to bash, and its rest may still run.
         if operator == ";;" or not (self._words or self._is_over):
             _refuse(f"nothing stands before {operator!r}")
         reader.at += len(operator)
@@ -313,7 +332,9 @@ class _Script:
         self._end_command()
 
     def _open(self) -> None:
+        """Read an opening bracket: a subshell."""
         reader = self._reader
+        # `name (` begins a function or a list, whose body would be no command of this line.
         if self._words or self._is_over or reader.text.startswith("((", reader.at):
             _refuse("it defines a function, makes a list or calculates")
         reader.has_more = True
@@ -321,6 +342,7 @@ class _Script:
         self._brackets += 1
 
     def _close(self) -> bool:
+        """Read a closing bracket; return whether it ends the substitution."""
         self._end_command()
         self._reader.at += 1
         if self._brackets:
@@ -332,12 +354,14 @@ class _Script:
         return True
 
     def _word(self) -> None:
+        """Read a word: of a command, or one that is reserved."""
         reader = self._reader
         word = reader.word()
         if self._is_over:
             _refuse("a word follows where a command has ended")
         if self._words:
             self._words.append(word)
+        # Only as the first word: `echo if` says if.
         elif word.source in _LEADING:
             reader.has_more = True
         elif word.source in _TRAILING:
@@ -353,6 +377,7 @@ class _Script:
         reader = self._reader
         reader.skip_blanks()
         variable = _LOOP_VARIABLE.match(reader.text, reader.at)
+        # A loop over PATH or IFS changes what the commands in it mean.
         if variable is None:
             _refuse("it sets a variable other than one short name in small letters")
         reader.at = variable.end()
@@ -367,10 +392,12 @@ class _Script:
                 reader.at += 1
                 return
             word = reader.word()
+            # An operator in the place of a value: the reader would stand still.
             if word.start == word.end:
                 _refuse("its loop cannot be read")
 
     def _end_command(self) -> None:
+        """Take the words so far as one command, if it can be vouched for."""
         words, self._words, self._is_over = tuple(self._words), [], False
         if not words:
             return
@@ -379,6 +406,7 @@ class _Script:
             _refuse("it sets a variable")
         if name.source in _REFUSED:
             _refuse(f"it uses {name.source!r}")
+        # Which program runs would depend on a variable or on the files that are there.
         if not (name.is_fixed or name.source == TEST) or not name.flat:
             _refuse("the name of a command is filled in by the shell")
         source = self._reader.text[name.start : words[-1].end]
