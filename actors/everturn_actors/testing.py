@@ -12,11 +12,19 @@ from typing import TypeAlias, TypedDict, Unpack
 
 import anyio
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_actors.delivery.port import DeliveryPort
-from everturn_actors.errors import UnknownAgentError
+from everturn_actors.errors import UnknownAgentError, UnusableModelError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import ConversationKey, ModelRequest, Reply, ToolCall, UserMessage
+from everturn_actors.model import (
+    ChosenModel,
+    ConversationKey,
+    ModelRequest,
+    Reply,
+    ToolCall,
+    UserMessage,
+)
 from everturn_actors.ports import (
     Agent,
     Clock,
@@ -155,6 +163,19 @@ class StaticAgents(Struct):
         if name not in self.agents:
             raise UnknownAgentError(name, tuple(self.agents))
         return self.agents[name]
+
+    def get_with(self, name: str, model: ChosenModel) -> Agent:
+        """Return an agent with another model, which the same provider answers for.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+            UnusableModelError: It is called `missing`.
+        """
+        agent = self.get(name)
+        if model.name == "missing":
+            raise UnusableModelError(name, model.label, "it is missing")
+        chosen = replace(agent.spec.model, provider=model.provider, name=model.name)
+        return replace(agent, spec=replace(agent.spec, model=chosen))
 
 
 class TestService(Struct, kw_only=True):

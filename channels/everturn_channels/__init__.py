@@ -11,6 +11,7 @@
 - `command_registry`: the one list of commands: names, arguments, who may give them, and where
 - `menu_keeper`: keeps the menu of a bot as its commands are: at each login, and when agents have
   others
+- `models`: which model answers, as people ask and choose it
 - `money`: what something cost, as people read it
 - `names`: what others wrote, made fit to be shown: names in one line, texts that hide nothing
 - `prompts`: prompts of MCP servers: what a person types after `/prompt`, and the list that they see

@@ -7,13 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec import Struct
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import ChosenModel, ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.languages import Language
+from everturn_channels.models import AgentModels
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
 
@@ -70,8 +71,16 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     "Who may talk to an agent, by its name; None = there is no such agent."
     describe_agent: Callable[[str], str]
     "Who the agent is, in a line or two for people; empty = nothing is told."
-    describe_model: Callable[[str], str]
-    "Which model the agent uses, for people."
+    models: Callable[[str], Awaitable[AgentModels]]
+    "Which model an agent uses, by its name, and which it could. Raises UnknownAgentError."
+    named_model: Callable[[str, str], Awaitable[ChosenModel]]
+    """Returns the model that somebody names, for an agent.
+
+    Raises UnknownAgentError, and InvalidInputError where there is none."""
+    set_model: Callable[[str, ChosenModel, str], Awaitable[None]]
+    """Has an agent use another model; who wants it comes last.
+
+    Raises UnknownAgentError, and InvalidInputError where it cannot."""
     language: Callable[[str], Language | None] = _any_language
     "The language that an agent speaks, by its name; None = that of whoever it speaks to."
     owners: Callable[[], Sequence[Owner]] = tuple

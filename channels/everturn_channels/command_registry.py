@@ -136,9 +136,12 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     ),
     CommandSpec(
         name="model",
-        what=marked("show which model answers"),
+        what=marked("show which model answers; its owners choose another one"),
+        arguments=(
+            Argument(name="model", what=marked("its name, or default"), is_suggested=True),
+            Argument(name="for", what=marked("agent = for all conversations")),
+        ),
         where=_CHAT,
-        passes=True,
         is_about_session=False,
     ),
     CommandSpec(

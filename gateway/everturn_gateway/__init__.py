@@ -8,6 +8,8 @@
 - `late_loading`: loads large libraries and what stands on them when they are first needed, and in
   no other place
 - `logs`: logging to stderr, and the one register of secrets that nothing printed may contain
+- `model_choices`: which models an agent could have: those that agents name, and those that its
+  provider lists
 - `model_statistics`: what was learnt about models, kept as `models.json`
 - `private_environ`: the environment of the gateway's process, out of reach of the programs that it
   starts

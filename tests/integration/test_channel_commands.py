@@ -92,7 +92,7 @@ async def test_commands_about_the_agent_need_no_conversation(tmp_path: Path) -> 
         assert "**test**" in start
         assert "The agent test." in start
         assert "- /compact - " in await fed.command("help")
-        assert await fed.command("model") == "test uses scripted."
+        assert await fed.command("model") == "**Model**: `test/scripted`, its price is not known"
         assert "nothing to forget" in await fed.command("reset")
 
 

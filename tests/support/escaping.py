@@ -40,6 +40,7 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import (
+    ChosenModel,
     ConversationKey,
     Decision,
     Inbound,
@@ -535,6 +536,11 @@ class _Agents:
         agent = self._library.get(name)
         assert agent.gate is not None, "agents with tools have one"
         return structs.replace(agent, gate=_Watched(agent.gate, self._after))
+
+    def get_with(self, name: str, model: ChosenModel) -> Agent:
+        """Return an agent with another model."""
+        agent = self._library.get_with(name, model)
+        return structs.replace(agent, gate=self.get(name).gate)
 
 
 REPOSITORY: Final = Owner(

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import anyio
 from msgspec.structs import replace
+from support.fixed_models import fixed_models, named_model, set_no_model
 from support.inbound_events import ANN, DM, GROUP
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
 
@@ -336,7 +337,9 @@ async def feeding(
             routes=lambda: routes,
             rules=fed.rules.get,
             describe_agent=lambda name: f"The agent {name}.",
-            describe_model=lambda name: f"{name} uses scripted.",
+            models=fixed_models,
+            named_model=named_model,
+            set_model=set_no_model,
             save_file=save_file or save_in_memory,
             owners=lambda: tuple(fed.owners),
             describe_usage=lambda is_asked: f"test used nothing: {is_asked('test')}",

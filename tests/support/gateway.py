@@ -37,6 +37,7 @@ from everturn_gateway.app import (
     SPENDING_FOLDER,
     USAGE_FOLDER,
     make_meter,
+    make_price_meter,
     make_spending,
     payer_in,
 )
@@ -53,6 +54,7 @@ from everturn_gateway.http.asgi import create_app
 from everturn_gateway.http.ports import Channels
 from everturn_gateway.http.server import serve_http
 from everturn_gateway.logs import RecentLog, SecretRegistry
+from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.principals import (
     Logins,
@@ -132,6 +134,16 @@ class HttpGateway:
         """Return what turns changed in an agent's workspace."""
         assert self.tool_factory is not None
         return agent_checkpoints(self.tool_factory, self.library, agent)
+
+    @property
+    def model_choices(self) -> ModelChoices:
+        """Which models agents could have; nobody is asked for prices that are not known."""
+        return ModelChoices(
+            library=self.library,
+            meter=make_price_meter(self.config, self.clock),
+            environ={},
+            clock=self.clock,
+        )
 
     def own_notes(self, key: ConversationKey, principal: str) -> OwnNotes:
         """Return the notes about the people of a conversation.

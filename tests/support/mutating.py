@@ -20,6 +20,7 @@ import orjson
 from support.discord_api import TOKEN as DISCORD_TOKEN
 from support.discord_api import DiscordApi, serve_discord_api
 from support.feeding_adapter import OPEN
+from support.fixed_models import fixed_models, named_model, set_no_model
 from support.inbox import QuickClock
 from support.mutations import as_json
 from support.odd_events import WORLD
@@ -109,7 +110,9 @@ async def taking(adapter: Adapter, folder: Path, clock: QuickClock) -> AsyncGene
             routes=lambda: (Route(agent="test"),),
             rules={"test": OPEN}.get,
             describe_agent=str,
-            describe_model=str,
+            models=fixed_models,
+            named_model=named_model,
+            set_model=set_no_model,
             save_file=save_file,
             pairing=Pairing(keyed, clock),
         )

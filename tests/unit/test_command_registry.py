@@ -53,7 +53,7 @@ def test_every_command_of_a_chat_is_done() -> None:
     offered = {each.name for place in ("private", "group") for each in commands_for(place)}
     of_owners = {each.name for each in commands_for("private", "owners")}
 
-    assert offered == {*ANSWERED, "help", "prompt"}
+    assert offered == {*ANSWERED, "help", "prompt", "model"}
     assert of_owners == ANSWERED_TO_OWNERS
 
 

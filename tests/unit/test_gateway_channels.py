@@ -17,7 +17,6 @@ from support.tool_sites import tool_site
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ConversationKey, Inbound, Usage
-from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
@@ -33,7 +32,7 @@ from everturn_channels.settings import (
     QueueRules,
     Route,
 )
-from everturn_gateway.app import open_gateway
+from everturn_gateway.app import make_price_meter, open_gateway
 from everturn_gateway.channels import (
     START_GRACE_S,
     Channels,
@@ -45,12 +44,12 @@ from everturn_gateway.channels.adapters import chat_type_of
 from everturn_gateway.channels.answering import (
     AgentAnswers,
     make_channel_context,
-    model_text,
     routes_of,
 )
 from everturn_gateway.channels.bots import BotChannel
 from everturn_gateway.config.settings import Config
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.specs import load_agent, open_library
 from everturn_gateway.tools.factory import FactorySettings, open_tool_factory
 from everturn_gateway.tools.inbox import keep_in_inbox
@@ -126,17 +125,6 @@ def test_private_chats_of_telegram_are_known_by_their_id_others_once_they_spoke(
     assert kind("telegram", "-1007001") == "group"
     assert kind("discord", "7001") == "group"
     assert kind("discord", "9") == "dm"
-
-
-def test_people_are_told_which_model_answers() -> None:
-    """The window and what happens in an outage are what they ask for."""
-    model = ModelSpec(provider="openai", name="gpt-x", context_window=64_000)
-    other = ModelSpec(provider="ollama", name="qwen3")
-
-    assert model_text(model) == "**Model**: `openai / gpt-x`\n- Window: 64,000 tokens"
-    assert model_text(structs.replace(model, fallbacks=(other,))).endswith(
-        "In an outage: `ollama / qwen3`"
-    )
 
 
 # --- access ---
@@ -290,7 +278,17 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
         context = make_channel_context(
             lambda: config,
             opened.service,
-            AgentAnswers(library=library, tool_factory=tool_factory, ledger=ledger),
+            AgentAnswers(
+                library=library,
+                tool_factory=tool_factory,
+                ledger=ledger,
+                models=ModelChoices(
+                    library=library,
+                    meter=make_price_meter(config, clock),
+                    environ={},
+                    clock=clock,
+                ),
+            ),
             Pairing(MemoryKeyedStore(), clock),
             clock,
         )
@@ -315,7 +313,6 @@ async def test_the_hall_knows_the_agents_as_they_are_now(tmp_path: Path) -> None
         "**Today**, by UTC\n- `butler`: 1 call, 1,020 tokens, $0.0042",
         "There is no agent.",
     )
-    assert "butler" in context.describe_model("butler")
 
 
 # --- chats that moved ---

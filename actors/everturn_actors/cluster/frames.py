@@ -21,12 +21,13 @@ from everturn_actors import errors
 from everturn_actors.codec import Codec, CodecError, Count, Value, encode, snake
 from everturn_actors.errors import CoreError, LinkRefusedError
 from everturn_actors.events import Event, SessionStarted
-from everturn_actors.model import Labels, Pin
+from everturn_actors.model import ChosenModel, Labels, Pin
 from everturn_actors.protocol.commands import (
     Accepted,
     Announce,
     AnswerCalls,
     Cancel,
+    ChooseModel,
     ClientDisconnected,
     Compact,
     Compacted,
@@ -253,6 +254,7 @@ _ANSWERS: Final[dict[type[object], Codec[object]]] = {
     GetStatus: Codec[object](KnownStatus),
     Share: Codec[object](tuple[str, ...]),
     Label: Codec[object](Labels),
+    ChooseModel: Codec[object](ChosenModel | None),
     PinMessage: Codec[object](tuple[Pin, ...]),
     UnpinMessage: Codec[object](tuple[Pin, ...]),
     Compact: Codec[object](Compacted),

@@ -41,6 +41,7 @@ from everturn_actors.errors.callers import (
     UnknownMessageError,
     UnknownRequestError,
     UnknownSessionError,
+    UnusableModelError,
 )
 from everturn_actors.errors.models import (
     CallTimeoutError,
@@ -119,6 +120,7 @@ __all__ = [
     "UnknownMessageError",
     "UnknownRequestError",
     "UnknownSessionError",
+    "UnusableModelError",
     "WorkspaceLockedError",
     "WorkspaceLostError",
     "is_group",

@@ -22,6 +22,16 @@ class UnknownAgentError(CoreError):
         super().__init__(f"there is no agent {name!r}{hint}{f'; {why}' if why else ''}")
 
 
+class UnusableModelError(UnknownAgentError):
+    """The model that somebody chose cannot be used."""
+
+    def __init__(self, name: str, model: str, why: str) -> None:
+        """Say which model of which agent, and why."""
+        super().__init__(name)
+        back = "/model default goes back to the agent's own model"
+        self.args = (f"the model {model} cannot be used: {why}; {back}",)
+
+
 class UnknownSessionError(CoreError):
     """There is no such session.
 

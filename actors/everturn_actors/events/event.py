@@ -22,6 +22,7 @@ from everturn_actors.events.messages import (
     Discarded,
     Edited,
     Labelled,
+    ModelChosen,
     Received,
     SessionEnded,
     SessionShared,
@@ -45,6 +46,7 @@ Body: TypeAlias = (
     | Branched
     | SessionShared
     | Labelled
+    | ModelChosen
     | Received
     | AmbientStored
     | Announced

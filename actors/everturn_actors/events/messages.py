@@ -6,6 +6,7 @@ from everturn_actors.events.body import EventBody
 from everturn_actors.model import (
     Attachment,
     CallOptions,
+    ChosenModel,
     ConversationKey,
     EndReason,
     Joins,
@@ -58,6 +59,15 @@ class Labelled(EventBody, frozen=True, kw_only=True):
     "All of them, as they are from now on."
     by: str = ""
     "Who did it."
+
+
+class ModelChosen(EventBody, frozen=True, kw_only=True):
+    """Another model answers from the next turn on."""
+
+    model: ChosenModel | None
+    "None = the agent's own again."
+    by: str = ""
+    "Who chose it."
 
 
 class Received(EventBody, frozen=True, kw_only=True):

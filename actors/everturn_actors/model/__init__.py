@@ -11,6 +11,7 @@
 """
 
 from everturn_actors.model.conversation import (
+    ChosenModel,
     Conversation,
     ModelRequest,
     Pin,
@@ -85,6 +86,7 @@ __all__ = [
     "Attachment",
     "CallAnswer",
     "CallOptions",
+    "ChosenModel",
     "Chunk",
     "Compaction",
     "Conversation",

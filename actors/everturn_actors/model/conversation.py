@@ -68,6 +68,18 @@ class ShownNotes(Value, frozen=True, kw_only=True):
     "The text from outside that was shown when a part of them was written, by source."
 
 
+class ChosenModel(Value, frozen=True, kw_only=True):
+    """A model that answers in one session, in the place of its agent's own."""
+
+    provider: str
+    name: str
+
+    @property
+    def label(self) -> str:
+        """How it is called in lists: `provider/name`."""
+        return f"{self.provider}/{self.name}"
+
+
 class Pin(Value, frozen=True, kw_only=True):
     """A message that stays with the model, whatever is hidden."""
 

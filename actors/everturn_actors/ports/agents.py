@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
-from everturn_actors.model import OpenTurn, ShownNotes, ToolDefinition
+from everturn_actors.model import ChosenModel, OpenTurn, ShownNotes, ToolDefinition
 from everturn_actors.ports.models import ModelProvider, Summariser
 from everturn_actors.ports.tools import Gate, Tool, ToolContext
 from everturn_actors.spec import AgentSpec, PromptSpec
@@ -81,6 +81,15 @@ class Agents(Protocol):
 
         Raises:
             UnknownAgentError: There is none of this name.
+        """
+        ...
+
+    def get_with(self, name: str, model: ChosenModel) -> Agent:
+        """Return the current version of an agent with another model, as somebody chose it.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+            UnusableModelError: The model cannot be used as it is configured; the text says why.
         """
         ...
 

@@ -18,6 +18,7 @@ from everturn_actors.model import (
     Announcement,
     Attachment,
     CallAnswer,
+    ChosenModel,
     EndReason,
     Inbound,
     Labels,
@@ -204,6 +205,13 @@ class Label(Command[Labels], frozen=True, kw_only=True):
     by: str
 
 
+class ChooseModel(Command[ChosenModel | None], frozen=True, kw_only=True):
+    """Have another model answer, or (None) the agent's own again. Answers with the one chosen."""
+
+    model: ChosenModel | None
+    by: str
+
+
 class PinMessage(Command[tuple[Pin, ...]], frozen=True, kw_only=True):
     """Keep a message with the model whatever is hidden. Answers with all that are pinned then."""
 
@@ -298,6 +306,7 @@ OutsideCommand: TypeAlias = (
     | End
     | Share
     | Label
+    | ChooseModel
     | PinMessage
     | UnpinMessage
     | ClientDisconnected
@@ -322,6 +331,7 @@ def sets_going(command: AnyCommand) -> bool:
         | GetStatus
         | Share
         | Label
+        | ChooseModel
         | PinMessage
         | UnpinMessage
         | Stop,

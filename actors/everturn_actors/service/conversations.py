@@ -16,10 +16,11 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.ids import new_session_id
-from everturn_actors.model import ConversationKey, Inbound, Labels, Pin
+from everturn_actors.model import ChosenModel, ConversationKey, Inbound, Labels, Pin
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
+    ChooseModel,
     Edit,
     GetStatus,
     Label,
@@ -89,6 +90,27 @@ class Conversations:
         # Answered behind the snapshot that follows: from then on lists go by it.
         await self._registry.ask(session_id, GetStatus())
         return labels
+
+    async def choose_model(
+        self, session_id: str, model: ChosenModel | None, *, by: str = ""
+    ) -> ChosenModel | None:
+        """Have another model answer in a session from its next turn on; return it when durable.
+
+        Args:
+            session_id: The session.
+            model: Which one; None = the agent's own again.
+            by: Who chooses it, for the log.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            SessionEndedError: It has ended.
+            UnusableModelError: It cannot be used as it is configured; the text says why.
+            UnknownAgentError: The agent is gone.
+        """
+        if model is not None:
+            state = await self._reader.view(session_id)
+            self._runtime.agents.get_with(state.key.agent, model)
+        return await self._registry.ask(session_id, ChooseModel(model=model, by=by))
 
     async def pin(self, session_id: str, message: int, *, by: str = "") -> tuple[Pin, ...]:
         """Keep a message with the model, whatever is hidden; return all that are pinned.

@@ -16,9 +16,10 @@ from everturn_actors.context.report import ContextReport, context_report
 from everturn_actors.errors import JournalError, UnknownRequestError, UnknownSessionError
 from everturn_actors.events import ApprovalDecided, Event
 from everturn_actors.gaps import Gap, jumps
-from everturn_actors.model import Attachment
+from everturn_actors.model import Attachment, ChosenModel
 from everturn_actors.ports import (
     ALL_SESSIONS,
+    Agent,
     Place,
     SessionFilter,
     SessionStore,
@@ -31,7 +32,7 @@ from everturn_actors.session.runtime import Runtime
 from everturn_actors.session.snapshots import replayed
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import type_of
-from everturn_actors.turn.replay import RequestReplay
+from everturn_actors.turn.replay import Known, RequestReplay
 
 EXPLAIN_PAGE_EVENTS = 1000  # some 50 ms of a thread: what a client that left can still cost
 LOOK_BACK_EVENTS = 500  # in which a decision that comes too late finds out why
@@ -204,7 +205,17 @@ class SessionReader:
             JournalError: It cannot be read.
         """
         state = await self.view(session_id)
-        agent = self._runtime.agents.get(state.key.agent)
+        return await self._context_of(state, state.model)
+
+    async def context_with(self, session_id: str, model: ChosenModel | None) -> ContextReport:
+        """Return what a session's next request would hold if a model were chosen.
+
+        Raises: As `context`; and UnusableModelError.
+        """
+        return await self._context_of(await self.view(session_id), model)
+
+    async def _context_of(self, state: SessionState, model: ChosenModel | None) -> ContextReport:
+        agent = self._agent(state.key.agent, model)
         statistics = self._runtime.model_statistics.of(agent.spec.model)
         now = self._runtime.now()
 
@@ -243,8 +254,6 @@ class SessionReader:
             JournalError: The log cannot be read.
         """
         state = await self.view(session_id)
-        agent = self._runtime.agents.get(state.key.agent)
-        statistics = self._runtime.model_statistics.of(agent.spec.model)
         replay = RequestReplay(session_id, seqs)
         after, is_found = 0, False
         while not is_found and after < state.last_seq:
@@ -261,9 +270,17 @@ class SessionReader:
                 which = f"{why}. No request after them can be made again"
                 raise UnknownRequestError(session_id, seqs[0], which)
             after = events[-1].seq if events else state.last_seq
-        return await to_thread.run_sync(
-            replay.explanations, agent.spec, agent.offered(statistics, None), statistics
-        )
+
+        def known(model: ChosenModel | None) -> Known:
+            agent = self._agent(state.key.agent, model)
+            statistics = self._runtime.model_statistics.of(agent.spec.model)
+            return agent.spec, agent.offered(statistics, None), statistics
+
+        return await to_thread.run_sync(replay.explanations, known)
+
+    def _agent(self, name: str, model: ChosenModel | None) -> Agent:
+        agents = self._runtime.agents
+        return agents.get(name) if model is None else agents.get_with(name, model)
 
     async def decided_before(self, session_id: str, call_id: str) -> ApprovalDecided | None:
         """Return what became of an approval whose step is over; None where none is near."""

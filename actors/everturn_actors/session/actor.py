@@ -247,7 +247,8 @@ class SessionActor:
                 # Between two turns, when everybody has been answered, older ones are summarised.
                 is_free = self._resumes and not self._turns.running
                 if is_free and not self._memory.is_stopping:
-                    self._compactor.consider(self._runtime.agent(state.key.agent), self._tasks)
+                    agent = self._runtime.agent(state.key.agent, state.model)
+                    self._compactor.consider(agent, self._tasks)
             if self._snapshots.is_due(state):
                 await self._snapshots.save()  # after the answers: nobody waits for it
 
@@ -311,7 +312,7 @@ class SessionActor:
         state, runtime = self.known, self._runtime
         begin = state or self._begin_with
         assert begin is not None, "a session that is not there was not loaded"
-        found = runtime.find_agent(begin.key.agent)
+        found = runtime.find_agent(begin.key.agent, state.model if state else None)
         agent, error = (found, None) if isinstance(found, Agent) else (None, found)
         context = Context(
             session_id=self.session_id,

@@ -13,7 +13,7 @@ from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.delivery.port import DeliveryPort
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.events import SessionStarted
-from everturn_actors.model import ConversationKey
+from everturn_actors.model import ChosenModel, ConversationKey
 from everturn_actors.ports import (
     Agent,
     Agents,
@@ -85,10 +85,10 @@ class Runtime(Struct, frozen=True, kw_only=True):
                 extra={"session_id": session_id, "error": str(error)},
             )
 
-    def find_agent(self, name: str) -> Agent | UnknownAgentError:
-        """Return an agent, or why there is none."""
+    def find_agent(self, name: str, model: ChosenModel | None = None) -> Agent | UnknownAgentError:
+        """Return an agent, with the model that was chosen for a session, or why there is none."""
         try:
-            return self.agents.get(name)
+            return self.agents.get(name) if model is None else self.agents.get_with(name, model)
         except UnknownAgentError as error:
             return error
         except Exception as error:
@@ -96,9 +96,9 @@ class Runtime(Struct, frozen=True, kw_only=True):
             logger.exception("an agent cannot be had", extra={"agent": name})
             return UnknownAgentError(name, why=f"it cannot be had: {type(error).__name__}")
 
-    def agent(self, name: str) -> Agent | None:
-        """Return an agent; None where there is none."""
-        found = self.find_agent(name)
+    def agent(self, name: str, model: ChosenModel | None = None) -> Agent | None:
+        """Return an agent; None where there is none. See `find_agent`."""
+        found = self.find_agent(name, model)
         return found if isinstance(found, Agent) else None
 
     def window_tokens(self, agent: Agent | None) -> int | None:

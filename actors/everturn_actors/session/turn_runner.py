@@ -130,7 +130,7 @@ class TurnRunner:
 
     async def _run(self, task: _Task) -> None:
         """Work on a turn; when that is stopped on the way, close or pause the turn."""
-        agent = self._runtime.agent(self.state.key.agent)
+        agent = self._runtime.agent(self.state.key.agent, self.state.model)
         with self._runtime.observer.answering(self.state, task.number, agent):
             with task.scope:
                 if agent is not None:
@@ -156,7 +156,7 @@ class TurnRunner:
         if turn is None or turn.number != task.number:
             return  # it came to its end in the same moment
         if agent is None:
-            why = self._runtime.find_agent(self.state.key.agent)
+            why = self._runtime.find_agent(self.state.key.agent, self.state.model)
             error = "its agent was away for a moment" if isinstance(why, Agent) else str(why)
             await self.record(*close_turn(turn, "failed", error))
         elif not task.close_as:

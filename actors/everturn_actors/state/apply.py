@@ -27,6 +27,7 @@ from everturn_actors.events import (
     Event,
     Labelled,
     ModelCallFailed,
+    ModelChosen,
     ModelReplied,
     NotesShown,
     OlderQuoted,
@@ -153,6 +154,7 @@ def _apply_to_whole(
     | Branched
     | SessionShared
     | Labelled
+    | ModelChosen
     | StatusChanged
     | SessionEnded
     | NotesShown
@@ -178,6 +180,8 @@ def _apply_to_whole(
             return _shared(state, event, body)
         case Labelled():
             return _labelled(state, event, body)
+        case ModelChosen(model=model):
+            return advance(state, event, model=model)
         case StatusChanged():
             return _status_changed(state, event, body)
         case SessionEnded():

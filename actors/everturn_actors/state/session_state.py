@@ -10,6 +10,7 @@ from everturn_actors.codec import Count, Instant, Value
 from everturn_actors.context.estimation.window import DEFAULT_WINDOW_MESSAGES
 from everturn_actors.model import (
     Approval,
+    ChosenModel,
     Conversation,
     ConversationKey,
     Labels,
@@ -58,6 +59,8 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     created_at: Instant
     updated_at: Instant
     last_seq: Count
+    model: ChosenModel | None = None
+    "Which answers in place of the agent's own; None = that one."
     checkpoint_seq: Count = 0
     "The event at which pending last became checkpointed."
     window_messages: Count = DEFAULT_WINDOW_MESSAGES

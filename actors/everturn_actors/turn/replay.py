@@ -6,7 +6,8 @@ the outcome says whether the request is the one that was sent; it is never guess
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -19,6 +20,7 @@ from everturn_actors.errors import UnknownRequestError
 from everturn_actors.events import (
     ContextReduced,
     Event,
+    ModelChosen,
     ModelReplied,
     NotesShown,
     OlderQuoted,
@@ -30,10 +32,13 @@ from everturn_actors.events import (
     TurnStarted,
     Unpinned,
 )
-from everturn_actors.model import AnyMessage, Conversation, ToolDefinition, Usage
+from everturn_actors.model import AnyMessage, ChosenModel, Conversation, ToolDefinition, Usage
 from everturn_actors.spec import AgentSpec
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
+
+Known: TypeAlias = tuple[AgentSpec, tuple[ToolDefinition, ...], ModelStatistics]
+"An agent as it is today: with its tools, and what is known about its model."
 
 _NAMED = 5  # requests that an error names, around the number that was asked for
 WINDOW = "window"  # the stage of the message-count window
@@ -48,6 +53,7 @@ _CHANGES = (
     OlderQuoted,
     Pinned,
     Unpinned,
+    ModelChosen,
 )
 "Events after which a request may be made of another conversation than before."
 
@@ -79,7 +85,7 @@ def explain(
     """
     replay = RequestReplay(session_id, (seq,))
     replay.read(events)
-    return replay.explanations(spec, tools, statistics)[0]
+    return replay.explanations(lambda _: (spec, tools, statistics))[0]
 
 
 class _Wanted(Struct, kw_only=True):
@@ -128,10 +134,11 @@ class RequestReplay:
             self._read(event)
         return self._is_found
 
-    def explanations(
-        self, spec: AgentSpec, tools: tuple[ToolDefinition, ...], statistics: ModelStatistics
-    ) -> tuple[Explanation, ...]:
+    def explanations(self, known: Callable[[ChosenModel | None], Known]) -> tuple[Explanation, ...]:
         """Return the accounts of the requests, when all was read that `read` asked for.
+
+        Args:
+            known: Returns the agent of today with a model that was chosen.
 
         Raises:
             UnknownRequestError: No request was sent there; the text names those that were.
@@ -144,7 +151,7 @@ class RequestReplay:
             if wanted.past is None:
                 why = self._which(wanted.seq)
                 raise UnknownRequestError(self._session_id, wanted.seq, why)
-            rendered, past_state = _again(wanted.past, wanted.past_states, spec, tools, statistics)
+            rendered, past_state = _again(wanted.past, wanted.past_states, known)
             messages, hidden = self._replay.account(past_state)
             found.append(explain_request(wanted.past, rendered, messages, hidden))
         return tuple(found)
@@ -231,6 +238,7 @@ class _PastState(Struct, frozen=True, kw_only=True):
     """A state that a request may have been made of."""
 
     conversation: Conversation
+    model: ChosenModel | None
     messages: int
     "How many messages of finished turns there were, let go or not."
     changes: int
@@ -277,6 +285,7 @@ class _Replay(Struct):
         if isinstance(body, _CHANGES):
             past_state = _PastState(
                 conversation=self.state.conversation,
+                model=self.state.model,
                 messages=len(self._messages),
                 changes=len(self._changes),
             )
@@ -360,9 +369,7 @@ def _first_held(state: SessionState | None) -> int:
 def _again(
     past: Past,
     past_states: Sequence[_PastState],
-    spec: AgentSpec,
-    tools: tuple[ToolDefinition, ...],
-    statistics: ModelStatistics,
+    known: Callable[[ChosenModel | None], Known],
 ) -> tuple[Rendered, _PastState]:
     """Return the request made again, and what it was made of.
 
@@ -373,6 +380,7 @@ def _again(
     renderer = Renderer()
 
     def rendered_of(past_state: _PastState) -> Rendered:
+        spec, tools, statistics = known(past_state.model)
         turn = past_state.conversation.current
         offered = tools if turn is None or not statistics.calls_tools else turn.tools_beside(tools)
         return renderer.render(past_state.conversation, spec, offered, statistics)

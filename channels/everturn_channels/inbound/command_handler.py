@@ -43,6 +43,7 @@ from everturn_channels.inbound.button_clicks import answer_click
 from everturn_channels.inbound.commands import answer_to
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, owners_command
+from everturn_channels.inbound.owners.model_command import ModelCommand
 from everturn_channels.inbound.owners.texts import IN_PRIVATE
 from everturn_channels.languages import marked
 from everturn_channels.prompts import read_prompt
@@ -110,6 +111,9 @@ class CommandHandler:
         self._owners = OwnerCommands(
             channel=channel, context=context, tasks=tasks, notifier=notifier
         )
+        self._models = ModelCommand(
+            channel=channel, context=context, tasks=tasks, notifier=notifier
+        )
         self._fields = {"channel": channel}
 
     def meant(self, command: Command, chat: ChatRef) -> Command | Message:
@@ -172,6 +176,8 @@ class CommandHandler:
             return self._help(command, key.agent)
         elif command.name == "compact":
             return await self._compact(command, key)
+        elif command.name == "model":
+            do = partial(self._models.answer, command, key)
         elif command.name == "prompt":
             do = partial(self._prompt, command, admission)
         return await self._done(command, key, COMMAND_S, do)
@@ -189,21 +195,27 @@ class CommandHandler:
         return ""
 
     async def suggestions(self, command: Command) -> Sequence[str]:
-        """Return how a command that is still being typed may go on: names of prompts.
+        """Return how a command that is still being typed may go on: prompts, models.
 
         Who may not give it is told nothing.
         """
         admission = await self._access.admit(command.chat, command.sender, is_addressed=True)
-        if admission is None or admission.decision.action != "answer" or command.name != "prompt":
+        if admission is None or admission.decision.action != "answer":
             return ()
+        agent, names = admission.key.agent, list[tuple[str, str]]()
         try:
             with anyio.fail_after(SUGGEST_S):
-                prompts = await self._context.prompts(admission.key.agent)
+                if command.name == "prompt":
+                    prompts = await self._context.prompts(agent)
+                    names = [(each.name, each.typed_name) for each in prompts]
+                elif command.name == "model":
+                    others = (await self._context.models(agent)).others
+                    names = [(each.label, each.label) for each in others]
         except (CoreError, TimeoutError) as error:
             logger.info("nothing to suggest", extra={**self._fields, "error": str(error)})
             return ()
         typed = command.argument.casefold()
-        return [each.typed_name for each in prompts if typed in each.name.casefold()]
+        return [each for name, each in names if typed in name.casefold()]
 
     async def _prompt(self, command: Command, admission: Admission) -> str:
         """Say a prompt in the name of whoever asks for it; return what they are told."""
@@ -328,8 +340,12 @@ class CommandHandler:
         elif owner is None and self._access.is_flood(click):
             await notify("")
         else:
-            settle = partial(answer_click, click, admission.key, self._context.service)
+            settle = partial(self._answer_click, click, admission.key)
             await notify(await self._settled(settle, admission.key))
+
+    async def _answer_click(self, click: ButtonClick, key: ConversationKey) -> str:
+        told = await self._models.click(click, key)
+        return await answer_click(click, key, self._context.service) if told is None else told
 
     async def _settled(
         self, settle: Callable[[], Awaitable[Told]], key: ConversationKey | None = None

@@ -76,11 +76,6 @@ async def _start(command: Command, key: ConversationKey, context: ChannelContext
     return start_text(key.agent, context.describe_agent(key.agent))
 
 
-async def _model(command: Command, key: ConversationKey, context: ChannelContext) -> str:
-    del command
-    return context.describe_model(key.agent)
-
-
 async def _search(command: Command, key: ConversationKey, context: ChannelContext) -> str:
     words = command.argument.strip()[:SEARCH_CHARACTERS]
     return await context.search(key, words) if words else search_what()
@@ -223,7 +218,6 @@ _OfAgent: TypeAlias = Callable[[Command, ConversationKey, ChannelContext], Await
 _OfSession: TypeAlias = Callable[[Command, str, ChannelContext], Awaitable[str]]
 _ABOUT_AGENT: Final[Mapping[str, _OfAgent]] = {
     "start": _start,
-    "model": _model,
     "search": _search,
     "memory": _memory,
     "sessions": _sessions,

@@ -28,6 +28,7 @@ from everturn_actors.events import (
     Event,
     Labelled,
     ModelCallFailed,
+    ModelChosen,
     ModelReplied,
     NotesShown,
     OlderQuoted,
@@ -161,6 +162,9 @@ class ReplyReader:
                 | Unpinned()
             ):
                 return ()
+            case ModelChosen(model=model):
+                label = model.label if model is not None else "the agent's own model"
+                return (Piece(style="note", text=f"({visible(one_line(label))} answers now)"),)
             case Edited():
                 if not self._show_users:
                     return ()

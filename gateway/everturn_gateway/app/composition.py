@@ -43,6 +43,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
+from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.model_statistics import StoredModelStatistics, open_model_statistics
 from everturn_gateway.plugins import OpenedStore, log_left_out
 from everturn_gateway.principals import TokenRegistry, open_tokens
@@ -187,6 +188,7 @@ class _AgentSide(Struct, frozen=True, kw_only=True):
     library: AgentLibrary
     channels: Channels
     meter: Meter
+    models: ModelChoices
     spending: Spending
 
 
@@ -297,7 +299,10 @@ async def _open_agents(start: _Start, base: _Base) -> _AgentSide:
         channels = await make_channels(config, base.storage.keyed, start.clock, start.secrets)
     else:
         channels = no_channels(config, base.storage.keyed, start.clock)
-    return _AgentSide(library=library, channels=channels, meter=meter, spending=spending)
+    models = ModelChoices(library=library, meter=meter, environ=start.environ, clock=start.clock)
+    return _AgentSide(
+        library=library, channels=channels, meter=meter, models=models, spending=spending
+    )
 
 
 @asynccontextmanager
@@ -420,6 +425,7 @@ async def _run(
             library=library,
             tool_factory=base.tool_factory,
             ledger=base.usage,
+            models=agents.models,
             messages=base.messages,
         )
         site = ChannelSite(supervisor=supervisor, seats=work.ownership)
@@ -454,6 +460,7 @@ def _gateway(
         tool_factory=base.tool_factory,
         store_fault=base.storage.fault,
         meter=agents.meter,
+        model_choices=agents.models,
         keyed=base.storage.keyed,
         storage=base.storage,
         secrets=start.secrets,

@@ -30,6 +30,7 @@ from everturn_gateway.config.settings import Config
 from everturn_gateway.doctor.findings import Finding
 from everturn_gateway.late_loading import late
 from everturn_gateway.logs import RecentLog, SecretRegistry
+from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.model_statistics import StoredModelStatistics
 from everturn_gateway.plugins import OpenedStore, installed
 from everturn_gateway.principals import Logins, TokenRegistry
@@ -94,6 +95,8 @@ class Gateway(Struct, kw_only=True):
     store_fault: Callable[[], Awaitable[str]]
     "Why no message can be kept now; empty where it can."
     meter: Meter
+    model_choices: ModelChoices
+    "Which models agents could have."
     keyed: KeyedStore
     storage: OpenedStore
     secrets: SecretRegistry

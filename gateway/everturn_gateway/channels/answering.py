@@ -9,13 +9,12 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import InvalidInputError, ToolFailedError, UnknownAgentError
 from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import TurnService
-from everturn_actors.spec import AgentSpec, ModelSpec
+from everturn_actors.spec import AgentSpec
 from everturn_channels.access.pairing import Pairing
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.command_registry import CommandSpec
@@ -40,6 +39,7 @@ from everturn_gateway.channels.searching import search_conversation
 from everturn_gateway.config.owners import missing_agents
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import printable
+from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.tools.checkpoints import Checkpoints, Undone, UnknownCheckpointError
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import ToolFactory
@@ -170,6 +170,8 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
     "Knows where the agents' tools work."
     ledger: UsageLedger
     "What agents used of models."
+    models: ModelChoices
+    "Which models they could have."
     messages: MessageIndex | None = None
     "Finds what was said; None = nobody keeps an index."
 
@@ -242,13 +244,6 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
         except UnknownAgentError:
             return ()
 
-    def describe_model(self, agent: str) -> str:
-        """Return which model an agent uses, as Markdown."""
-        try:
-            return model_text(self.library.file(agent).spec.model)
-        except UnknownAgentError as error:
-            return str(error)
-
     def describe_usage(self, is_asked: Callable[[str], bool]) -> str:
         """Return what agents used today, as Markdown."""
         return usage_text(self.library, self.ledger, is_asked)
@@ -284,7 +279,9 @@ def make_channel_context(
         routes=lambda: routes_of(config(), library.names()),
         rules=library.access,
         describe_agent=answers.describe_agent,
-        describe_model=answers.describe_model,
+        models=answers.models.of,
+        named_model=answers.models.named,
+        set_model=answers.models.set_for_agent,
         language=answers.language,
         commands=answers.commands,
         owners=lambda: config().owners,
@@ -351,16 +348,6 @@ def undone_text(undone: Undone) -> str:
 
 
 _FILES_TOLD: Final = 20
-
-
-def model_text(model: ModelSpec) -> str:
-    """Return which model answers, for people, as Markdown."""
-    window = f"Window: {input_window(model):,} tokens"
-    others = [f"`{each.provider} / {each.name}`" for each in model.fallbacks]
-    lines = [f"**Model**: `{model.provider} / {model.name}`", f"- {window}"]
-    if others:
-        lines.append(f"- In an outage: {', '.join(others)}")
-    return "\n".join(lines)
 
 
 def usage_text(library: Library, ledger: UsageLedger, is_asked: Callable[[str], bool]) -> str:

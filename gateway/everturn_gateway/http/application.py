@@ -57,6 +57,7 @@ from everturn_gateway.http.routes.metrics import metrics_router
 from everturn_gateway.http.routes.openai import openai_router
 from everturn_gateway.http.routes.responses import responses_router
 from everturn_gateway.http.routes.schedules import schedules_router
+from everturn_gateway.http.routes.session_models import session_models_router
 from everturn_gateway.http.routes.sessions import sessions_router
 from everturn_gateway.http.routes.shares import shares_router
 from everturn_gateway.http.routes.turns import turns_router
@@ -174,6 +175,7 @@ def _routers(gateway: Gateway, waits: OpenWaits, access: Access) -> tuple[APIRou
         exports_router(gateway),
         context_router(gateway, waits),
         keeping_router(gateway),
+        session_models_router(gateway),
         live_router(gateway, waits),
         usage_router(gateway),
         channels_router(gateway),

@@ -17,6 +17,7 @@ from everturn_channels.health import ChannelStatus
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import Fault
 from everturn_gateway.logs import RecentLog
+from everturn_gateway.model_choices import ModelChoices
 from everturn_gateway.model_statistics import KnownModel
 from everturn_gateway.principals import Logins, TokenRegistry
 from everturn_gateway.providers.passing_on import PassingOn
@@ -415,6 +416,11 @@ class HasDiagnostics(Protocol):
     @property
     def models(self) -> Models:
         """What was learnt about its models."""
+        ...
+
+    @property
+    def model_choices(self) -> ModelChoices:
+        """Which models agents could have."""
         ...
 
     def own_notes(self, key: ConversationKey, principal: str) -> OwnNotes:

@@ -45,6 +45,7 @@ from everturn_actors.errors import (
     UnknownMessageError,
     UnknownRequestError,
     UnknownSessionError,
+    UnusableModelError,
     WorkspaceLostError,
 )
 
@@ -118,6 +119,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
     "unknown-channel": _Kind(404, "There is no such channel"),
     "unknown-file": _Kind(404, "There is no such file"),
     "unknown-media": _Kind(404, "There is no such file"),
+    "unusable-model": _Kind(422, "That model cannot be used"),
     "unknown-pairing": _Kind(404, "There is no such pairing"),
     "unknown-prompt": _Kind(404, "There is no such prompt"),
     "unknown-message": _Kind(404, "There is no such message"),
@@ -176,6 +178,7 @@ KINDS: Final[Mapping[str, _Kind]] = {
 
 _CORE: Final[Mapping[type[Exception], str]] = {
     InvalidInputError: "invalid-input",
+    UnusableModelError: "unusable-model",
     UnknownAgentError: "unknown-agent",
     UnknownSessionError: "unknown-session",
     UnknownMessageError: "unknown-message",

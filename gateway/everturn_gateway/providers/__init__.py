@@ -15,6 +15,7 @@
 - `passing_on`: passes requests that no agent answers on to a provider: embeddings, speech,
   transcriptions
 - `scripted`: replays replies from a file, for tests and demos
+- `servers`: finds model servers on this machine, and asks any server which models it has
 - `anthropic/`: Claude, by Anthropic's own Messages API
 - `local/`: the small local model: its weights, its server, and the provider that asks it
 - `ollama/`: models that Ollama runs, by its own API

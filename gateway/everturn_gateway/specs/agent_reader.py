@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from everturn_actors.ports import Agent, ModelProvider, Summariser
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config.settings import SessionsConfig
-from everturn_gateway.errors import ConfigError, Fault, printable
+from everturn_gateway.errors import ConfigError, Fault, GatewayError, printable
+from everturn_gateway.plugins import installed
 from everturn_gateway.plugins.providers import key_variable
 from everturn_gateway.private_environ import read_beside_again
 from everturn_gateway.specs.declared import DeclaredAgent
@@ -181,6 +182,32 @@ class AgentReader(Struct, kw_only=True):
             sampling = _sampling(file, made, self.meter)
             agent = with_tools(agent, file, self.tool_factory, sampling)
         return LoadedAgent(file=file, agent=agent, made=made)
+
+    def with_model(self, entry: LoadedAgent, model: ModelSpec) -> Agent:
+        """Return an agent with another model, all else as it is.
+
+        Raises:
+            GatewayError: It cannot be used as it is configured, or its price is not known where
+                the agent has a daily limit in dollars.
+        """
+        file = entry.file
+        provider = self.make_provider(model, file.folder)
+        if self.meter is not None:
+            if file.limit.cost_usd is not None and (unknown := self.meter.unpriced(model)):
+                msg = f"no price is known for {', '.join(unknown)}, and the agent has a daily limit"
+                raise GatewayError(msg)
+            provider = self.meter.metered(
+                provider, agent=file.spec.name, model=model, limit=file.limit
+            )
+        plugin = installed().providers.get(model.provider)
+        can_call = plugin is None or plugin.calls_tools
+        agent = entry.agent
+        return replace(
+            agent,
+            spec=replace(agent.spec, model=model),
+            provider=provider,
+            tools=agent.tools if can_call else {},
+        )
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:
         """Return what talks to the agent's models, what is known already as it is.

@@ -13,10 +13,12 @@ from anyio.abc import TaskStatus
 from msgspec import Struct
 from watchfiles import Change, DefaultFilter
 
-from everturn_actors.errors import UnknownAgentError
+from everturn_actors.errors import UnknownAgentError, UnusableModelError
+from everturn_actors.model import ChosenModel
 from everturn_actors.ports import Agent
+from everturn_actors.spec import ModelSpec
 from everturn_channels.settings import AccessRules
-from everturn_gateway.errors import Fault
+from everturn_gateway.errors import Fault, GatewayError, printable
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.specs.agent_files import AgentFolder
 from everturn_gateway.specs.agent_reader import (
@@ -30,7 +32,9 @@ from everturn_gateway.specs.loading import AgentFile
 from everturn_gateway.specs.models import (
     MakeProvider,
     Metering,
+    models,
 )
+from everturn_gateway.specs.values import model_spec
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import Prompt, UnknownPromptError
 from everturn_gateway.tools.memory.plugin import memory_settings
@@ -39,6 +43,7 @@ from everturn_gateway.yaml_files.watching import POLL_MS, watch_folder
 
 logger = logging.getLogger(__name__)
 
+_CHOSEN_MAX = 64  # agents with models that were chosen for sessions, kept ready
 _WRITTEN_BY_AGENTS = frozenset(("memory",))  # folders beside agent.yaml
 
 
@@ -63,6 +68,8 @@ class AgentLibrary:
         self._reader = reader
         self._loaded = LoadedAgents()
         self._by_name: Mapping[str, LoadedAgent] = {}
+        self._chosen: dict[tuple[str, ChosenModel], tuple[LoadedAgent, Agent]] = {}
+        "Agents with models that were chosen for sessions, each with what it was made from."
         self._version = 0
         self._reloading = anyio.Lock()
         self._next = anyio.Event()
@@ -80,6 +87,37 @@ class AgentLibrary:
         """
         entry = self._by_name.get(name)
         return entry.agent if entry is not None else self._entry(name).agent
+
+    def get_with(self, name: str, model: ChosenModel) -> Agent:
+        """Return the current version of an agent with another model, as somebody chose it.
+
+        Raises:
+            UnknownAgentError: There is none of this name.
+            UnusableModelError: The model cannot be used as it is configured; the text says why.
+        """
+        entry = self._entry(name)
+        known = self._chosen.get((name, model))
+        if known is not None and known[0] is entry:
+            return known[1]
+        spec = model_spec(model, entry.file.spec.model, self.models())
+        try:
+            agent = self._reader.with_model(entry, spec)
+        except GatewayError as error:
+            raise UnusableModelError(name, model.label, printable(str(error))) from error
+        while len(self._chosen) >= _CHOSEN_MAX:
+            del self._chosen[next(iter(self._chosen))]
+        self._chosen[name, model] = entry, agent
+        return agent
+
+    def models(self) -> tuple[ModelSpec, ...]:
+        """Return the models that agents name, fallbacks included, each once."""
+        found = [
+            each
+            for name in self.names()
+            for model in models(self._by_name[name].file).values()
+            for each in (model, *model.fallbacks)
+        ]
+        return tuple({(each.provider, each.name): each for each in reversed(found)}.values())[::-1]
 
     def file(self, name: str) -> AgentFile:
         """Return an agent as it was read.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import compress
 
 from msgspec.structs import replace
 
+from everturn_actors.model import ChosenModel
 from everturn_actors.spec import (
     AgentSpec,
     ContextPolicy,
@@ -208,3 +210,30 @@ def own_commands(spec: SpecSection, skills: Sequence[Skill]) -> tuple[CommandSpe
         if re.fullmatch(NAME_PATTERN, each.name) and plain_name(each.name) not in taken
     ]
     return (*own, *of_skills)
+
+
+def model_spec(chosen: ChosenModel, own: ModelSpec, known: Sequence[ModelSpec]) -> ModelSpec:
+    """Return a model that somebody chose for a conversation, as the agent would name it.
+
+    Its address and its limits are those of an agent that names it; nobody chooses an address, as a
+    key would be sent there.
+
+    Args:
+        chosen: Which one.
+        own: The agent's own, whose temperature, reserve, cap and fallbacks hold.
+        known: Those that agents name.
+    """
+    named = (own, *own.fallbacks, *known)
+    is_named = ((each.provider, each.name) == (chosen.provider, chosen.name) for each in named)
+    found = next(compress(named, is_named), None)
+    address = next((each.base_url for each in named if each.provider == chosen.provider), "")
+    section = OneModelSection(provider=chosen.provider, name=chosen.name)
+    return replace(
+        own,
+        provider=chosen.provider,
+        name=chosen.name,
+        base_url=address if found is None else found.base_url,
+        context_window=found.context_window if found is not None else None,
+        usual_window=_usual_window(section),
+        cache_life_s=_cache_life_s(section),
+    )

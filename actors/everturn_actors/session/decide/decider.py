@@ -20,6 +20,7 @@ from everturn_actors.protocol.commands import (
     AnswerCalls,
     AnyCommand,
     Cancel,
+    ChooseModel,
     ClientDisconnected,
     Compact,
     Edit,
@@ -154,6 +155,8 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return session_end.share(command, draft)
         case Label():
             return records.label(command, draft)
+        case ChooseModel():
+            return records.choose_model(command, draft)
         case PinMessage():
             return records.pin(command, draft)
         case UnpinMessage():

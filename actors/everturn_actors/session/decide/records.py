@@ -16,14 +16,16 @@ from everturn_actors.events import (
     ApprovalDecided,
     CallsAnswered,
     Labelled,
+    ModelChosen,
     Pinned,
     StatusChanged,
     Unpinned,
 )
-from everturn_actors.model import Labels, Pin
+from everturn_actors.model import ChosenModel, Labels, Pin
 from everturn_actors.protocol.commands import (
     Accepted,
     AnswerCalls,
+    ChooseModel,
     GetStatus,
     KnownStatus,
     Label,
@@ -171,3 +173,13 @@ def label(command: Label, draft: Draft) -> Labels:
     if after != before:
         draft.add(Labelled(labels=after, by=command.by))
     return after
+
+
+def choose_model(command: ChooseModel, draft: Draft) -> ChosenModel | CoreError | None:
+    """Have another model answer from the next turn on; the same once more is no event."""
+    if command.model == draft.known.model:
+        return command.model
+    if (error := draft.why_refused()) is not None:
+        return error
+    draft.add(ModelChosen(model=command.model, by=command.by))
+    return command.model

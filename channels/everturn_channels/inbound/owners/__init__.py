@@ -2,6 +2,8 @@
 
 - `commands`: what owners do from a private chat: answer questions, pair people, end sessions, see
   usage
+- `model_command`: `/model` in a chat: shows which model answers, and lets the agent's owners choose
+  another one
 - `open_questions`: calls of any conversation that wait for a person, as an owner is shown them
 - `question_notices`: brings questions that nobody answers to the private chats of owners who want
   that

@@ -5,7 +5,6 @@
 - `keyring`: the key of one provider while it is being set up
 - `offer`: offers a setup to whoever begins where nothing is set up
 - `prompts`: the questions of a setup: an option answers each, and where nobody sits none is asked
-- `servers`: finds model servers on this machine, and asks any server which models it has
 - `services`: `everturn setup service`: the gateway starts with the machine, as a service of its
   user
 - `setup`: `everturn setup`: which model, its key, one call, and then the files

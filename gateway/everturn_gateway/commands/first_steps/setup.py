@@ -15,13 +15,6 @@ from everturn_gateway import commands
 from everturn_gateway.commands import scaffold
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import agrees, ask, choose, choose_name, say
-from everturn_gateway.commands.first_steps.servers import (
-    KeyRefusedError,
-    NoListError,
-    Server,
-    find_servers,
-    models_of,
-)
 from everturn_gateway.commands.first_steps.trying import told, try_model
 from everturn_gateway.commands.first_steps.writing import model_in, write_key, write_model
 from everturn_gateway.commands.local import pull_into
@@ -38,6 +31,13 @@ from everturn_gateway.plugins import installed
 from everturn_gateway.plugins.providers import key_variable
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers.local.weights import missing_engine
+from everturn_gateway.providers.servers import (
+    KeyRefusedError,
+    NoListError,
+    Server,
+    find_servers,
+    models_of,
+)
 from everturn_gateway.providers.transport.endpoints import PROVIDERS
 
 _TITLES: Final = {

@@ -96,6 +96,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{_SESSION}/context"): _of_session("read"),
     ("GET", f"{_SESSION}/context/{{seq}}"): _of_session("read"),
     ("POST", f"{_SESSION}/compact"): _of_session("talk", is_act=True, spends=True),
+    ("GET", f"{_SESSION}/model"): _of_session("read"),
+    ("PUT", f"{_SESSION}/model"): _of_session("operate", is_act=True),
     ("GET", f"{_SESSION}/pins"): _of_session("read"),
     ("PUT", f"{_SESSION}/pins/{{seq}}"): _of_session("talk", is_act=True),
     ("DELETE", f"{_SESSION}/pins/{{seq}}"): _of_session("talk", is_act=True),

@@ -15,6 +15,7 @@
 - `openai`: the same agents for clients of OpenAI's API: `model` is the agent
 - `responses`: the Responses API of OpenAI: a response is a turn, and what follows it is its session
 - `schedules`: scheduled jobs: make, look, pause, run, call off
+- `session_models`: which model answers in a session
 - `sessions`: sessions: begin, list, look, reset, delete
 - `shares`: who else gets to see a session: give it, take it back
 - `turns`: messages and what becomes of them: send, stream, follow, read, cancel

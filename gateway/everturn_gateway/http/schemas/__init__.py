@@ -16,6 +16,7 @@
 - `messages`: messages and turns: what requests and answers hold of them
 - `models`: what is told over HTTP of the models that a gateway has used
 - `schedules`: what a request says of a scheduled job
+- `session_models`: which model answers in a session, as JSON
 - `sessions`: sessions: what requests and answers hold of them
 - `usage`: the body of the report on usage
 """
