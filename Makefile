@@ -27,7 +27,8 @@ model: $(VENV)/.test
 	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
 
 # The tests of the console look at it with Debian's chromium, or the browser that EVERTURN_BROWSER names;
-# those of the store in a database run Debian's PostgreSQL.
+# those of the store in a database run Debian's PostgreSQL. The headless shell of the browser takes a third
+# less CPU, and is installed by itself, as not every distribution has it.
 programs:
 	@wanted=; \
 	test -n "$$EVERTURN_BROWSER" || command -v chromium >/dev/null || command -v google-chrome >/dev/null \
@@ -39,6 +40,9 @@ programs:
 	    && { apt-get update && DEBIAN_FRONTEND=noninteractive \
 	      timeout 300 apt-get install -y --no-install-recommends $$wanted; } >/dev/null 2>&1; } \
 	  || echo "Not here: the tests that need it are left out (apt-get install $$wanted)."
+	@command -v chromium-headless-shell >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+	  || DEBIAN_FRONTEND=noninteractive timeout 120 \
+	    apt-get install -y --no-install-recommends chromium-headless-shell >/dev/null 2>&1 || true
 
 suite: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal

@@ -21,6 +21,7 @@ from support.children import Children, children_from_now
 from support.command import NOWHERE
 from support.database import Server, running_server
 from support.forked_workers import worker_python
+from support.remembered_certificates import remember_certificates
 from support.warm_start import RUN
 
 from everturn_gateway.plugins import installed
@@ -43,6 +44,8 @@ for name in ("fsync", "fdatasync"):
     setattr(os, name, _unsynced)
 
 os.environ.setdefault(RUN, str(os.getpid()))
+
+remember_certificates()  # of all clients in this process
 
 # Nor do the tests find what whoever runs them has set up.
 os.environ["EVERTURN_HOME"] = NOWHERE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playwright.async_api import Browser
-from support.browser import PHONE, faults_at, in_browser, open_window
+from support.browser import PHONE, faults_at, in_browser, is_too_wide, open_window
 from support.gateway import open_http_gateway
 
 from everturn_channels.languages import LANGUAGES, Texts
@@ -50,7 +50,7 @@ async def test_the_page_speaks_the_language_of_its_reader(tmp_path: Path, browse
 
 
 async def test_long_words_fit_on_a_phone(tmp_path: Path, browser: Browser) -> None:
-    """German has them; nothing is cut off or pushed out, and everybody can use the page."""
+    """German has them; nothing is pushed out, and everybody can use the longest of them."""
     found: list[str] = []
     async with open_http_gateway(tmp_path) as gateway:
         places = {
@@ -66,7 +66,10 @@ async def test_long_words_fit_on_a_phone(tmp_path: Path, browser: Browser) -> No
                     await page.goto(f"{gateway.base_url}/console/{place}")
                     await page.locator(f"main.{name} h1").wait_for()
                     await page.locator(".state.live").wait_for(state="attached")
-                    found += [f"{locale} {name} {each}" for each in await faults_at(page, PHONE)]
+                    # What else keeps people from using a page is the same in all languages.
+                    faults = await faults_at(page, PHONE) if locale == "de" else []
+                    wide = ["too wide"] if await is_too_wide(page) else []
+                    found += [f"{locale} {name} {each}" for each in (*faults, *wide)]
                 found += window.messages
 
     assert found == []

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/embedding.md").read_text(encoding="utf-8")
 GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
 PROGRAMS = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+_DEFINITION = re.compile(r"\s*(?:async )?(?:class|def) (\w+)|(\w+)(?:: TypeAlias)? = ")
 PRINTED = ("You said: “Hi!”", "I can see 2 messages", "stock: 3", "", "")
 
 
@@ -55,11 +56,12 @@ def test_what_the_page_names_is_public() -> None:
 def test_the_words_of_the_glossary_are_in_the_code() -> None:
     """A word that nobody uses any more would lead whoever looks for it astray."""
     names = set(re.findall(r"`(?:everturn\.)?(\w+)`", GLOSSARY)) - {"everturn"}
-    sources = "\n".join(
-        path.read_text(encoding="utf-8")
+    lines = (
+        line
         for folder in ("actors", "channels", "gateway")
         for path in (ROOT / folder).rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
     )
-    defined = re.findall(r"\b(?:class|def) (\w+)|^(\w+)(?:: TypeAlias)? = ", sources, re.MULTILINE)
+    defined = filter(None, map(_DEFINITION.match, lines))
 
-    assert names - {name for found in defined for name in found} == set()
+    assert names - {name for found in defined for name in found.groups()} == set()

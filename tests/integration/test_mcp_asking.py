@@ -143,6 +143,9 @@ async def asking(
 
 
 everywhere = pytest.mark.parametrize("kind", ["stdio", "http", "modern"])
+"As a program, of the older revision and of the newer one; a program takes a second to start."
+both = pytest.mark.parametrize("kind", ["http", "modern"])
+"Of both revisions: what is said is that of the revision, however it travels."
 
 
 @everywhere
@@ -165,7 +168,7 @@ async def test_a_form_is_asked_field_by_field(tmp_path: Path, kind: str) -> None
     assert "(3 of 3)" in shown[4]
 
 
-@everywhere
+@both
 async def test_two_questions_in_one_call(tmp_path: Path, kind: str) -> None:
     """Whether they come at once or one after the other, a person reads one at a time."""
     async with opened(tmp_path, kind) as world:
@@ -177,7 +180,7 @@ async def test_two_questions_in_one_call(tmp_path: Path, kind: str) -> None:
     assert ["Which first?" in shown[0], "Which then?" in shown[1]] == [True, True]
 
 
-@everywhere
+@both
 @pytest.mark.parametrize("decision", ["answer", "deny"])
 async def test_who_does_not_want_to_answer_declines(
     tmp_path: Path, kind: str, decision: Decision
@@ -196,7 +199,7 @@ async def test_who_does_not_want_to_answer_declines(
     )
 
 
-@everywhere
+@both
 async def test_what_may_be_left_out_is(tmp_path: Path, kind: str) -> None:
     """A field that is not required gets no value that nobody gave."""
     async with opened(tmp_path, kind) as world:
@@ -207,7 +210,7 @@ async def test_what_may_be_left_out_is(tmp_path: Path, kind: str) -> None:
     assert result == "who: accept {'name': 'Ada', 'plan': 'free'}"
 
 
-@everywhere
+@both
 async def test_nobody_answers_in_time(tmp_path: Path, kind: str) -> None:
     """The server learns that the question was dismissed, and the turn goes on."""
     clock = ManualClock()
@@ -225,7 +228,7 @@ async def test_nobody_answers_in_time(tmp_path: Path, kind: str) -> None:
     assert result.startswith("one: cancel; two: cancel\n[The server asked")
 
 
-@everywhere
+@both
 async def test_a_message_answers_what_fits_it(tmp_path: Path, kind: str) -> None:
     """People answer in a chat by writing; one message answers one question, and is read as well."""
     async with opened(tmp_path, kind) as world:
@@ -247,7 +250,7 @@ async def test_a_message_answers_what_fits_it(tmp_path: Path, kind: str) -> None
     assert [each.text for each in sent][-1] == "Ada"
 
 
-@everywhere
+@both
 async def test_a_message_that_fits_no_choice_comes_first(tmp_path: Path, kind: str) -> None:
     """Somebody says something else: the server is told, and the agent reads it."""
     async with opened(tmp_path, kind) as world:
@@ -262,7 +265,7 @@ async def test_a_message_that_fits_no_choice_comes_first(tmp_path: Path, kind: s
     assert sent[-1].text == "what is this?"
 
 
-@everywhere
+@both
 async def test_where_nobody_is_a_question_is_declined_at_once(tmp_path: Path, kind: str) -> None:
     """A task that runs apart must not wait an hour for nobody."""
     async with opened(tmp_path, kind) as world:
@@ -275,7 +278,7 @@ async def test_where_nobody_is_a_question_is_declined_at_once(tmp_path: Path, ki
     )
 
 
-@everywhere
+@both
 async def test_a_page_is_shown_with_its_host_and_opened_by_nobody(
     tmp_path: Path, kind: str
 ) -> None:
@@ -309,7 +312,7 @@ async def test_a_call_that_wants_a_page_opened_first_is_made_again(
     assert text == result or (not result and "a page has to be opened for it first" in text)
 
 
-@everywhere
+@both
 @pytest.mark.parametrize(
     ("tool", "why"),
     [("many", "its form has 1,000 fields; 20 are asked at most"), ("masked", "no plain address")],
@@ -325,7 +328,7 @@ async def test_what_no_person_can_answer_is_refused(
     assert why in result
 
 
-@everywhere
+@both
 async def test_a_server_cannot_speak_in_our_name(tmp_path: Path, kind: str) -> None:
     """Its words are marked as its own, hide nothing, and are as long as a person reads."""
     async with opened(tmp_path, kind) as world:
@@ -447,7 +450,7 @@ async def test_a_model_is_used_where_the_owner_lets_the_server(tmp_path: Path, k
     ]
 
 
-@everywhere
+@both
 async def test_without_leave_no_model_is_used(tmp_path: Path, kind: str) -> None:
     """Off is the default; the server, or the model that called it, reads why."""
     async with opened(tmp_path, kind) as world:

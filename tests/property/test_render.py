@@ -272,7 +272,7 @@ class Promised(Watched):
         assert [repr(each) for each in self.events[: len(self.logged)]] == self.logged
 
 
-@examples(10)  # each makes some thirty requests, and holds every one against the whole log
+@examples(4)  # each makes some thirty requests, and holds every one against the whole log
 @given(specs, scripts)
 def test_every_request_of_every_session_is_as_it_is_promised(
     spec: AgentSpec, script: list[Said]

@@ -1,4 +1,7 @@
-"""A real browser, Debian's or the person's own, that looks at a page of a real gateway."""
+"""A real browser, Debian's or the person's own, that looks at a page of a real gateway.
+
+Its headless shell is the same browser without its own windows, and takes a third less CPU.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,9 @@ from axe_playwright_python.async_playwright import Axe  # type: ignore[import-un
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from support.examples import LONG_RUN
 
+HEADLESS = shutil.which("chromium-headless-shell")
 BROWSER = os.environ.get("EVERTURN_BROWSER") or next(
-    filter(None, map(shutil.which, ("chromium", "google-chrome"))), None
+    filter(None, (HEADLESS, *map(shutil.which, ("chromium", "google-chrome")))), None
 )
 in_browser = [
     # Continuous integration must not pass without them.

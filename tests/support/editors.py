@@ -26,7 +26,7 @@ from acp.schema import (
     UserMessageChunk,
 )
 from support.command import environment
-from support.process import EVERTURN
+from support.warm_start import everturn_command
 
 
 @dataclass(slots=True)
@@ -123,7 +123,12 @@ async def open_editor(
 ) -> AsyncGenerator[ClientSideConnection]:
     """Start `everturn acp` in a folder and connect to it."""
     async with spawn_agent_process(
-        cast("Client", editor), str(EVERTURN), "acp", *arguments, cwd=folder, env=environment()
+        cast("Client", editor),
+        *everturn_command(),
+        "acp",
+        *arguments,
+        cwd=folder,
+        env=environment(),
     ) as (agent, _process):
         await agent.initialize(protocol_version=1)
         yield agent

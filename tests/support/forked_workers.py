@@ -55,6 +55,11 @@ def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> N
     import pytest  # noqa: PLC0415 - who asks for a worker does not need it
 
     pytest.main([*arguments, "-n0", "--collect-only", "-q", "-s"])
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest has just taken it away
+    from support.warm_models import warm_models  # noqa: PLC0415 - as above
+
+    warm_models()
+    del sys.path[0]
     gc.collect()
     gc.freeze()
     while True:

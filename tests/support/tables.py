@@ -1,44 +1,90 @@
-"""Tests of pure code by a table: every row is tried, and all rows are one test.
+"""Tests by a table: every row is tried, and all rows are one test.
 
-With `pytest.mark.parametrize` each row is a test of its own, and costs more than a pure function
-takes: that is for rows that each have a folder, a gateway or a loop of their own.
+With `pytest.mark.parametrize` each row is a test of its own: to find it, to hand it to a worker
+and to tell of it costs more than most rows take. That is for rows of seconds, which then run side
+by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 
 def table(
-    names: str | Sequence[str], rows: Iterable[object]
-) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    names: str | Sequence[str],
+    rows: Iterable[object],
+    *,
+    ids: Callable[[Any], object] | Iterable[object] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return what makes one test of a function and its table; used as `pytest.mark.parametrize` is.
 
-    The test tries all rows, and fails with an error for each that is wrong. It names the row.
+    The test tries all rows, and fails with an error for each that is wrong. It names the row. Each
+    row has a folder of its own for `tmp_path`. The loop and all other fixtures are those of the one
+    test, and whatever a row does to them stays.
 
     Args:
         names: The arguments: one after the other, or with commas between.
         rows: The value of each row where there is one name, the values in their order where there
             are several; `pytest.param` as well.
+        ids: What each row is called, or what says so of the value of a row; by default its values.
     """
     columns = columns_of(names)
-    values = [values_of(row, is_one=len(columns) == 1) for row in rows]
+    given_rows = [*rows]
+    values = [values_of(row, is_one=len(columns) == 1) for row in given_rows]
+    called = _names_of(given_rows, values, ids)
 
-    def make(test: Callable[..., None]) -> Callable[[], None]:
-        def try_all() -> None:
+    def make(test: Callable[..., Any]) -> Callable[..., Any]:
+        def arguments(number: int, fixtures: Mapping[str, Any]) -> dict[str, Any]:
+            row = dict(zip(columns, values[number], strict=True))
+            return {**fixtures, **_with_own_folder(number, fixtures), **row}
+
+        async def try_all_in_loop(**fixtures: Any) -> None:
             with wrong_rows(len(values)) as row_of:
-                for row in values:
-                    with row_of(row):
-                        test(**dict(zip(columns, row, strict=True)))
+                for number, name in enumerate(called):
+                    with row_of(name):
+                        await test(**arguments(number, fixtures))
 
-        try_all.__name__, try_all.__qualname__ = test.__name__, test.__qualname__
-        try_all.__doc__, try_all.__module__ = test.__doc__, test.__module__
-        return try_all
+        def try_all(**fixtures: Any) -> None:
+            with wrong_rows(len(values)) as row_of:
+                for number, name in enumerate(called):
+                    with row_of(name):
+                        test(**arguments(number, fixtures))
+
+        made: Any = try_all_in_loop if inspect.iscoroutinefunction(test) else try_all
+        signature = inspect.signature(test)
+        others = [each for name, each in signature.parameters.items() if name not in columns]
+        made.__signature__ = signature.replace(parameters=others)
+        made.__name__, made.__qualname__ = test.__name__, test.__qualname__
+        made.__doc__, made.__module__ = test.__doc__, test.__module__
+        return made  # type: ignore[no-any-return]  # a function with more than functions have
 
     return make
+
+
+def _with_own_folder(number: int, fixtures: Mapping[str, Any]) -> dict[str, Path]:
+    if "tmp_path" not in fixtures:
+        return {}
+    folder: Path = fixtures["tmp_path"] / str(number)
+    folder.mkdir()
+    return {"tmp_path": folder}
+
+
+def _names_of(
+    rows: Sequence[object],
+    values: Sequence[Sequence[object]],
+    ids: Callable[[Any], object] | Iterable[object] | None,
+) -> Sequence[object]:
+    if callable(ids):
+        return [[ids(each) for each in row] for row in values]
+    if ids is not None:
+        return [*ids]
+    return [row.id if isinstance(row, pytest.ParameterSet) and row.id else row for row in rows]
 
 
 def columns_of(names: str | Sequence[str]) -> list[str]:
@@ -68,6 +114,7 @@ def wrong_rows(count: int) -> Generator[Callable[[object], AbstractContextManage
 def values_of(row: object, *, is_one: bool) -> Sequence[object]:
     """Return the values of a row, one for each column."""
     if isinstance(row, pytest.ParameterSet):
+        assert not row.marks, "a row with marks is a test of its own"
         return row.values
     if is_one:
         return (row,)

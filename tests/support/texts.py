@@ -16,6 +16,7 @@ _LITERAL = r'"(?:[^"\\]|\\.)*"'
 _IN_SCRIPTS = re.compile(
     rf"(?<![\w.])(?P<how>t|rich|tn)\(\s*(?P<one>{_LITERAL})?(?:\s*,\s*(?P<other>{_LITERAL}))?"
 )
+_IN_PROGRAMS = re.compile(r"\b(?:t|marked|t\.plural)\(")
 _PLACES = re.compile(r"\{(\w+)\}")
 
 
@@ -72,7 +73,10 @@ def _of_script(path: Path) -> Iterator[Use]:
 
 
 def _of_program(path: Path) -> Iterator[Use]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    source = path.read_text()
+    if not _IN_PROGRAMS.search(source):  # to take apart all of them takes seconds
+        return
+    for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.Call):
             continue
         where = f"{path.relative_to(ROOT)}:{node.lineno}"

@@ -43,7 +43,8 @@ _LAZY = (
     # What commands import where they need it, besides the packages of the gateway itself.
     *("prompt_toolkit", "rich.console", "rich.markdown", "rich.table"),
     *("uvicorn", "uvicorn.lifespan.on", "uvicorn.loops.auto", "uvicorn.protocols.http.auto"),
-    *("anyio._backends._asyncio", "cronsim", "fastapi", "httpx2", "watchfiles"),
+    *("anyio._backends._asyncio", "cronsim", "fastapi", "httpcore2", "httpx2", "watchfiles"),
+    *("aiohttp", "prometheus_client", "typer.core", "typer._adapters", "uvloop"),
 )
 _LEFT_OUT = ("everturn_gateway.__main__", "everturn_gateway.telemetry.otel")
 
@@ -59,6 +60,9 @@ def _import_all(more: Iterable[str]) -> None:
     for name in (*names, *_LAZY, *more):
         with contextlib.suppress(ImportError):  # an extra that is not installed
             importlib.import_module(name)
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    importlib.import_module("support.warm_models").warm_models()
+    del sys.path[0]  # a child finds no tests
 
 
 def _give_birth(listener: socket.socket, run: int) -> list[str]:
@@ -185,8 +189,7 @@ def _nursery(more: tuple[str, ...]) -> socket.socket:
     All workers of a run of tests share it: the first who needs it starts it. It ends with the run.
     """
     run = os.environ.get(RUN, str(os.getpid()))
-    address = f"everturn-tests-{run}-{'-'.join(more)}"
-    ours = _socket()
+    ours, address = _socket(), _address(more)
     while ours.connect_ex(f"\0{address}"):
         subprocess.run(
             [sys.executable, "-P", __file__, address, run, *more],
@@ -197,6 +200,16 @@ def _nursery(more: tuple[str, ...]) -> socket.socket:
         )
     atexit.register(ours.close)
     return ours
+
+
+def _address(more: Sequence[str] = ()) -> str:
+    return f"everturn-tests-{os.environ.get(RUN, str(os.getpid()))}-{'-'.join(more)}"
+
+
+def everturn_command() -> tuple[str, ...]:
+    """Return what to run in the place of `everturn` where something else than a test starts it."""
+    _nursery(())
+    return (sys.executable, "-I", "-S", str(Path(__file__).with_name("warm_client.py")), _address())
 
 
 def _socket() -> socket.socket:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from datetime import datetime, time, timedelta
 from functools import cache
@@ -102,11 +101,10 @@ def default_of(section: type[ChannelSection], name: str, field: FieldInfo) -> st
 
 @cache
 def spoken() -> str:
-    """Return all that the sources of the program may say, literal by literal."""
+    """Return the sources of the program, with literals that go on in the next line put together."""
     sources = (each for name in ("channels", "gateway") for each in (ROOT / name).rglob("*.py"))
-    trees = (ast.walk(ast.parse(source.read_text(encoding="utf-8"))) for source in sources)
-    literals = (node.value for tree in trees for node in tree if isinstance(node, ast.Constant))
-    return "\n".join(each for each in literals if isinstance(each, str))
+    text = "\n".join(each.read_text(encoding="utf-8") for each in sources)
+    return re.sub(r'"\s*\n\s*f?"', "", text)
 
 
 def anchors(page: str) -> set[str]:
