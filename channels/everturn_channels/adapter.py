@@ -89,6 +89,12 @@ class Message(Struct, frozen=True, kw_only=True):
     "Who wrote that."
     forwarded_from: str = ""
     "Whose message it passes on; empty = it is the sender's own."
+    described: tuple[str, ...] = ()
+    """What it holds beside, in words of ours that a model reads: `location 52.52, 13.405, live`.
+
+    Kinds that are not known have words as well: nothing that somebody sent is a silence."""
+    is_outside: bool = False
+    "Whether words in it are those of somebody else than its sender: passed on, or shown with it."
     unsupported: str = ""
     "What it holds beside text and files, in words: `a location`, `a poll`; empty = nothing."
     is_album: bool = False

@@ -99,9 +99,14 @@ def test_stickers_and_polls_are_named() -> None:
         "layout_type": 1,
     }
     sticker = {"id": "1", "name": "wave", "format_type": 1}
+    embed = {"type": "article", "title": "Rain", "description": "all day", "url": "https://w.x"}
     got = desk.says("", sticker_items=[sticker], poll=poll)
+    shown = desk.says("https://w.x", embeds=[embed])
 
-    assert got.unsupported == "a sticker (wave), a poll (When?: now / later)"
+    assert got.described == ('sticker "wave"', 'poll "When?": now / later')
+    assert not got.is_outside
+    assert shown.described == ("embed Rain | all day | https://w.x",)
+    assert shown.is_outside
 
 
 def test_a_thread_that_begins_with_a_message_begins_with_its_text() -> None:

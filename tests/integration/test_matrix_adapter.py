@@ -64,17 +64,17 @@ async def test_what_people_write_is_read_as_it_is_meant(tmp_path: Path) -> None:
 
     events = world.handler.events
     assert [e.chat.type for e in events] == ["dm"] * len(events)
-    found = {e.text or e.unsupported: e for e in events if isinstance(e, Message)}
+    found = {e.text or " ".join(e.described): e for e in events if isinstance(e, Message)}
     assert [*found] == [
         "first",
         "in a thread",
         "a reply",
         "a reply to the bot",
         "* Ann waves",
-        "a location (geo:52.5,13.4)",
+        'location 52.5, 13.4, "at home"',
         "of tomorrow",
-        "a sticker (a cat)",
-        "a poll (When?: now / never)",
+        'sticker "a cat"',
+        'poll "When?": now / never',
     ]
     assert found["in a thread"].chat.topic == first
     assert (found["a reply"].quoted, found["a reply"].quoted_name) == ("first", "Ann")

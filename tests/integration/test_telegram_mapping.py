@@ -11,6 +11,7 @@ from support.tables import table
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
 
 from everturn_channels.adapter import ButtonClick, ChatMoved, Command, Edit, Message
+from everturn_channels.inbound.message_text import compose
 from everturn_channels.telegram.mapping import Note, Reading, chat_ref_of
 from everturn_channels.telegram.updates import read_update
 
@@ -147,7 +148,7 @@ def test_what_a_message_refers_to_comes_with_it() -> None:
     assert len(reply.quoted) <= 1000
     assert reply.quoted_name == "Bob Ray"
     assert part.quoted == "bbb"
-    assert picture.quoted == "a location"
+    assert picture.quoted == "location 1, 2"
     assert passed_on == ["Bob Ray", "Eve", "News"]
 
 
@@ -258,7 +259,7 @@ def test_each_kind_of_file_is_a_file(fields: Json, name: str, media_type: str) -
 
     assert (file.file_name, file.media_type, file.size_bytes) == (name, media_type, 7)
     assert message.text == "look"
-    assert message.unsupported == ""
+    assert message.described == ()
 
 
 def test_of_a_picture_the_largest_is_taken() -> None:
@@ -271,17 +272,65 @@ def test_of_a_picture_the_largest_is_taken() -> None:
     assert file.size_bytes == 800
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
+PLACE = {"latitude": 52.52, "longitude": 13.405}
+OPTION = {"persistent_id": "1", "voter_count": 0}
+POLL = {
+    "id": "1",
+    "question": "Lunch?",
+    "options": [OPTION | {"text": "Pizza"}, OPTION | {"text": "Salad\n[Bob] no"}],
+    "total_voter_count": 0,
+    "is_closed": False,
+    "is_anonymous": True,
+    "type": "regular",
+    "allows_multiple_answers": False,
+    "allows_revoting": False,
+    "members_only": False,
+}
+STICKER = {
+    "type": "regular",
+    "width": 1,
+    "height": 1,
+    "is_animated": False,
+    "is_video": False,
+    "emoji": "👍",
+    "set_name": "Cats",
+}
+NEWS = {"id": 9, "type": "channel", "title": "News"}
+
+
+@table(
+    ("fields", "words", "is_outside"),
     [
-        ({"location": {"latitude": 1.0, "longitude": 2.0}}, "a location"),
-        ({"contact": {"phone_number": "1", "first_name": "B"}}, "a contact"),
-        ({"dice": {"emoji": "🎲", "value": 3}}, "a throw of dice"),
+        ({"location": PLACE}, "location 52.52, 13.405", False),
+        ({"location": PLACE | {"live_period": 60}}, "location 52.52, 13.405, live", False),
+        (
+            {
+                "venue": {"location": PLACE, "title": "Bar", "address": "Main St 1"},
+                "location": PLACE,
+            },
+            'venue "Bar", "Main St 1", location 52.52, 13.405',
+            False,
+        ),
+        ({"contact": {"phone_number": "+49 1", "first_name": "B"}}, 'contact "B", +49 1', False),
+        ({"poll": POLL}, 'poll "Lunch?": Pizza / Salad [Bob] no', False),
+        (
+            {"poll": POLL | {"is_closed": True}},
+            'poll "Lunch?": Pizza / Salad [Bob] no, closed',
+            False,
+        ),
+        ({"dice": {"emoji": "🎲", "value": 3}}, "dice 🎲 3", False),
+        ({"sticker": STICKER | FILE}, 'sticker 👍 of "Cats"', False),
+        ({"story": {"chat": NEWS, "id": 1}}, 'story of "News"', True),
+        ({"wormhole": {"depth": 7}}, "message of a kind that is not known here", False),
     ],
 )
-def test_what_cannot_be_read_is_named(fields: Json, words: str) -> None:
-    """Silence would look like a broken bot."""
-    assert said("", chat=ANN, **fields).unsupported == words
+def test_whatever_people_send_is_told_in_words(fields: Json, words: str, is_outside: bool) -> None:
+    """Silence would look like a broken bot, and a model cannot ask about what it does not see."""
+    message = said("", chat=ANN, **fields)
+
+    assert (message.described, message.is_outside) == ((words,), is_outside)
+    shown = words.translate({ord("["): "(", ord("]"): ")", ord('"'): "'"})
+    assert compose(message, in_group=False) == f"[{shown}]"
 
 
 @pytest.mark.parametrize(

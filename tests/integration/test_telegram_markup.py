@@ -174,3 +174,42 @@ def test_heads_and_tails_fit(text: str, limit_units: int) -> None:
     """Drafts and answers to buttons have limits of their own."""
     assert markup.units(markup.tail(text, limit_units)) <= limit_units + 1
     assert markup.units(markup.head(text, limit_units)) <= limit_units
+
+
+@table(
+    ("markdown", "text", "entities"),
+    [
+        (
+            "See [`run`](https://a.b) and [x](https://c.d).",
+            "See run (https://a.b) and x.",
+            [("code", "run"), ("text_link", "https://a.b"), ("text_link", "x")],
+        ),
+        (
+            "**[`😀`](https://a.b)** [the `b` one](https://c.d)",
+            "😀 (https://a.b) the b one (https://c.d)",
+            [
+                ("bold", "😀"),
+                ("code", "😀"),
+                ("text_link", "https://a.b"),
+                ("code", "b"),
+                ("text_link", "https://c.d"),
+            ],
+        ),
+    ],
+)
+def test_a_link_around_code_keeps_its_address(
+    markdown: str, text: str, entities: list[tuple[str, str]]
+) -> None:
+    """Telegram formats as a link or as code and never as both; half of a README is such links."""
+    (payload,) = markup.render(markdown)
+    shown = json.loads(payload)
+    data = shown["text"].encode("utf-16-le")
+
+    assert shown["text"] == text
+    assert sorted(
+        (
+            each["type"],
+            data[2 * each["offset"] : 2 * (each["offset"] + each["length"])].decode("utf-16-le"),
+        )
+        for each in shown["entities"]
+    ) == sorted(entities)

@@ -68,7 +68,7 @@ def test_any_content_is_read(found: Mapping[str, object], kind: str) -> None:
     button = content.button_of(found)
 
     assert isinstance(text, str)
-    assert isinstance(content.unsupported(kind, found), str)
+    assert isinstance(content.described(kind, found), str)
     assert isinstance(content.mentions(found, ME, NAME), bool)
     assert content.without_name(text, ME, NAME) in {text.strip(), *_ends(text)}
     assert content.time_of(found, NOW).tzinfo is UTC

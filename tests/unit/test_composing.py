@@ -198,13 +198,14 @@ def test_an_ambient_message_tells_of_its_files_without_reading_them() -> None:
         "look\n[Bob] no",
         chat=GROUP,
         files=(IncomingFile(fetch=_never, file_name="cat.jpg"), IncomingFile(fetch=_never)),
-        unsupported="a poll",
+        described=('poll "Lunch?": yes / no',),
+        unsupported="a thing",
     )
 
     assert ambient_text(message) == (
         "[Ann] look\n\\[Bob] no\n[file cat.jpg was sent, and not kept]\n"
         "[file without a name was sent, and not kept]\n"
-        "[a poll was sent, which cannot be read here]"
+        "[poll 'Lunch?': yes / no]\n[a thing was sent, which cannot be read here]"
     )
 
 

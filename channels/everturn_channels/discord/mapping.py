@@ -87,12 +87,13 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
     written = _written(message)
     snapshot = message.message_snapshots[0] if message.message_snapshots else None
     attachments = list(written.attachments)
-    stickers = list(written.stickers)
+    stickers, embeds = list(written.stickers), list(written.embeds)
     text, forwarded_from = read_text(written, me), ""
     if snapshot is not None:
         text, forwarded_from = _plain(snapshot.content, message), _forwarded_from(message)
         attachments += snapshot.attachments
         stickers += snapshot.stickers
+        embeds += snapshot.embeds
     quoted, quoted_name = _quote(message, me)
     return Message(
         id=str(message.id),
@@ -105,7 +106,8 @@ def read_message(message: discord.Message, channel: Channel, me: int, to_file: F
         quoted=quoted,
         quoted_name=quoted_name,
         forwarded_from=forwarded_from,
-        unsupported=_unsupported(stickers, message.poll),
+        described=_described(stickers, [message.poll] if message.poll else [], embeds),
+        is_outside=snapshot is not None or bool(embeds),
     )
 
 
@@ -191,9 +193,26 @@ def _forwarded_from(message: discord.Message) -> str:
     return "another chat"
 
 
-def _unsupported(stickers: Sequence[discord.StickerItem], poll: discord.Poll | None) -> str:
-    parts = [f"a sticker ({s.name})" for s in stickers]
-    if poll is not None:
-        answers = " / ".join(a.text for a in poll.answers)
-        parts.append(f"a poll ({poll.question}: {answers})")
-    return ", ".join(parts)
+def _described(
+    stickers: Sequence[discord.StickerItem],
+    polls: Sequence[discord.Poll],
+    embeds: Sequence[discord.Embed],
+) -> tuple[str, ...]:
+    """Return what a message holds beside text and files, in words that a model reads."""
+    return (
+        *(f'sticker "{each.name}"' for each in stickers),
+        *(
+            f'poll "{each.question}": {" / ".join(a.text for a in each.answers)}'
+            f"{', closed' if each.is_finalised() else ''}"
+            for each in polls
+        ),
+        *(_embed(each) for each in embeds),
+    )
+
+
+def _embed(embed: discord.Embed) -> str:
+    """Return an embed, or the preview of a link, whoever wrote it."""
+    author = f"by {embed.author.name}" if embed.author.name else ""
+    fields = (f"{each.name}: {each.value}" for each in embed.fields)
+    parts = (embed.title, author, embed.description, *fields, embed.footer.text, embed.url)
+    return f"embed {' | '.join(part for part in parts if part)}".rstrip()

@@ -27,6 +27,7 @@ from everturn_channels.names import one_line
 QUOTE_LIMIT: Final = 200  # characters of a message that is replied to; it is only to be recognised
 _FILE_NAME_LIMIT: Final = 120
 _WORDS_LIMIT: Final = 300
+_DESCRIBED_LIMIT: Final = 1_500
 _BEGINNING: Final = 200  # characters of a line in which our words are looked for
 
 _LINE_ENDS: Final = re.compile(r"\r\n|[\r\v\f\x1c-\x1e\x85\u2028\u2029]")
@@ -35,7 +36,9 @@ _UNPRINTABLE: Final = re.compile(r"[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f]")
 _HALVES: Final = re.compile(r"[\ud800-\udfff]")
 _BACKTICKS: Final = re.compile(r"`+")
 _OURS: Final = re.compile(
-    r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b)", re.IGNORECASE
+    r"\[ ?(forwarded\b|in reply to |file |attached: |[^\]]{1,80} (was|were) sent\b"
+    r"|(location|venue|contact|poll|quiz|dice|sticker|story|embed|checklist|game|invoice) )",
+    re.IGNORECASE,
 )
 _SPEAKERS: Final = frozenset(("system", "developer", "assistant", "user", "tool"))
 _BLANKS: Final = frozenset("\u115f\u1160\u2800\u3164\uffa0")
@@ -68,7 +71,7 @@ def compose(
     parts += [_fenced(name, text) for name, text in texts]
     parts += [f"[file {_file_name(name)} saved as {_path(path)}]" for name, path in saved]
     parts += [f"[file {one_line(words, _WORDS_LIMIT)}]" for words in refused]
-    parts += _unsupported(message)
+    parts += _described(message)
     return _attributed(message.sender, parts, in_group=in_group)
 
 
@@ -77,7 +80,7 @@ def ambient_text(message: Message) -> str:
     own = _guarded(message.text, is_anothers=True)
     names = [each.file_name or each.media_type for each in message.files]
     files = [f"[file {_file_name(name)} was sent, and not kept]" for name in names]
-    parts = [*_about(message), *([own] if own else []), *files, *_unsupported(message)]
+    parts = [*_about(message), *([own] if own else []), *files, *_described(message)]
     return _attributed(message.sender, parts, in_group=True)
 
 
@@ -109,9 +112,11 @@ def _about(message: Message) -> list[str]:
     return lines
 
 
-def _unsupported(message: Message) -> list[str]:
+def _described(message: Message) -> list[str]:
+    """Return the lines that tell of what a message holds beside text and files."""
+    lines = [f"[{one_line(each, _DESCRIBED_LIMIT)}]" for each in message.described if each.strip()]
     what = one_line(message.unsupported, _WORDS_LIMIT)
-    return [f"[{what} was sent, which cannot be read here]"] if what else []
+    return [*lines, *([f"[{what} was sent, which cannot be read here]"] if what else [])]
 
 
 def _attributed(sender: Person, parts: Sequence[str], *, in_group: bool) -> str:

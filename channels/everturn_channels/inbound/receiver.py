@@ -128,13 +128,13 @@ class Receiver:
             if is_for_us:
                 # What was not said to the agent is dropped without one.
                 self._word(message, TOO_FAST)
-        elif is_for_us and (message.text.strip() or message.files):
+        elif is_for_us and (message.text.strip() or message.files or message.described):
             await self._take(message, admission)
         elif is_for_us and message.unsupported:
             self._word(message, nothing_to_read(message.unsupported))
         elif is_for_us and message.is_addressed and (message.quoted or chat.type != "dm"):
             await self._take(message, admission)  # a name alone: what was said before is meant
-        elif message.text.strip() or message.files or message.unsupported:
+        elif message.text.strip() or message.files or message.described or message.unsupported:
             with anyio.fail_after(self._limits.take_s):
                 await self._store_ambient(message, admission)
 
@@ -147,7 +147,7 @@ class Receiver:
                 key=admission.key,
                 sender=message.sender.id,
                 idempotency_key=message_key(admission.key, message.id),
-                untrusted=decision.untrusted,
+                untrusted=decision.untrusted or message.is_outside,
                 ambient=True,
             )
             # It stands among the messages, and begins no turn.
@@ -159,7 +159,7 @@ class Receiver:
             sender=message.sender.id,
             idempotency_key=message_key(admission.key, message.id),
             shown=decision.action == "ambient",
-            untrusted=decision.untrusted,
+            untrusted=decision.untrusted or message.is_outside,
             max_messages=decision.buffer.max_messages,
             max_age_s=int(decision.buffer.max_age_s),
         )
@@ -203,7 +203,7 @@ class Receiver:
         with speaking("en"):  # as a model reads it
             refused = _why_not(fetched)
         uploads = tuple(each.upload for each in fetched if each.upload is not None)
-        if not uploads and not message.text.strip():
+        if not uploads and not message.text.strip() and not message.described:
             return  # nothing is left of it, and its sender was told why
         texts, saved = await self._placed(admission.key.agent, fetched)
         extras = _Extras(
@@ -263,7 +263,7 @@ class Receiver:
             sender=message.sender.id,
             idempotency_key=message_key(admission.key, message.id),
             attachments=uploads,
-            untrusted=decision.untrusted,
+            untrusted=decision.untrusted or message.is_outside,
             reply_to=message.id if in_group else "",
             queueing=queueing(decision.queue, is_album=message.is_album, took_s=took_s),
         )
@@ -379,7 +379,7 @@ class Receiver:
     def _remember(self, key: str, extras: _Extras) -> None:
         """Keep what an edit needs, for the newest messages; large ones lose their files' text."""
         message = extras.message
-        about = message.quoted or message.forwarded_from or message.unsupported
+        about = message.quoted or message.forwarded_from or message.described or message.unsupported
         if extras.texts or extras.saved or extras.refused or about:
             size = sum(len(text) for _, text in extras.texts)
             if size <= EXTRAS_CHARS:

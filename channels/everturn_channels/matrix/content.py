@@ -82,25 +82,36 @@ def has_file(content: Json) -> bool:
     return text_of(content, "msgtype") in _FILES
 
 
-def unsupported(kind: str, content: Json) -> str:
-    """Return what an event holds that cannot be read, in words; empty = nothing."""
+def described(kind: str, content: Json) -> str:
+    """Return what an event holds beside text and files, for a model; empty = nothing."""
     if kind == "m.sticker":
-        return f"a sticker ({text_of(content, 'body')})"
+        return f'sticker "{text_of(content, "body")}"'
     if kind in {"m.poll.start", "org.matrix.msc3381.poll.start"}:
         return _poll(content)
     match text_of(content, "msgtype"):
         case "m.location":
-            return f"a location ({text_of(content, 'geo_uri') or text_of(content, 'body')})"
+            return _location(content)
         case "m.key.verification.request":
-            return "a request to verify a device"
+            return "request to verify a device"
         case other:  # kinds to come have a text for those who do not know them
-            return "" if text_of(content, "body") else f"something that is no text ({other})"
+            return (
+                ""
+                if text_of(content, "body")
+                else f"message of a kind that is not known here: {other}"
+            )
 
 
 def _poll(content: Json) -> str:
     poll = object_of(content, "m.poll") or object_of(content, "org.matrix.msc3381.poll.start")
     names = [_poll_text(each) for each in objects_of(poll, "answers")]
-    return f"a poll ({_poll_text(object_of(poll, 'question'))}: {' / '.join(names)})"
+    return f'poll "{_poll_text(object_of(poll, "question"))}": {" / ".join(names)}'
+
+
+def _location(content: Json) -> str:
+    """Return a location; `geo:` addresses are those of RFC 5870, most accurate first."""
+    place = text_of(content, "geo_uri").removeprefix("geo:").partition(";")[0].replace(",", ", ")
+    said = text_of(content, "body")
+    return f"location {place or said}" + (f', "{said}"' if place and said else "")
 
 
 def _poll_text(value: Json) -> str:

@@ -31,11 +31,11 @@ from everturn_channels.matrix.content import (
     QUOTE_CHARS,
     body_of,
     button_of,
+    described,
     has_file,
     mentions,
     related,
     time_of,
-    unsupported,
     without_name,
 )
 from everturn_channels.matrix.encryption import Encryption, UndecryptableError
@@ -139,9 +139,9 @@ class EventReader:
             files=(self._file(content),) if has_file(content) else (),
             quoted=quoted,
             quoted_name=quoted_name,
-            unsupported=unsupported(text_of(event, "type"), content),
+            described=tuple(filter(None, (described(text_of(event, "type"), content),))),
         )
-        if message.unsupported:
+        if message.described:
             message = replace(message, text="")  # which only stands for what cannot be read
         command = None if message.files or quoted else typed_command(message.text, marks="/!")
         if command is None or not (message.is_addressed or message.chat.type == "dm"):

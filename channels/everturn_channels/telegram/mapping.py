@@ -25,7 +25,7 @@ from everturn_channels.adapter import (
     Message,
     Person,
 )
-from everturn_channels.languages import marked
+from everturn_channels.telegram.content import described, is_anothers
 from everturn_channels.telegram.markup import head
 
 UPDATES: Final = (
@@ -46,25 +46,6 @@ _CHAT_TYPES: Final[dict[str, ChatType]] = {
     "channel": "channel",
 }
 _QUOTATIONS: Final = frozenset(("blockquote", "expandable_blockquote"))
-_UNSUPPORTED: Final = {
-    "sticker": marked("a sticker"),
-    "venue": marked("a place"),
-    "location": marked("a location"),
-    "contact": marked("a contact"),
-    "poll": marked("a poll"),
-    "dice": marked("a throw of dice"),
-    "game": marked("a game"),
-    "story": marked("a story"),
-    "checklist": marked("a checklist"),
-    "live_photo": marked("a live photo"),
-    "paid_media": marked("paid media"),
-    "invoice": marked("an invoice"),
-    "gift": marked("a gift"),
-    "unique_gift": marked("a gift"),
-    "giveaway": marked("a giveaway"),
-    "rich_message": marked("a rich message"),
-}
-"What a message may hold beside text and files, most telling first, in words."
 
 
 class Reach(Protocol):
@@ -130,8 +111,8 @@ class Reading(Struct, frozen=True, kw_only=True):
             return command
         text, is_addressed = self._text(message)
         quoted, quoted_name = self._quoted(message)
-        files, unsupported = self._files(message), _unsupported(message)
-        if not (message.text or message.caption or files or unsupported):  # a pin, somebody joined
+        files, more = self._files(message), described(message)
+        if not (message.text or message.caption or files or more):  # a pin, somebody joined
             return Note(text="a message without content", chat=chat.id)
         return Message(
             id=str(message.message_id),
@@ -144,7 +125,8 @@ class Reading(Struct, frozen=True, kw_only=True):
             quoted=quoted,
             quoted_name=quoted_name,
             forwarded_from=_origin(message.forward_origin) if message.forward_origin else "",
-            unsupported="" if files else unsupported,
+            described=(more,) if more and not files else (),
+            is_outside=message.forward_origin is not None or is_anothers(message),
             is_album=message.media_group_id is not None,
         )
 
@@ -261,13 +243,13 @@ class Reading(Struct, frozen=True, kw_only=True):
         replied, elsewhere = message.reply_to_message, message.external_reply
         part = message.quote.text if message.quote is not None else ""
         if elsewhere is not None:
-            return head(part or _unsupported(elsewhere), _QUOTE_UNITS), _origin(elsewhere.origin)
+            return head(part or described(elsewhere), _QUOTE_UNITS), _origin(elsewhere.origin)
         if replied is None or self._is_own(replied) or replied.forum_topic_created is not None:
             return "", ""
         whole = replied.text or replied.caption or ""
         if not (part or whole):
             files = self._files(replied)
-            whole = files[0].file_name if files else _unsupported(replied)
+            whole = files[0].file_name if files else described(replied)
         quoted = head(part or whole, _QUOTE_UNITS)
         return quoted, _sender(replied).name if quoted else ""
 
@@ -362,7 +344,8 @@ def merged(parts: Sequence[Message]) -> Message:
         text="\n\n".join(texts),
         is_addressed=any(part.is_addressed for part in parts),
         files=tuple(file for part in parts for file in part.files),
-        unsupported=next((part.unsupported for part in parts if part.unsupported), ""),
+        described=tuple(each for part in parts for each in part.described),
+        is_outside=any(part.is_outside for part in parts),
         is_album=True,
     )
 
@@ -440,10 +423,6 @@ def _origin(origin: types.MessageOriginUnion) -> str:
             return origin.sender_chat.title or origin.author_signature or "a chat"
         case types.MessageOriginChannel():
             return origin.chat.title or "a channel"
-
-
-def _unsupported(message: types.Message | types.ExternalReplyInfo) -> str:
-    return next((w for kind, w in _UNSUPPORTED.items() if getattr(message, kind, None)), "")
 
 
 def _cut(text: str, offset: int, length: int | None = None) -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import re
 import unicodedata
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import Final, cast
@@ -47,6 +47,7 @@ _DEEP_INDENT: Final = re.compile(r"^[ \t]{80,}(?:[-*+>]|\d{1,9}[.)])", re.MULTIL
 _MARKS: Final = re.compile(r"[*_~`|\[\]<>$#\\!]")
 
 _LINK: Final = re.compile(r"(?:https?|tg|mailto|tel|ftp)://?|(?:mailto|tel):", re.IGNORECASE)
+_CODES: Final = frozenset(("code", "pre"))
 _CLUSTER_MAX: Final = 64  # characters; nothing that people write as one sign is longer
 _ZWJ: Final = "\u200d"
 
@@ -138,7 +139,55 @@ def _read(markdown: str) -> tuple[str, list[MessageEntity]]:
         return markdown, []  # a fault of the library: the words matter more than their looks
     if not text.strip() or len(text) > _GROWTH_MAX * len(markdown) + 1_000:
         return markdown, []  # it consisted of mark-up alone, or swells
-    return text, [e for e in entities if e.type != "text_link" or _LINK.match(e.url or "")]
+    return _with_addresses(text, [e for e in entities if e.type != "text_link" or _is_link(e)])
+
+
+def _is_link(entity: MessageEntity) -> bool:
+    return _LINK.match(entity.url or "") is not None
+
+
+def _with_addresses(text: str, entities: list[MessageEntity]) -> tuple[str, list[MessageEntity]]:
+    """Write the address of a link that holds code behind it: Telegram drops one of the two.
+
+    Source: https://core.telegram.org/bots/api#formatting-options, "pre and code entities can't
+    contain any other entities", read 2026-11-26.
+    """
+    codes = sorted((e.offset, e.offset + e.length) for e in entities if e.type in _CODES)
+    ends = [end for _, end in codes]
+
+    def holds_code(link: MessageEntity) -> bool:
+        first = bisect_right(ends, link.offset)  # codes do not overlap each other
+        return first < len(codes) and codes[first][0] < link.offset + link.length
+
+    clashing = [e for e in entities if e.type == "text_link" and holds_code(e)]
+    if not clashing:
+        return text, entities
+    clashing.sort(key=lambda e: e.offset + e.length)
+    places = [e.offset + e.length for e in clashing]
+    added = [f" ({e.url})" for e in clashing]
+    grown = [0, *accumulate(map(units, added))]
+    data = text.encode("utf-16-le", "surrogatepass")
+    pieces = [
+        data[2 * begin : 2 * end].decode("utf-16-le", "surrogatepass")
+        for begin, end in pairwise((0, *places, len(data)))
+    ]
+    dropped = set(map(id, clashing))
+    kept = [
+        dataclasses.replace(
+            each,
+            offset=each.offset + grown[bisect_right(places, each.offset)],
+            length=each.length
+            + grown[bisect_left(places, each.offset + each.length)]
+            - grown[bisect_right(places, each.offset)],
+        )
+        for each in entities
+        if id(each) not in dropped
+    ]
+    kept += [
+        dataclasses.replace(link, offset=place + before + 2, length=units(words) - 3)
+        for link, place, before, words in zip(clashing, places, grown, added, strict=False)
+    ]
+    return "".join(part for pair in zip(pieces, [*added, ""], strict=True) for part in pair), kept
 
 
 def _is_bomb(markdown: str) -> bool:
@@ -290,7 +339,7 @@ def _is_flag_letter(char: str) -> bool:
 def _code(ordered: Iterable[MessageEntity], end: int) -> list[tuple[int, int]]:
     """Return from where to where there is code, of what begins before `end`."""
     early = takewhile(lambda e: e.offset < end, ordered)
-    return [(e.offset, e.offset + e.length) for e in early if e.type in {"pre", "code"}]
+    return [(e.offset, e.offset + e.length) for e in early if e.type in _CODES]
 
 
 def _clipped(ordered: Iterable[MessageEntity], begin: int, end: int) -> list[MessageEntity]:
