@@ -60,8 +60,9 @@ window.requestAnimationFrame = (work) => ask((now) => {
   window.frames.push(performance.now() - began);
 });
 const look = () => {
+  // A screenful: what is above it is drawn behind it.
   const entries = document.querySelectorAll(".transcript .entry");
-  if (entries.length > 50) window.seen.session ??= performance.now();
+  if (entries.length > 25) window.seen.session ??= performance.now();
   if (document.querySelector(".row")) window.seen.list ??= performance.now();
   ask(look);
 };

@@ -127,6 +127,9 @@ class HttpGateway:
     tool_factory: ToolFactory | None = None
     base_url: str = ""
     findings: tuple[Finding, ...] = ()
+    shares: tuple[Share, ...] = ()
+    "The gateways that share its store, itself first; none = it is alone."
+    differing: tuple[str, ...] = ()
     maintenance: anyio.Lock = field(default_factory=anyio.Lock)
     listening: anyio.Event = field(default_factory=anyio.Event)
 
@@ -187,16 +190,16 @@ class HttpGateway:
 
     @property
     def node(self) -> str:
-        """Say that it is alone."""
-        return ""
+        """Say its name among the others; by default it is alone."""
+        return next((each.member.node.name for each in self.shares), "")
 
     def nodes(self) -> tuple[Share, ...]:
-        """Say that it is alone."""
-        return ()
+        """Say which nodes there are."""
+        return self.shares
 
     def node_differences(self) -> tuple[str, ...]:
-        """Say that it is alone."""
-        return ()
+        """Say in what they differ."""
+        return self.differing
 
     def homes(self) -> dict[str, str]:
         """Say that it is alone."""

@@ -126,7 +126,7 @@ class LiveStream(Response):
             ProblemError: There is no room for another follower; nothing was sent.
         """
         failure: BaseException | None = None
-        with self._put, self._frames:
+        with self._put, self._frames, self._gateway.changes.looked_at():
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send_rows)
                 for task in OtherStates(self._gateway, self._viewer, self._put.send).tasks():
@@ -148,6 +148,7 @@ class LiveStream(Response):
             "boot": gateway.changes.boot,
             "started_at": utc_text(gateway.started_at),
             "version": gateway.version,
+            "node": gateway.node,
             "fresh": self._is_fresh,
             "starts": [
                 {"at": utc_text(each.at), "after": each.after}

@@ -12,7 +12,8 @@ import { closeSession, failed, onChange, openSession, start, state } from "./sta
 import { sessionsView } from "./views/sessions.js";
 
 const place = document.getElementById("app");
-// In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope.
+// In the side bar; `key` follows `g`, `badge` is how many things want a person, `need` a scope, and
+// `isThere` says whether there is such a thing.
 const PLACES = [
   { name: "sessions", label: t("Sessions"), key: "s", icon: "M4 6h16M4 12h16M4 18h10", view: sessionsView },
   { name: "search", label: t("Search"), key: "f", icon: "M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM20 20l-4-4", view: lazy("search", "searchView"), open: once("views/search", "openSearch") },
@@ -21,6 +22,7 @@ const PLACES = [
   { name: "channels", label: t("Channels"), key: "c", icon: "M5 5h14v10h-7l-4 4v-4H5z", view: lazy("channels", "channelsView"), open: once("channels", "openChannels"), badge: maybe("channels", "wantingChannels"), need: "operate" },
   { name: "agents", label: t("Agents"), key: "e", icon: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM12 12l8-4.5M12 12v9M12 12L4 7.5", view: lazy("agents", "agentsView"), open: once("agents", "openAgents"), badge: maybe("agents", "faultyAgents") },
   { name: "usage", label: t("Usage"), key: "u", icon: "M5 20V10M12 20V4M19 20v-7", view: lazy("usage", "usageView"), open: once("views/usage", "openUsage") },
+  { name: "nodes", label: t("Nodes"), key: "n", icon: "M12 8a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM5 22a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM19 22a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM11 8l-5 8M13 8l5 8", view: lazy("nodes", "nodesView"), open: once("views/nodes", "openNodes"), isThere: () => Boolean(state.hello?.node), need: "operate" },
   { name: "doctor", label: t("Doctor"), key: "d", icon: "M3 12h4l3-8 4 16 3-8h4", view: lazy("doctor", "doctorView"), need: "operate" },
   { name: "log", label: t("Log"), key: "l", icon: "M5 5h14v14H5zM8 9h8M8 12h8M8 15h5", view: lazy("log", "logView"), open: once("views/log", "openLog"), need: "operate" },
 ];
@@ -86,7 +88,7 @@ function shell() {
     <a class="skip" href="#main" @click=${skip}>${t("Skip to content")}</a>
     <nav class="side" aria-label=${t("Places")}>
       <a class="brand" href="#/"><svg viewBox="0 0 32 32" aria-hidden="true"><rect width="32" height="32" rx="8"></rect><path d="M22.5 11.2A8 8 0 1 0 24 16h-4"></path></svg><span>Everturn</span></a>
-      <div class="places">${PLACES.map(placeLink)}</div>
+      <div class="places">${PLACES.filter(isOpen).map(placeLink)}</div>
       <div class="foot">
         ${connection()}
         ${state.isOutdated ? html`<button class="outdated" @click=${() => location.reload()}>${t("Reload: new version")}</button>` : nothing}
@@ -97,13 +99,14 @@ function shell() {
       </div>
     </nav>
     <main id="main" tabindex="-1" class=${view}>${viewOf(view)}</main>
-    ${role.asked ? roleDialog() : helpDialog(PLACES) ?? nothing}
+    ${role.asked ? roleDialog() : helpDialog(PLACES.filter(isOpen)) ?? nothing}
     <p class=${state.note ? "toast" : "hidden"} role="status" aria-live="polite">${state.note}</p>
   `;
 }
 
-function placeLink({ name, label, icon: path, badge, need }) {
-  if (need && role.me && !may(need)) return nothing;
+const isOpen = ({ need, isThere = () => true }) => isThere() && !(need && role.me && !may(need));
+
+function placeLink({ name, label, icon: path, badge }) {
   const { view } = state.route;
   const isHere = name === view || (name === "sessions" && ["session", "request", "then"].includes(view));
   const waiting = badge?.() ?? 0;

@@ -110,7 +110,10 @@ function receive({ type, data }) {
   } else if (type === "login") state.connection = "login";
   else if (type === "hello") greeted(data);
   else if (type === "rows") changed(data);
-  else if (type === "event") happened(data);
+  else if (type === "event") {
+    happened(data);
+    frames.get(type)?.(data);
+  }
   else if (type === "token") grew(data);
   else if (type === "ended" && state.session?.id === data.session_id) {
     if (data.problem) state.session.error = data.problem.detail ?? data.problem.title;

@@ -9,10 +9,14 @@ import { question } from "../views/approvals.js";
 import { delivery } from "./delivery.js";
 import { entriesOf } from "./entries.js";
 import { dispositionMark } from "./dispositions.js";
+import { maybe } from "./lazy.js";
 import { asCommand, dollars, folded, linked, plain } from "./text.js";
 import { t } from "./texts.js";
 import { took, when } from "./time.js";
 import { timeOfTurn } from "./timing.js";
+
+const pinButton = maybe("pins", "pinButton");
+const isPinned = maybe("pins", "isPinned");
 
 let known = { events: null, length: 0, restarts: null, entries: [] };
 
@@ -26,12 +30,13 @@ function entries(events, restarts, shownSince) {
   return known.entries;
 }
 
-// With `until`, what came after that event is dimmed; `dispositions` says what a request had of messages.
-export function transcript(session, { restarts = [], shownSince = "", until = Infinity, dispositions = null } = {}) {
+// With `until`, what came after that event is dimmed; `dispositions` says what a request had of messages;
+// of more than `most` entries the last ones are shown.
+export function transcript(session, { restarts = [], shownSince = "", until = Infinity, dispositions = null, most = Infinity } = {}) {
   const asked = new Map((session.document?.approvals ?? []).map((each) => [each.call_id, each]));
   const about = { session, asked, until, dispositions };
   return html`
-    ${repeat(entries(session.events, restarts, shownSince), (each) => `${each.kind}${each.seq}`, (each) => entryOf(about, each))}
+    ${repeat(entries(session.events, restarts, shownSince).slice(-most), (each) => `${each.kind}${each.seq}`, (each) => entryOf(about, each))}
     ${session.live
       ? html`<article class="entry reply live"><header><span class="who">${t("writing")}</span></header><div class="text">${linked(session.live.text)}<i class="caret"></i></div></article>`
       : session.waits && session.document?.open_turn
@@ -54,20 +59,22 @@ function dispositionOf({ dispositions }, seq) {
   return html`${dispositionMark(disposition)}${disposition.stage ? html`<span class="faint">${plain(disposition.stage)}</span>` : nothing}`;
 }
 
+const pinned = (session, seq) => (isPinned(session, seq) ? html`<span class="mark">${t("pinned")}</span>` : nothing);
+
 function entryOf(about, entry) {
   const { session, asked } = about;
   const more = classOf(about, entry);
   switch (entry.kind) {
     case "user":
       return html`<article class="entry user ${entry.isAmbient ? "ambient" : ""} ${more}" data-seq=${entry.seq}>
-        <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("not addressed")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${dispositionOf(about, entry.seq)} ${when(entry.at)}</header>
+        <header>${entry.sender ? html`<span class="who">${plain(entry.sender)}</span>` : nothing}${entry.isAmbient ? html`<span class="mark">${t("not addressed")}</span>` : nothing}${entry.isUntrusted ? html`<span class="mark">${t("from outside")}</span>` : nothing}${entry.isEdited ? html`<span class="mark">${t("edited")}</span>` : nothing}${pinned(session, entry.seq)}${dispositionOf(about, entry.seq)} ${when(entry.at)}${entry.text ? pinButton(session, entry.seq) ?? nothing : nothing}</header>
         <div class="text">${words(entry)}</div>
         ${entry.files.map((file) => html`<p class="file"><a href=${`../api/v1/sessions/${session.id}/media/${encodeURIComponent(file.name)}`} download=${file.file_name || file.name}>${plain(file.file_name || file.name)}</a> <span class="faint">${file.media_type}</span></p>`)}
         ${entry.discarded ? html`<p class="faint">${plain(entry.discarded)}</p>` : nothing}
       </article>`;
     case "reply":
       return html`<article class="entry reply ${more}" data-seq=${entry.seq}>
-        <header><span class="faint">#${entry.seq}</span><span class="who">${plain(entry.model || t("reply"))}</span> ${when(entry.at)} ${numbers(entry)}${dispositionOf(about, entry.seq)}${delivery(entry.delivery, session.document?.channel)}${entry.isAsked ? html`<a class="saw" href=${`#/s/${session.id}/request/${entry.seq}`} title=${t("What the model saw")}>${t("saw")}</a>` : nothing}<button class="plain fork" title=${FORK} @click=${() => fork(session.id, forkSeq(session.events, entry))}>${t("Fork here")}</button></header>
+        <header><span class="faint">#${entry.seq}</span><span class="who">${plain(entry.model || t("reply"))}</span> ${when(entry.at)} ${numbers(entry)}${pinned(session, entry.seq)}${dispositionOf(about, entry.seq)}${delivery(entry.delivery, session.document?.channel)}${entry.isAsked ? html`<a class="saw" href=${`#/s/${session.id}/request/${entry.seq}`} title=${t("What the model saw")}>${t("saw")}</a>` : nothing}${entry.text ? pinButton(session, entry.seq) ?? nothing : nothing}<button class="plain quiet" title=${FORK} @click=${() => fork(session.id, forkSeq(session.events, entry))}>${t("Fork here")}</button></header>
         ${entry.text ? html`<div class="text">${words(entry)}</div>` : nothing}
         ${entry.calls.map((each) => callOf(about, each, asked.get(each.call_id)))}
       </article>`;
@@ -107,6 +114,7 @@ function callOf(about, call, approval) {
     <summary><code>${plain(line)}</code>${dispositionOf(about, call.resultSeq)}<span class="mark ${tone}">${STATUS[call.status]}${time ? ` ${time}` : ""}</span></summary>
     ${folded(asCommand(call.name, call.arguments))}
     ${call.reason || call.decided ? html`<p class="faint">${plain([call.reason, call.decided].filter(Boolean).join(" - "))}</p>` : nothing}
+    ${pinned(session, call.resultSeq)}${call.result ? pinButton(session, call.resultSeq) ?? nothing : nothing}
     ${delivery(call.delivery, session.document?.channel)}
     ${call.result !== undefined ? folded(call.result || t("(nothing)")) : nothing}
     ${call.path ? html`<p><a href=${address(`api/v1/sessions/${session.id}/results/${encodeURIComponent(call.path)}`)} download=${`${call.path}.txt`}>${t("Open the whole result")}</a></p>` : nothing}

@@ -4,9 +4,9 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { live } from "../vendor/lit-html/directives/live.js";
 import { newKey } from "../api.js";
 import { contextBar } from "../parts/bar.js";
-import { entriesOf } from "../parts/entries.js";
 import { closes, exportLinks, labelActions } from "../parts/labels.js";
-import { asCommand, dollars, folded, linked, plain } from "../parts/text.js";
+import { maybe, once } from "../parts/lazy.js";
+import { copyText, dollars, plain } from "../parts/text.js";
 import { number, t } from "../parts/texts.js";
 import { newestTurn } from "../parts/timing.js";
 import { todoList, todoOf } from "../parts/todo.js";
@@ -15,7 +15,10 @@ import { keepDraft, setFiles } from "../drafts.js";
 import { send } from "../send.js";
 import { act, loadNewer, loadOlder, openSession, remove, say, state } from "../state.js";
 
+const pinList = maybe("pins", "pinList");
+const wantPins = once("pins", "wantPins");
 const NEAR_END_PX = 80;
+const SCREENFUL = 30; // entries that are drawn first; the others, of which nobody sees any yet, come behind
 const FILE_MOST_BYTES = 20 * 1024 * 1024;
 
 export function sessionView() {
@@ -42,7 +45,7 @@ export function sessionView() {
             ${session.error ? html`<p class="error" role="alert">${session.error}</p>` : nothing}
             ${session.first > 1 ? html`<button class="more" ?disabled=${session.isLoadingOlder} @click=${(e) => moved(e, () => loadOlder(session))}>${t("Show older")}</button>` : nothing}
             ${session.isLoading ? html`<div class="ghosts" aria-hidden="true"><div class="ghost"></div><div class="ghost short"></div><div class="ghost"></div></div>` : nothing}
-            ${session.isRaw ? raw(events) : transcript(session, { restarts: state.hello?.starts ?? [], shownSince: state.restartedAt })}
+            ${session.isRaw ? raw(events) : transcript(session, { restarts: state.hello?.starts ?? [], shownSince: state.restartedAt, most: isBegun(session) ? SCREENFUL : Infinity })}
             ${session.isAtEnd ? nothing : html`<button class="more" ?disabled=${session.isLoadingNewer} @click=${(e) => moved(e, () => loadNewer(session))}>${t("Show newer")}</button>`}
             ${!session.isLoading && !events.some((each) => each.type !== "session_started") && !session.error ? html`<div class="empty"><h2>${t("Nothing said yet")}</h2><p>${t("Write the first message below.")}</p></div>` : nothing}
           </div>
@@ -53,6 +56,7 @@ export function sessionView() {
       <aside id="window" class=${session.isWindowShown ? "shown" : ""} aria-label=${t("What the model sees")}>
         ${session.context ? contextBar(session.context) : html`<h2>${t("What the model sees")}</h2><p class="faint">${t("Not known for this session.")}</p>`}
         ${newestTurn(session.events)}
+        ${pinList(session) ?? nothing}
         ${document ? totals(document) : nothing}
       </aside>
     </div>
@@ -172,6 +176,7 @@ async function attach(session, input) {
 
 // --- where it is scrolled to ---
 
+const isBegun = (session) => !session.isWhole && session.follows && session.isAtEnd;
 let held = null; // what stands at the top of the screen, and where, while others come or go
 
 function scrolled(session, place) {
@@ -200,6 +205,11 @@ export function afterSession() {
   const place = document.querySelector(".scroll");
   const { session } = state;
   if (!place || !session) return;
+  if (!session.isLoading && !session.isWhole) {
+    session.isWhole = true;
+    wantPins(session);
+    setTimeout(() => say(""));
+  }
   const find = (key) => place.querySelector(`[data-seq="${CSS.escape(String(key))}"]`);
   if (held) {
     const kept = find(held.key);
