@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +18,7 @@ from msgspec import Struct, structs
 
 from everturn_actors.events import Announced, Event, ModelReplied, Received
 from everturn_actors.model import MEMORY, ConversationKey, Labels, SessionStatus, Usage
-from everturn_actors.ports import Observer, PassingObserver
+from everturn_actors.ports import Observer, PassingObserver, SessionSummary
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
 
@@ -78,6 +79,8 @@ class Changes(PassingObserver):
         "The newest version of which the row is not kept any more."
         self._changed = anyio.Event()
         self._has_waiters = False
+        self._lookers = 0
+        self._has_lookers = anyio.Event()
         self.version = 0
         "Of the newest change."
         self.boot = secrets.token_hex(8)
@@ -114,22 +117,67 @@ class Changes(PassingObserver):
             self._has_waiters = True
             await self._changed.wait()
 
+    @contextmanager
+    def looked_at(self) -> Generator[None]:
+        """Count somebody who looks at rows as they change, for a block."""
+        self._lookers += 1
+        self._has_lookers.set()
+        try:
+            yield
+        finally:
+            self._lookers -= 1
+            if not self._lookers:
+                self._has_lookers = anyio.Event()
+
+    async def until_looked_at(self) -> None:
+        """Return when somebody looks."""
+        await self._has_lookers.wait()
+
     def gone(self, session_id: str) -> None:
         """Take note that a session was deleted."""
         known = self._rows.pop(session_id, None)
         if known is not None:
             self._put(structs.replace(known, is_gone=True))
 
-    async def overview(self, service: TurnService, session_id: str) -> SessionOverview:
+    async def overview(
+        self, service: TurnService, session_id: str, newest: SessionSummary | None = None
+    ) -> SessionOverview:
         """Return the row of a session, which is read where it is not known.
+
+        Args:
+            service: Reads it.
+            session_id: The session.
+            newest: What the store says of it: a row that is behind is read again, as that of a
+                session is on which another process works.
 
         Raises:
             UnknownSessionError: There is no such session.
             JournalError: It cannot be read.
         """
         known = self._rows.get(session_id)
+        if newest is not None and known is not None and _is_behind(known, newest):
+            known = None
         if known is not None and not known.is_gone and (known.first_words or not known.turns):
             return known
+        row = await self._read(service, session_id, known)
+        self._rows[session_id] = row
+        self._forget_some()
+        return row
+
+    async def read_again(self, service: TurnService, session_id: str) -> None:
+        """Take note that a session changed without being told: read its row, which is a new one.
+
+        Raises:
+            UnknownSessionError: There is no such session.
+            JournalError: It cannot be read.
+        """
+        row = await self._read(service, session_id, None)
+        self._rows.pop(session_id, None)
+        self._put(row)
+
+    async def _read(
+        self, service: TurnService, session_id: str, known: SessionOverview | None
+    ) -> SessionOverview:
         state = await service.view(session_id)
         row = _row(state, (), known)
         if not row.first_words and row.turns:
@@ -140,8 +188,6 @@ class Changes(PassingObserver):
         newer = self._rows.get(session_id)
         if newer is not None and newer.last_seq > row.last_seq:  # it changed while it was read
             row = structs.replace(newer, first_words=newer.first_words or row.first_words)
-        self._rows[session_id] = row
-        self._forget_some()
         return row
 
     def _put(self, row: SessionOverview) -> None:
@@ -161,6 +207,12 @@ class Changes(PassingObserver):
             session_id = next(iter(self._rows))
             del self._rows[session_id]
             self._forgotten = max(self._forgotten, self._versions.pop(session_id, 0))
+
+
+def _is_behind(row: SessionOverview, newest: SessionSummary) -> bool:
+    if row.updated_at == newest.updated_at:
+        return row.labels != newest.labels
+    return row.updated_at < newest.updated_at
 
 
 def _row(

@@ -12,6 +12,7 @@ as objects, `journal_check` what `doctor` asks of the journals.
 - `idle`: what a gateway does when nothing is at work: memory goes back, and garbage is looked for
 - `journal_check`: the journals of a workspace, looked at and set right; what `doctor` asks for
 - `moving`: moves all that a gateway keeps from one store to another; `everturn move`
+- `other_rows`: rows of the sessions that other nodes work on, as new as a list needs them
 - `search`: opens the index of what was said, and tells it what sessions append
 - `storage`: opens the store of a gateway, for the gateway itself and for commands beside it
 """

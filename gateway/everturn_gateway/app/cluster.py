@@ -29,6 +29,7 @@ from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock, Node
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.app.homes import DRAIN_SHARE, Homes, away
+from everturn_gateway.app.other_rows import show_rows_of_others
 from everturn_gateway.config.cluster import ClusterTls
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -46,6 +47,7 @@ __all__ = [
     "nodes_of",
     "open_links",
     "open_ownership",
+    "show_rows_of_others",
 ]
 
 logger = logging.getLogger(__name__)

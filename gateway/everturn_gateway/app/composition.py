@@ -413,6 +413,10 @@ async def _run(
             supervisor.start(maintenance, "homes", homes.run)
             compare = partial(cluster.compare, work.ownership, library)
             supervisor.start(maintenance, "nodes", compare)
+            rows = partial(
+                cluster.show_rows_of_others, base.changes, service, work.ownership, start.clock
+            )
+            supervisor.start(maintenance, "rows of other nodes", rows)
             assert isinstance(work.schedules, cluster.SharedScheduler)
             run_jobs = partial(
                 work.ownership.while_held,

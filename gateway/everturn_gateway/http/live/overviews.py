@@ -108,7 +108,7 @@ async def read_overviews(
             if len(found) == query.limit:
                 return OverviewList(sessions=tuple(found), next=_cursor(place, pinned=pinned))
             place = row.updated_at, row.session_id
-            overview = await read_overview(gateway, row.session_id)
+            overview = await read_overview(gateway, row.session_id, row)
             if overview is not None and query.admits(overview):
                 found.append(OverviewRow.overview(overview))
         if len(rows) < at_once:
@@ -125,18 +125,25 @@ async def _open(
     """Return the sessions with an open turn that are wanted: there are never many."""
     found: list[SessionOverview] = []
     for state in await gateway.service.reader.open_turns():
-        is_wanted = wanted.admits(SessionSummary.of(state))
-        overview = await read_overview(gateway, state.session_id) if is_wanted else None
+        summary = SessionSummary.of(state)
+        if not wanted.admits(summary):
+            continue
+        overview = await read_overview(gateway, state.session_id, summary)
         if overview is not None and query.admits(overview):
             found.append(overview)
     found.sort(key=lambda row: row.updated_at, reverse=True)
     return tuple(map(OverviewRow.overview, found[: query.limit]))
 
 
-async def read_overview(gateway: HasSessions, session_id: str) -> SessionOverview | None:
-    """Return the row of a session; None where it is gone, or cannot be read."""
+async def read_overview(
+    gateway: HasSessions, session_id: str, newest: SessionSummary | None = None
+) -> SessionOverview | None:
+    """Return the row of a session; None where it is gone, or cannot be read.
+
+    `newest` is what the store says of it, see `Changes.overview`.
+    """
     try:
-        return await gateway.changes.overview(gateway.service, session_id)
+        return await gateway.changes.overview(gateway.service, session_id, newest)
     except (UnknownSessionError, JournalError):
         return None  # it was deleted, or is damaged, since the page was read
 
