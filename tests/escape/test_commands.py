@@ -8,11 +8,12 @@ The allow lists name the program that the line begins with, as owners write them
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.commands import needs_sandbox
-from support.escaping import REPOSITORY, Escape, check, check_live, live, there
+from support.escaping import REPOSITORY, Escape, check, check_live, live, parts, play_each, there
 
 pytestmark = needs_sandbox
 
@@ -246,13 +247,15 @@ LINES = (
 LIVE = live(LINES)
 
 
-@pytest.mark.parametrize("escape", LINES, ids=[each.name for each in LINES])
-async def test_no_line_runs_more_than_its_allowed_program(escape: Escape, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", parts(LINES))
+async def test_no_line_runs_more_than_its_allowed_program(
+    part: Sequence[Escape], tmp_path: Path
+) -> None:
     """A pattern for `ls`, or for `tar`, is none for whatever a line makes of it."""
-    await check(tmp_path, escape)
+    await play_each(part, tmp_path, check)
 
 
-@pytest.mark.parametrize("escape", LIVE, ids=[each.name for each in LIVE])
-async def test_these_lines_are_attacks(escape: Escape, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", parts(LIVE))
+async def test_these_lines_are_attacks(part: Sequence[Escape], tmp_path: Path) -> None:
     """A line that does nothing would show nothing by leaving no mark."""
-    await check_live(tmp_path, escape)
+    await play_each(part, tmp_path, check_live)

@@ -8,11 +8,23 @@ The allow lists are those that owners write: too wide ones, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.commands import needs_sandbox
-from support.escaping import REPOSITORY, Escape, Owner, check, check_live, live, there, written
+from support.escaping import (
+    REPOSITORY,
+    Escape,
+    Owner,
+    check,
+    check_live,
+    live,
+    parts,
+    play_each,
+    there,
+    written,
+)
 
 pytestmark = needs_sandbox
 
@@ -497,13 +509,13 @@ ESCAPES = (*CONFIGURATIONS, *map(written, CONFIGURATIONS))
 LIVE = live(CONFIGURATIONS)
 
 
-@pytest.mark.parametrize("escape", ESCAPES, ids=[each.name for each in ESCAPES])
-async def test_no_file_makes_a_command_another_one(escape: Escape, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", parts(ESCAPES))
+async def test_no_file_makes_a_command_another_one(part: Sequence[Escape], tmp_path: Path) -> None:
     """Whoever allowed `git status` did not allow what a file of the workspace makes of it."""
-    await check(tmp_path, escape)
+    await play_each(part, tmp_path, check)
 
 
-@pytest.mark.parametrize("escape", LIVE, ids=[each.name for each in LIVE])
-async def test_these_sequences_are_attacks(escape: Escape, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", parts(LIVE))
+async def test_these_sequences_are_attacks(part: Sequence[Escape], tmp_path: Path) -> None:
     """A sequence that does nothing would show nothing by leaving no mark."""
-    await check_live(tmp_path, escape)
+    await play_each(part, tmp_path, check_live)

@@ -10,7 +10,7 @@ command that is allowed has to ask. The same sequences with a file of the owner'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +31,8 @@ from support.escaping import (
     call,
     check,
     check_live,
+    parts,
+    play_each,
     played,
     put,
     say,
@@ -181,14 +183,14 @@ async def test_text_from_outside_stays_marked_in_files(escape: Escape, tmp_path:
     await check(tmp_path, replace(escape, reason="may be behind this call"))
 
 
-@pytest.mark.parametrize("escape", LIVE, ids=[each.name for each in LIVE])
-async def test_a_person_can_let_it_run(escape: Escape, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", parts(LIVE))
+async def test_a_person_can_let_it_run(part: Sequence[Escape], tmp_path: Path) -> None:
     """What runs where a person allows it is stopped by the question, and not by a mistake.
 
     That the others run, where nothing stops them, is shown with a file of the owner: of those
     some by day, all at night.
     """
-    await check_live(tmp_path, escape)
+    await play_each(part, tmp_path, check_live)
 
 
 @pytest.mark.parametrize("escape", CONTROLS, ids=[each.name for each in CONTROLS])

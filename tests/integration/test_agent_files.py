@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio
 import httpx2
-import pytest
 from support.gateway import open_http_gateway
+from support.tables import table
 
 from everturn_gateway.config.settings import ConsoleConfig, ServerConfig
 from everturn_gateway.specs.agent_files import FILE_BYTES_MAX
@@ -116,7 +116,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("path", OUTSIDE)
+@table("path", OUTSIDE)
 async def test_nothing_outside_of_the_folder_is_read_or_written(tmp_path: Path, path: str) -> None:
     """Not by dots, not through links, and not what the agent itself or a program keeps there."""
     folder = tmp_path / "agents" / "test"

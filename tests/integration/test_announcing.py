@@ -17,6 +17,7 @@ from msgspec import structs
 from support.context_policies import POLICIES
 from support.crashing import CrashingStore, Moment
 from support.stores import FileWorld, MemoryWorld, World
+from support.tables import table
 
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import (
@@ -255,7 +256,7 @@ async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> No
         assert await test.service.announce(stand_up(test)) == structs.replace(first, duplicate=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("rest", "error", "why"),
     [
         ({"text": " \n"}, InvalidInputError, "empty"),

@@ -26,6 +26,7 @@ from support.provider_kinds import (
     open_kind,
     request,
 )
+from support.tables import table
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -231,7 +232,7 @@ async def test_thoughts_that_are_refused_stay_away_from_then_on() -> None:
     assert kinds == [["thinking", "tool_use"], ["tool_use"], ["tool_use"]]
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "effort", "limit", "wanted"),
     [
         (NEW, "low", None, {"max_tokens": 16_384, "thinking": {"type": "adaptive"},
@@ -310,7 +311,7 @@ REFUSALS: tuple[tuple[str, str, str, object], ...] = (
 )
 
 
-@pytest.mark.parametrize(("name", "said", "field", "then"), REFUSALS)
+@table(("name", "said", "field", "then"), REFUSALS)
 async def test_what_a_model_refuses_is_done_without_from_then_on(
     name: str, said: str, field: str, then: object
 ) -> None:
@@ -341,7 +342,7 @@ async def test_a_proxy_without_a_cache_gets_no_marks() -> None:
 # --- what is read ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("reason", "read"),
     [
         ("end_turn", "stop"),

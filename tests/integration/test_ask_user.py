@@ -17,6 +17,7 @@ from support.gateway import HttpGateway, open_http_gateway, write_agent
 from support.openai_client import client_of
 from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.shell_agents import until_asked as until_asked_over_http
+from support.tables import table
 
 from everturn_actors.errors import ApprovalClosedError, NotAnApproverError
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
@@ -72,7 +73,7 @@ async def results(test: TestService, session_id: str) -> list[tuple[str, bool]]:
     return [(e.body.text, e.body.is_error) for e in log if isinstance(e.body, CallFinished)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "typed", "result"),
     [
         (COLOURS, "2", "Light blue"),
@@ -95,7 +96,7 @@ async def test_the_answer_is_the_result(arguments: dict[str, Any], typed: str, r
         assert await results(test, submission.session_id) == [(result, False)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("decision", "typed", "why"),
     [
         ("answer", "3", r"1 \(Red\), 2 \(Light blue\)"),
@@ -211,7 +212,7 @@ async def test_only_who_is_asked_may_answer() -> None:
             assert (await submission.result()).text == "done"
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "channel", "why"),
     [
         (COLOURS, "delegate", "nobody can be asked"),

@@ -16,6 +16,7 @@ from support.provider_kinds import (
     open_kind,
     request,
 )
+from support.tables import table
 
 from everturn_actors.model import CallOptions
 
@@ -89,7 +90,7 @@ async def test_a_reply_is_asked_for_as_each_api_has_it(kind: Kind, told: dict[st
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "choice", "told"),
     [
         (OPENAI, "none", "none"),

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, PLAIN, both_ways, lifeline, make_site, needs_sandbox, run_tool
+from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
@@ -162,7 +163,7 @@ async def test_secrets_are_masked(tmp_path: Path) -> None:
     assert output.text == "key: ***"
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "why"),
     [
         pytest.param("{", "not JSON", id="no JSON"),
@@ -197,7 +198,7 @@ def test_the_policy_judges_the_command_that_runs(tmp_path: Path) -> None:
     assert command_of('{"command": ["ls"]}') is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "fetches"),
     [
         ("curl example.com", True),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.tables import table
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import CallFinished, CallStarted, Event, ReplyBroken, Steered
@@ -328,7 +329,7 @@ def broken(arguments: str, *, stop_reason: str = "tool_calls") -> Reply:
     return Reply(text="Let me", calls=(call,), stop_reason=stop_reason)
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "reason"),
     [
         (broken('{"a": '), "are not JSON"),

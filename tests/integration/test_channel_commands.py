@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 from support.feeding_adapter import OPEN, Fed, feeding
 from support.inbound_events import ANN, DM, GROUP
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ModelAuthError
@@ -74,7 +75,7 @@ async def test_people_are_spoken_to_in_their_language(tmp_path: Path) -> None:
         assert told[6] == no_session()
 
 
-@pytest.mark.parametrize("name", ["status", "context", "compact", "stop", "retry", "undo"])
+@table("name", ["status", "context", "compact", "stop", "retry", "undo"])
 async def test_a_command_without_a_conversation_is_answered_in_a_friendly_way(
     tmp_path: Path, name: str
 ) -> None:

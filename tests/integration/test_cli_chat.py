@@ -11,6 +11,7 @@ import anyio
 import pytest
 from support.command import Done, everturn, start, terminal, write_agent
 from support.model_api import Answer, ModelApi, open_model_api
+from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 
@@ -246,7 +247,7 @@ async def test_lines_that_are_no_messages_are_refused_one_by_one(tmp_path: Path)
     assert "You said: “2+3”." in done.out
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "expected"),
     [
         (["chat", "nobody"], "there is no agent 'nobody'; there are: helper"),

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from inline_snapshot import snapshot
 from support.command import Done, everturn
 from support.context_policies import POLICIES
+from support.tables import table
 from support.transcripts import IMAGE, Json, called, result, said, step, user
 
 CHAT = [user("a"), said("b"), user("go"), *step("c1", "x" * 20_000)]
@@ -206,7 +206,7 @@ async def test_a_broken_history_is_repaired_and_told(tmp_path: Path) -> None:
     assert shown["report"]["messages"][4]["disposition"] == "dropped"
 
 
-@pytest.mark.parametrize(
+@table(
     ("messages", "told"),
     [
         (b"\xff", "byte 1 is not UTF-8"),
@@ -233,7 +233,7 @@ async def test_a_transcript_beyond_repair_is_refused_with_its_place(
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "told"),
     [
         ((), "name one policy with --policy (baseagent, duragent, everturn, jutul, picoclaw)"),

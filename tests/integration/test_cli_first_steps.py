@@ -10,6 +10,7 @@ import pytest
 from support.answers import Answer
 from support.command import everturn, start, terminal, write_agent
 from support.model_api import ModelApi, open_model_api, refused, unauthorized
+from support.tables import table
 from support.telegram_api import BOT, TOKEN, open_telegram_api
 
 from everturn_actors.model import ToolCall
@@ -136,7 +137,7 @@ def a_page(api: ModelApi) -> None:
     api.told["/v1/models"] = b"<html><title>Log in</title></html>"
 
 
-@pytest.mark.parametrize(
+@table(
     ("fault", "options", "told"),
     [
         (no_credit, ("--model", "m"), "current quota"),

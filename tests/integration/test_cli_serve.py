@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from support.command import everturn, start, write_agent
 from support.model_api import Answer, open_model_api
+from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 READY = "Ctrl-C stops it."
@@ -140,7 +141,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert not note_of(tmp_path).exists()
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "expected"),
     [
         (["--port", "70000"], "--port"),
@@ -218,7 +219,7 @@ async def test_other_commands_use_the_token(tmp_path: Path) -> None:
     assert "sesame" not in said + done.out + done.err + without.err
 
 
-@pytest.mark.parametrize(
+@table(
     "note",
     [
         "",

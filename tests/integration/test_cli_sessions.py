@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from support.command import everturn, start, terminal, write_agent
+from support.tables import table
 
 READY = "Ctrl-C stops it."
 
@@ -113,8 +113,8 @@ async def test_a_person_is_asked_before_a_session_is_deleted(tmp_path: Path) -> 
     assert (kept, removed) == (1, 0)
 
 
-@pytest.mark.parametrize("command", ["show", "delete"])
-@pytest.mark.parametrize("session", ["nope", "../../../etc", "..", "a/b"])
+@table("command", ["show", "delete"])
+@table("session", ["nope", "../../../etc", "..", "a/b"])
 async def test_unknown_sessions_are_named(tmp_path: Path, command: str, session: str) -> None:
     """An id comes from a person; as a path it must reach nothing."""
     write_agent(tmp_path)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import anyio
 import httpx2
-import pytest
 from support.command import everturn, start, terminal, write_agent
+from support.tables import table
 
 ALL = (
     *("setup", "init", "serve", "chat", "run", "attach", "sessions", "agent", "schedule"),
@@ -43,7 +43,7 @@ async def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.decode().splitlines()[-1] == "HEAVY"
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "expected"),
     [
         (["bogus"], "no such command 'bogus'"),
@@ -144,7 +144,7 @@ async def test_a_person_who_changes_their_mind_leaves_nothing(tmp_path: Path) ->
     assert names_in(tmp_path) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "expected"),
     [
         (["init", "--agent", "../up"], "no name for an agent"),

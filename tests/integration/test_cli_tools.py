@@ -18,6 +18,7 @@ from support.commands import (
     run_tool,
     write_script,
 )
+from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.cli import CliProgram, CliTool, declared, discover
@@ -128,7 +129,7 @@ async def test_a_manual_is_read_on_demand(tmp_path: Path) -> None:
         await run_tool(tool, {"help": True})
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "why"),
     [
         ({"args": "it's"}, "args: no closing quotation; quote"),

@@ -20,6 +20,7 @@ from support.conversing import (
     sessions_in,
 )
 from support.policies import Program, policy
+from support.tables import table
 from support.tool_sites import call_tool, tool_context, tool_site
 
 from everturn_actors.errors import ActorStoppedError, CoreError, ModelAuthError, ToolFailedError
@@ -493,7 +494,7 @@ async def test_a_crash_after_the_conclusion_was_taken_finds_it_again() -> None:
         assert len(await sessions_in(test, DELEGATE)) == 1
 
 
-@pytest.mark.parametrize("append", range(1, 11))
+@table("append", range(1, 11))
 async def test_power_lost_at_any_append_neither_loses_the_task_nor_repeats_it(append: int) -> None:
     """Two sessions are written in turn; whichever write is the last, they fit together again."""
     disk = MemoryDisk()

@@ -11,6 +11,7 @@ import fastapi
 import httpx2
 import pytest
 from starlette.types import ASGIApp
+from support.tables import table
 
 import everturn
 from everturn_actors.errors import ModelRefusedError
@@ -180,7 +181,7 @@ async def test_a_store_of_the_program_holds_the_sessions() -> None:
     assert stored.last_seq > 10
 
 
-@pytest.mark.parametrize(
+@table(
     ("agents", "message"),
     [
         ([], "there is no agent|agents folder cannot be read"),

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 from support.histories import line_of_version
+from support.tables import table
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, instant, replay, simple_log, started
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
@@ -147,7 +148,7 @@ FLIPPED = LINES[4].replace(b"answer 1", b"answer 2")
 OTHER_LINES = encode(OTHER_ID, simple_log(3, session_id=OTHER_ID)).splitlines(keepends=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("log", "line", "said"),
     [
         pytest.param([*LINES[:4], FLIPPED, *LINES[5:]], 5, "checksum", id="checksum"),
@@ -253,9 +254,9 @@ DAMAGES = [
 ]
 
 
-@pytest.mark.parametrize("compaction", ["archive", "disabled"])
-@pytest.mark.parametrize("at", [6, 16])
-@pytest.mark.parametrize("damage", DAMAGES)
+@table("compaction", ["archive", "disabled"])
+@table("at", [6, 16])
+@table("damage", DAMAGES)
 async def test_a_damaged_snapshot_is_rebuilt_from_the_log(
     tmp_path: Path, damage: bytes, at: int, compaction: Compaction
 ) -> None:
@@ -280,8 +281,8 @@ async def test_a_damaged_snapshot_is_rebuilt_from_the_log(
         assert state_of(await store.load(SESSION_ID)).last_seq == 17
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("at", [6, 16])
+@table("damage", DAMAGES)
+@table("at", [6, 16])
 async def test_a_damaged_snapshot_without_its_log_stops_the_session(
     tmp_path: Path, damage: bytes, at: int
 ) -> None:

@@ -20,6 +20,7 @@ from support.gateway import (
     read_all,
     server_events,
 )
+from support.tables import table
 
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
@@ -93,7 +94,7 @@ async def test_without_an_admin_token_the_administration_is_closed_beyond_loopba
     assert agents.status_code == 200
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "status"),
     [
         ({"Host": "evil.example"}, 403),

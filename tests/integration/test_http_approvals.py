@@ -18,6 +18,7 @@ from support.gateway import (
     server_events,
 )
 from support.shell_agents import results, running, shell_agent, until_asked
+from support.tables import table
 
 from everturn_actors.events import ApprovalDecided
 from everturn_actors.model import Reply
@@ -131,7 +132,7 @@ async def test_the_stream_of_a_turn_tells_what_waits_and_what_was_decided(tmp_pa
         assert told["done"]["content"] == "done"
 
 
-@pytest.mark.parametrize(
+@table(
     ("word", "status", "kind"),
     [
         ({"call_id": "other", "decision": "deny"}, 404, "unknown-approval"),

@@ -10,6 +10,7 @@ import openai
 import pytest
 from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway
 from support.pictures import JPEG, body_of, picture, png
+from support.tables import table
 
 from everturn_actors.model import ModelRequest, Upload, UserMessage
 from everturn_actors.state.validation import attachment_of
@@ -92,7 +93,7 @@ async def test_what_is_no_file_of_the_session_is_not_found(tmp_path: Path, name:
     assert all(answer.headers["content-type"] == "application/problem+json" for answer in answers)
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "where"),
     [
         ({"data": "%%%%"}, "#/attachments/0/data: this is not base64"),
@@ -196,7 +197,7 @@ async def test_images_of_an_openai_client_reach_the_model(tmp_path: Path, statef
         assert seen == [("who?", [CAT.data]), ("and?", [DOG.data, JPEG])]
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "role", "why"),
     [
         ({"type": "image_url", "image_url": {"url": "https://x/y.png"}}, "user", "fetches no"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx2
-import pytest
 from support.gateway import open_http_gateway
+from support.tables import table
 
 from everturn_gateway.config.settings import ServerConfig
 
@@ -69,7 +69,7 @@ async def test_a_fork_is_its_makers_and_needs_to_see_the_first(tmp_path: Path) -
     assert seen == [200, 404, 404]
 
 
-@pytest.mark.parametrize("at_seq", [0, -1, 99, 2**60, "x", None, 1.5])
+@table("at_seq", [0, -1, 99, 2**60, "x", None, 1.5])
 async def test_a_point_that_is_none_is_refused(tmp_path: Path, at_seq: object) -> None:
     """With what is wrong, and without a new session."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:

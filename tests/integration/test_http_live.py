@@ -9,7 +9,6 @@ from typing import Any
 
 import anyio
 import httpx2
-import pytest
 from support.channel_states import WELL, TwoChannels
 from support.gateway import (
     HttpGateway,
@@ -19,6 +18,7 @@ from support.gateway import (
     write_agent,
 )
 from support.shell_agents import running, shell_agent, until_asked
+from support.tables import table
 
 from everturn_actors.errors import TruncatedStreamError
 from everturn_actors.model import ModelRequest, Reply
@@ -350,7 +350,7 @@ async def test_a_deleted_session_leaves_the_lists_that_are_open(tmp_path: Path) 
     assert seen[-1].data["sessions"][0]["id"] == session_id
 
 
-@pytest.mark.parametrize("watch", ["x", "x:", "x:-1", "../x:1", "x:1:2"])
+@table("watch", ["x", "x:", "x:-1", "../x:1", "x:1:2"])
 async def test_what_names_no_place_in_a_session_is_refused(tmp_path: Path, watch: str) -> None:
     """A page with a fault is told so, instead of waiting for ever."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:

@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import httpx2
-import pytest
 from support.gateway import open_http_gateway
 from support.logging_to import logging_to
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_channels.access.pairing import PENDING_KEY
@@ -103,7 +103,7 @@ async def test_lists_that_cannot_be_used_are_told(tmp_path: Path) -> None:
     assert (listed.status_code, kind(listed)) == (507, "not-written")
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "path"),
     [
         ("POST", f"{ACTS}/approve"),

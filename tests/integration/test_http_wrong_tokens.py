@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway
+from support.tables import table
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access import guard
@@ -139,7 +140,7 @@ async def test_an_address_has_its_requests_a_minute(tmp_path: Path) -> None:
     assert (calm, health) == ([200], [200])
 
 
-@pytest.mark.parametrize(
+@table(
     "lines",
     [
         [f"Bearer {STRONG}", "Bearer x"],

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from support.tables import table
 
 from everturn.testing._histories import (
     KEY,
@@ -61,8 +62,8 @@ def kept(files: SessionFiles) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("compaction", ["archive", "discard", "disabled"])
-@pytest.mark.parametrize("snapshot_at", [0, 6, 16])
+@table("compaction", ["archive", "discard", "disabled"])
+@table("snapshot_at", [0, 6, 16])
 async def test_a_good_session_has_no_findings_and_is_left_alone(
     tmp_path: Path, snapshot_at: int, compaction: Compaction
 ) -> None:
@@ -111,7 +112,7 @@ async def test_a_file_full_of_rubbish_is_reported_in_a_few_lines(tmp_path: Path)
     assert findings[-1].text == "and so on"
 
 
-@pytest.mark.parametrize(
+@table(
     ("lines", "good", "said"),
     [
         pytest.param([*LINES[:8], FLIPPED, *LINES[9:]], 8, "7 good event(s), 10 to 16", id="flip"),

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, PLAIN, needs_sandbox
 from support.judged import Step, judged
+from support.tables import table
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Verdict
@@ -427,7 +428,7 @@ async def test_what_the_environment_forces_does_not_ask(tmp_path: Path) -> None:
     assert not (agent.files / "RAN").exists()
 
 
-@pytest.mark.parametrize(
+@table(
     ("step", "parts"),
     [
         (

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 from everturn_actors.errors import CorruptJournalError
@@ -214,8 +215,8 @@ async def test_what_was_let_go_on_purpose_is_no_loss(tmp_path: Path) -> None:
         ]
 
 
-@pytest.mark.parametrize("compaction", ["archive", "discard"])
-@pytest.mark.parametrize("archived", [0, 6, 9, 11])
+@table("compaction", ["archive", "discard"])
+@table("archived", [0, 6, 9, 11])
 async def test_a_crash_between_snapshot_archive_and_log_is_no_loss(
     tmp_path: Path, archived: int, compaction: Compaction
 ) -> None:

@@ -15,6 +15,7 @@ from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, Tex
 from support.gateway import HttpGateway, open_http_gateway
 from support.mcp_clients import ERAS, Heard, Person, open_mcp_client, said
 from support.shell_agents import results, running, shell_agent, until_asked
+from support.tables import table
 
 from everturn_actors.events import TurnFinished
 
@@ -124,8 +125,8 @@ async def test_a_client_that_leaves_does_not_stop_the_turn(tmp_path: Path) -> No
         assert await outcomes(gateway, session) == ["answered"]
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize(
+@table("era", ERAS)
+@table(
     ("answer", "runs"),
     [
         (ElicitResult(action="accept", content={"decision": "allow_once"}), True),

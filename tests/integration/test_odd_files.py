@@ -21,6 +21,7 @@ import orjson
 import pytest
 from support.agents import write_agent
 from support.in_process import running_here
+from support.tables import table
 
 from everturn_actors.model import ConversationKey, Inbound
 from everturn_gateway.app import open_gateway
@@ -164,7 +165,7 @@ def names(lines: tuple[str, ...] | list[str], path: Path) -> bool:
     )
 
 
-@pytest.mark.parametrize("oddity", ODDITIES, ids=lambda each: each.__name__)
+@table("oddity", ODDITIES, ids=lambda each: each.__name__)
 async def test_an_odd_file_is_a_fault_of_its_agent(
     tmp_path: Path, oddity: Callable[[Path], None]
 ) -> None:
@@ -186,7 +187,7 @@ def _of(told: tuple[str, ...], path: Path) -> list[str]:
     return [line for line in told if f"/{agent}/" in line]
 
 
-@pytest.mark.parametrize("oddity", FOLDER_ODDITIES, ids=lambda each: each.__name__)
+@table("oddity", FOLDER_ODDITIES, ids=lambda each: each.__name__)
 async def test_an_odd_folder_stops_no_other_agent(
     tmp_path: Path, oddity: Callable[[Path], None]
 ) -> None:
@@ -203,7 +204,7 @@ async def test_an_odd_folder_stops_no_other_agent(
     assert not [line for line in told if "/good/" in line], told
 
 
-@pytest.mark.parametrize("oddity", ODDITIES, ids=lambda each: each.__name__)
+@table("oddity", ODDITIES, ids=lambda each: each.__name__)
 async def test_an_odd_job_file_is_set_aside(tmp_path: Path, oddity: Callable[[Path], None]) -> None:
     """The jobs beside it run, and so does the gateway with an odd run log."""
     config = configured(tmp_path)
@@ -243,8 +244,8 @@ async def test_an_odd_name_is_told_and_stops_nobody(tmp_path: Path, name: bytes)
     assert all(line.isprintable() for line in told), told
 
 
-@pytest.mark.parametrize("oddity", [loop, pipe, no_text], ids=lambda each: each.__name__)
-@pytest.mark.parametrize("name", ["SOUL.md", "agent.yaml", "policy.yaml"])
+@table("oddity", [loop, pipe, no_text], ids=lambda each: each.__name__)
+@table("name", ["SOUL.md", "agent.yaml", "policy.yaml"])
 async def test_a_running_gateway_lives_on(
     tmp_path: Path, name: str, oddity: Callable[[Path], None]
 ) -> None:
@@ -284,7 +285,7 @@ async def test_doctor_names_the_file(
     assert "good: builtin" in done.out
 
 
-@pytest.mark.parametrize("oddity", FOLDER_ODDITIES, ids=lambda each: each.__name__)
+@table("oddity", FOLDER_ODDITIES, ids=lambda each: each.__name__)
 async def test_what_is_odd_in_the_workspace_stops_no_conversation(
     tmp_path: Path, oddity: Callable[[Path], None]
 ) -> None:

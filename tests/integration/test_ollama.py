@@ -11,6 +11,7 @@ import pytest
 from support.answers import Answer
 from support.model_api import open_model_api
 from support.provider_kinds import LOOK, LOOKED, OLLAMA, ignore, open_kind, request
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.windows import input_window
@@ -136,7 +137,7 @@ async def test_the_window_it_was_loaded_with_is_learnt() -> None:
     assert input_window(model, model_statistics.of(model)) == 4096
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "sent"),
     [
         ("", None),

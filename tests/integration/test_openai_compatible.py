@@ -25,6 +25,7 @@ from support.model_api import (
     server_error,
     unauthorized,
 )
+from support.tables import table
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -233,7 +234,7 @@ ERROR_PARTS: tuple[tuple[Answer, type[ModelError], str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("answer", "kind", "text"), ERROR_PARTS)
+@table(("answer", "kind", "text"), ERROR_PARTS)
 async def test_each_failure_has_its_kind_and_the_next_call_works(
     answer: Answer, kind: type[ModelError], text: str
 ) -> None:

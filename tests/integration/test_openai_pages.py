@@ -16,6 +16,7 @@ from support.agents import write_agent
 from support.gateway import HttpGateway, open_http_gateway
 from support.openai_client import HI, client_of
 from support.pictures import png
+from support.tables import table
 
 from everturn_actors.model import ModelRequest, Reply, ToolCall, ToolResult, UserMessage
 from everturn_actors.testing import ScriptedProvider
@@ -100,7 +101,7 @@ def user(text: str) -> list[ChatCompletionMessageParam]:
     return [{"role": "user", "content": text}]
 
 
-@pytest.mark.parametrize("prompt", SIDE)
+@table("prompt", SIDE)
 async def test_what_a_page_asks_for_itself_is_apart(tmp_path: Path, prompt: str) -> None:
     """The model is asked alone, and the chat knows nothing of it."""
     async with (
@@ -151,7 +152,7 @@ NOT_MEANT: list[list[ChatCompletionMessageParam]] = [
 ]
 
 
-@pytest.mark.parametrize("messages", NOT_MEANT)
+@table("messages", NOT_MEANT)
 async def test_people_may_write_about_titles(
     tmp_path: Path, messages: list[ChatCompletionMessageParam]
 ) -> None:

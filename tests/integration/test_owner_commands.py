@@ -11,6 +11,7 @@ import pytest
 from msgspec import structs
 from support.feeding_adapter import OPEN, Fed, FeedingAdapter, feeding
 from support.inbound_events import ANN, DM, GROUP
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ApprovalClosedError
@@ -337,9 +338,7 @@ async def test_an_owner_need_not_be_listed_to_talk(tmp_path: Path) -> None:
 OWNER_NAMES = frozenset(each.name for each in commands_for("private", "owners"))
 
 
-@pytest.mark.parametrize(
-    "name", sorted(name for name in OWNER_NAMES if command_named(name, "private") is None)
-)
+@table("name", sorted(name for name in OWNER_NAMES if command_named(name, "private") is None))
 async def test_to_all_others_an_owners_command_is_none(tmp_path: Path, name: str) -> None:
     """Nobody learns that it exists, nor who may give it."""
     code = "1f3a9c2e"

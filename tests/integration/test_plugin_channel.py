@@ -25,6 +25,7 @@ from support.plugins import (
     serving,
     write_plugin,
 )
+from support.tables import table
 
 from everturn_actors.testing import ManualClock
 from everturn_channels.adapter import (
@@ -461,7 +462,7 @@ async def test_requests_reach_the_plugin_as_they_were_meant(tmp_path: Path) -> N
     assert (react["message_id"], react["emoji"]) == ("m", "👀")
 
 
-@pytest.mark.parametrize(
+@table(
     ("result", "kind", "words"),
     [
         ({"outcome": "not_sent", "why": "slow", "retry_after_s": 3}, NotSentError, "slow"),
@@ -839,7 +840,7 @@ async def test_a_plugin_that_does_not_want_to_end_is_killed(tmp_path: Path) -> N
         os.kill(pid, 0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("restart", "code", "is_over"),
     [
         ("always", 0, False),
@@ -872,7 +873,7 @@ async def test_it_is_started_again_as_its_owner_wants(
     assert len((tmp_path / "starts").read_text()) == (1 if is_over else 2)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind", "words"),
     [
         (("say(type='hello', protocol='everturn-channel/2', name='x',"

@@ -28,6 +28,7 @@ from support.provider_kinds import (
     open_kind,
     request,
 )
+from support.tables import table
 
 from everturn_actors.model import (
     Attachment,
@@ -107,7 +108,7 @@ def comparable(reply: Reply) -> Reply:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         UNICODE,
@@ -209,7 +210,7 @@ async def official_ollama(api: ModelApi) -> Reply:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     # The official client takes U+2028 in a text for the end of a line.
     [replace(UNICODE, text="Grüße 🌍\n"), EMPTY_PIECES, CALLS, CALLS_ALONE, THOUGHT],

@@ -21,6 +21,7 @@ from support.run_logs import (
     stuck,
 )
 from support.run_records import a_life, armed, done, hour, standing_after
+from support.tables import table
 
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.rules.records import RECENT, Kept, Misfire, Paused
@@ -85,7 +86,7 @@ async def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
     assert logs.ids() == ()
 
 
-@pytest.mark.parametrize("job_id", ["", "../job", "a/b", "Job", ".job", "x" * 81, "a\n"])
+@table("job_id", ["", "../job", "a/b", "Job", ".job", "x" * 81, "a\n"])
 async def test_what_is_no_id_of_a_job_is_never_a_path(tmp_path: Path, job_id: str) -> None:
     """Ids come from people and models, and must not lead out of the folder."""
     logs = await opened(tmp_path / "runs")

@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from support.commands import lifeline, write_script
+from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.shell import running
@@ -191,7 +192,7 @@ async def test_a_file_that_grows_too_large_ends_the_command_not_the_gateway(
     assert done.text.endswith("is 153\n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("argv", "why"),
     [
         pytest.param(["no-such-program"], "there is no such program", id="missing"),

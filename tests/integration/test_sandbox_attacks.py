@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from support.commands import BWRAP, make_site, needs_sandbox
+from support.tables import table
 
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement import sandbox
@@ -253,8 +254,8 @@ def test_no_place_for_files_is_left_out_of_the_bounds(environment: ToolEnvironme
     assert said.count("touch: ") == 10
 
 
-@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "riscv64"])
-@pytest.mark.parametrize("network", [True, False])
+@table("machine", ["x86_64", "aarch64", "riscv64"])
+@table("network", [True, False])
 def test_a_filter_is_a_whole_program(machine: str, *, network: bool) -> None:
     """A jump beyond its end would make the kernel refuse it, and every command with it."""
     program = call_filter(network=network, machine=machine)

@@ -288,7 +288,7 @@ async def test_a_job_that_is_written_is_read_as_it_was_meant(tmp_path: Path) -> 
     assert (mode(folder / "reminder.yaml"), mode(folder)) == (0o600, 0o700)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "text"),
     [
         ("reminder.yaml", JOB.format(message="x")),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.tables import table
 from support.ticking import CHAT, WallClock, World, at, refusal
 
 from everturn_actors.model import Inbound
@@ -730,7 +731,7 @@ async def test_a_process_that_is_not_there_keeps_a_job_waiting_and_its_file_wher
         assert fine.exists()
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "said"),
     [
         ("HEARTBEAT_OK", None),

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from anyio.abc import SocketStream
 from support.gateway import DEADLINE_S, connect, open_http_gateway, read_all
+from support.tables import table
 
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.config.settings import ServerConfig
@@ -131,7 +132,7 @@ async def test_connections_that_say_nothing_keep_nobody_out(tmp_path: Path) -> N
     assert late.startswith(b"HTTP/1.1 200 ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("begin", "piece"),
     [
         pytest.param(HEAD + b"0\r\n", (b"X: " + b"a" * 997 + b"\r\n") * 64, id="trailers"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+from support.tables import table
 from support.web_server import endless, open_web_server, page, redirect
 
 from everturn_gateway.scheduler.job_runner import WebhookError
@@ -33,7 +34,7 @@ async def refused(by: WebPoster, url: str) -> WebhookError:
     return caught.value
 
 
-@pytest.mark.parametrize(
+@table(
     "host",
     [
         *("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "2130706433", "0x7f.1", "rebound"),  # noqa: S104 - refused

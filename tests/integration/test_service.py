@@ -9,6 +9,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from msgspec import structs
+from support.tables import table
 
 from everturn_actors.errors import (
     InvalidInputError,
@@ -362,8 +363,8 @@ def shown(updates: Sequence[Update]) -> str:
     return text
 
 
-@pytest.mark.parametrize("reply", ["reply", "ha", "half a loaf", "half"])
-@pytest.mark.parametrize("streams", [True, False])
+@table("reply", ["reply", "ha", "half a loaf", "half"])
+@table("streams", [True, False])
 async def test_a_broken_stream_is_tried_again_and_its_readers_take_it_back(
     reply: str, *, streams: bool
 ) -> None:

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.faulty_store import FaultyStore, open_faulty_store
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import (
@@ -143,8 +144,8 @@ async def answer_to(command: Command, test: TestService, session_id: str) -> Cor
     return None
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize("command", COMMANDS)
+@table("trouble", TROUBLES)
+@table("command", COMMANDS)
 async def test_every_command_gets_one_answer_with_the_reason(command: str, trouble: str) -> None:
     """None waits for ever, none is told of a stop that is none, none starts a session for ever."""
     async with with_open_turn() as (test, store, session_id):

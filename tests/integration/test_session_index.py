@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from support.tables import table
 
 from everturn.testing._histories import instant, replay
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted
@@ -86,7 +87,7 @@ async def test_the_list_is_what_the_folders_are(tmp_path: Path) -> None:
     assert after == [ids[3], ids[2], ids[1]]
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "garbage", "another", "folder"])
+@table("damage", ["missing", "empty", "garbage", "another", "folder"])
 async def test_an_index_that_cannot_be_used_is_made_anew(tmp_path: Path, damage: str) -> None:
     """It is a cache; nobody has to repair it, and nobody has to know of it."""
     async with open_file_store(tmp_path) as store:

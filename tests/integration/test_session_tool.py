@@ -18,6 +18,7 @@ from support.conversing import (
     say,
     sessions_in,
 )
+from support.tables import table
 from support.tool_sites import call_tool, tool_context, tool_site
 
 from everturn_actors.errors import ActorStoppedError, CoreError, JournalError, ToolFailedError
@@ -317,7 +318,7 @@ async def test_it_is_sent_once_whatever_happens_between() -> None:
             assert sum(isinstance(event.body, Received) for event in events) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "why"),
     [
         ({"to": "telegram:300", "text": "x"}, "nothing may be sent to telegram:300; only to: "),

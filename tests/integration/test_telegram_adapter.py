@@ -12,6 +12,7 @@ import anyio
 import pytest
 from aiogram.client.telegram import TelegramAPIServer
 from support.inbox import Inbox, QuickClock, serving
+from support.tables import table
 from support.telegram_api import ANN, TOKEN, TelegramApi, open_telegram_api, units
 
 from everturn_actors.ports import Clock
@@ -557,7 +558,7 @@ PAGES: list[tuple[int, type[SendError]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "expected"), PAGES)
+@table(("code", "expected"), PAGES)
 async def test_a_page_of_a_gateway_says_whether_it_got_through(
     code: int, expected: type[SendError]
 ) -> None:

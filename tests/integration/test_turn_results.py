@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.tables import table
 from support.tool_doubles import Deed
 
 from everturn_actors.journal.memory import MemoryDisk
@@ -68,8 +69,8 @@ async def test_its_own_message_taints_it(*, untrusted: bool) -> None:
         assert await both_ways(test, said) == (untrusted, untrusted)
 
 
-@pytest.mark.parametrize("untrusted", [False, True])
-@pytest.mark.parametrize("how", ["aside", "announcement", "message"])
+@table("untrusted", [False, True])
+@table("how", ["aside", "announcement", "message"])
 async def test_what_it_is_told_besides_taints_it(how: str, *, untrusted: bool) -> None:
     """It came before the message, whose follower does not see it."""
     async with open_test_service() as test:

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import pytest
 from support.stores import FullDisk
+from support.tables import table
 
 from everturn_actors.errors import DamagedValueError
 from everturn_actors.journal.keyed import FileKeyedStore
@@ -232,8 +233,8 @@ async def test_a_damaged_file_is_put_aside(
     assert [row.tally for row in await read(tmp_path)] == [ONE]
 
 
-@pytest.mark.parametrize("name", ["calls", "cost_nanodollars"])
-@pytest.mark.parametrize("value", [-1, 1.5, "1", None, True])
+@table("name", ["calls", "cost_nanodollars"])
+@table("value", [-1, 1.5, "1", None, True])
 async def test_a_number_that_is_no_count_is_damage(
     tmp_path: Path, name: str, value: object
 ) -> None:

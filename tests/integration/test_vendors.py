@@ -21,6 +21,7 @@ from support.provider_kinds import (
     open_kind,
     request,
 )
+from support.tables import table
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import Reply, ToolCall, ToolResult, UserMessage
@@ -203,7 +204,7 @@ async def test_openrouter_gets_its_thoughts_back_in_their_order() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("usage", "nanodollars"),
     [
         ({"cost": 0.00078}, 780_000),

@@ -12,6 +12,7 @@ from typing import cast
 
 import anyio
 import pytest
+from support.tables import table
 from support.tool_sites import call_tool, tool_context, tool_site
 from support.web_server import (
     certificates_for,
@@ -227,7 +228,7 @@ async def test_redirects_without_end_end() -> None:
         assert len(web.asked) == 6 + 2
 
 
-@pytest.mark.parametrize(
+@table(
     ("to", "why"),
     [
         ("http://169.254.169.254/latest/meta-data/", "link-local"),
@@ -272,7 +273,7 @@ async def test_a_redirect_from_https_to_http_is_told(
 # --- where it goes ---
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "http://127.0.0.1:{port}/",
@@ -362,7 +363,7 @@ async def test_certificates_are_checked_against_the_name_though_the_address_is_p
         assert len(web.asked) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "why"),
     [
         ("", "no address"),
@@ -442,7 +443,7 @@ async def test_packed_pages_are_unpacked_and_broken_ones_told() -> None:
         assert "'br'" in (await fetch(f"{web.url}/br")).text
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"",
@@ -531,7 +532,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
+@table("body", HOSTILE.values(), ids=HOSTILE.keys())
 async def test_a_page_made_to_break_parsers_is_answered(body: str) -> None:
     """Whatever it does to the converter, the gateway and its conversations live on."""
     async with open_web_server() as web:

@@ -8,6 +8,7 @@ from typing import Any, get_args
 import anyio
 import pytest
 from support.search_servers import KEY, as_json, brave, searxng, tavily
+from support.tables import table
 from support.tool_sites import call_tool, tool_site
 from support.web_server import (
     Answer,
@@ -189,7 +190,7 @@ async def test_a_short_pause_is_kept_and_a_long_one_is_told() -> None:
             assert len(web.asked) == times
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "said"),
     [
         (page(b"<h1>oops</h1>", status=500), "tavily failed (500); try again later"),

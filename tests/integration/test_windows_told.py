@@ -13,6 +13,7 @@ import anyio.abc
 import pytest
 from msgspec import structs
 from support.model_api import ModelApi, open_model_api, overflow
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics, learn, prior_statistics
 from everturn_actors.context.estimation.windows import input_window
@@ -91,7 +92,7 @@ async def told(provider: ModelProvider) -> int | None:
     return await provider.window_tokens()
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "answers", "tokens", "asked"),
     [
         ("openai", {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}, 4096, [LISTING]),
@@ -345,7 +346,7 @@ async def test_nobody_at_the_address_is_no_answer() -> None:
         assert await told(providers.make(model, Path("none"))) is None
 
 
-@pytest.mark.parametrize("body", [b"<html>", b"", b"\xff", b"[[[", b'{"data": 3}', b"null"])
+@table("body", [b"<html>", b"", b"\xff", b"[[[", b'{"data": 3}', b"null"])
 async def test_an_answer_that_is_none_tells_nothing(body: bytes) -> None:
     """Gateways in front of a model answer what they like."""
     async with open_model_api() as api, open_with(InMemoryModelStatistics()) as providers:

@@ -25,6 +25,7 @@ from msgspec import structs
 from support.commands import BWRAP
 from support.examples import LONG_RUN
 from support.processes import end_all
+from support.tables import wrong_rows
 from support.tool_configs import config_of
 
 from everturn_actors.events import (
@@ -64,6 +65,8 @@ MARK: Final = "RAN"
 CANARY: Final = "c4n4ry-5d2f0b7e"
 SHOWN_EVERY: Final = 4
 "Of so many attacks one is played where a person allows everything; at night each is."
+PART: Final = 24
+"Sequences of one test."
 HANG_S = 90.0  # when something that has to end does not
 _AFTER_THE_ANSWER = 2  # the gate judges a call once before the question, and then again
 _SCRIPT: Final = re.compile(r"script:(\w+)")
@@ -593,6 +596,23 @@ def live(escapes: Iterable[Escape]) -> tuple[Escape, ...]:
     """Return the sequences of which is shown that they are attacks: some of them, at night all."""
     found = tuple(each for each in escapes if each.is_live)
     return found if LONG_RUN else found[::SHOWN_EVERY]
+
+
+def parts(escapes: Sequence[Escape]) -> list[Sequence[Escape]]:
+    """Return sequences in parts, each of which is one test: most take a twentieth of a second."""
+    return [escapes[start : start + PART] for start in range(0, len(escapes), PART)]
+
+
+async def play_each(
+    escapes: Sequence[Escape], folder: Path, play: Callable[[Path, Escape], Awaitable[None]]
+) -> None:
+    """Play each sequence in a folder of its own; fail with an error for each that is wrong."""
+    with wrong_rows(len(escapes)) as row_of:
+        for number, escape in enumerate(escapes):
+            with row_of(escape.name):
+                own = folder / str(number)
+                own.mkdir()
+                await play(own, escape)
 
 
 async def check(folder: Path, escape: Escape) -> None:

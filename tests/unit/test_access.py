@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import pytest
 from msgspec.structs import replace
 from support.inbound_events import ANN, DM, GROUP
 from support.tables import table
@@ -211,7 +210,7 @@ def test_what_becomes_of_a_members_messages(
     assert _group(rules, sender, addressed=True).action == action
 
 
-@pytest.mark.parametrize(
+@table(
     ("activation", "addressed", "action"),
     [
         ("mention", True, "answer"),
@@ -239,7 +238,7 @@ def test_a_passive_member_is_never_answered_and_never_vouched_for() -> None:
     assert not _group(OPEN_GROUPS).untrusted
 
 
-@pytest.mark.parametrize(("mode", "joins"), [("silent", False), ("passive", True)])
+@table(("mode", "joins"), [("silent", False), ("passive", True)])
 def test_the_buffers_mode_says_how_an_ambient_message_is_kept(
     mode: Literal["silent", "passive"], *, joins: bool
 ) -> None:

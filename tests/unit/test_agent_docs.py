@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from support.agent_schema import SCHEMA, VALIDATOR
 from support.agents import write_folder
 from support.tables import table
@@ -32,7 +31,7 @@ def field_names() -> Iterator[str]:
         )
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@table("name", AGENTS)
 def test_every_agent_of_the_checkout_works_as_it_stands(name: str) -> None:
     """`make run` serves them to people who have set nothing."""
     file = load_agent(ROOT / "agents" / name, environ={})
@@ -41,7 +40,7 @@ def test_every_agent_of_the_checkout_works_as_it_stands(name: str) -> None:
     assert f"[{name}]({name}/agent.yaml)" in README
 
 
-@pytest.mark.parametrize(
+@table(
     ("environ", "zone", "to"),
     [
         ({}, "UTC", ToChat(channel="terminal", chat="digest")),
@@ -68,7 +67,7 @@ def test_the_digest_is_posted_where_the_environment_says(
     assert isinstance(job.payload, RunTask)
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS)
+@table("snippet", SNIPPETS)
 def test_every_agent_in_the_guide_loads(tmp_path: Path, snippet: str) -> None:
     """People copy from it."""
     folder = write_folder(tmp_path / "weather-desk", snippet)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.agents import write_agent
+from support.tables import table
 
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.scheduler.jobs import (
@@ -201,7 +202,7 @@ def test_quiet_hours_are_in_the_workspace_s_zone_unless_they_name_one(tmp_path: 
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "prompt",
     [
         "",
@@ -222,13 +223,13 @@ def test_a_prompt_that_says_nothing_spends_nothing(tmp_path: Path, prompt: str) 
     ]
 
 
-@pytest.mark.parametrize("prompt", ["x", "#hashtag", "# A\n- b", "<!-- a -->b<!-- c -->"])
+@table("prompt", ["x", "#hashtag", "# A\n- b", "<!-- a -->b<!-- c -->"])
 def test_a_prompt_that_says_anything_is_one(tmp_path: Path, prompt: str) -> None:
     """The check must not switch off what somebody relies on."""
     assert heartbeat(tmp_path, HEARTBEAT__md=prompt).payload.text.startswith(prompt)
 
 
-@pytest.mark.parametrize(
+@table(
     ("yaml", "fault"),
     [
         ("{}", "9: spec.heartbeat.prompt: there is no file HEARTBEAT.md in the agent's folder"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.agents import write_folder
+from support.tables import table
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ModelRequest
@@ -86,7 +87,7 @@ def test_limits_are_read(tmp_path: Path) -> None:
     assert limited.inactive == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("usage", "message"),
     [
         ("daily_cost_usd: 0", "spec.usage.daily_cost_usd: must be more than 0, not '0'"),

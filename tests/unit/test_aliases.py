@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.scripted_adapter import ScriptedAdapter
 from support.stores import FullDisk
+from support.tables import table
 
 from everturn_actors.errors import JournalWriteError
 from everturn_actors.journal.keyed import MemoryKeyedStore
@@ -55,7 +56,7 @@ async def known(*moves: tuple[str, str], store: KeyedStore | None = None) -> Cha
 # --- kept ---
 
 
-@pytest.mark.parametrize("moves", [*permutations(MOVES)])
+@table("moves", [*permutations(MOVES)])
 async def test_moves_may_be_told_in_any_order_and_twice(moves: list[tuple[str, str]]) -> None:
     """A chat keeps its first id however its moves are learnt."""
     aliases = await known(*moves, *moves)
@@ -99,7 +100,7 @@ async def test_a_move_is_durable_before_it_holds() -> None:
     assert (await open_aliases(disk, "telegram")).moves == {"-1": "-100", "-2": "-200"}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",
@@ -135,7 +136,7 @@ async def test_what_comes_from_the_new_chat_is_of_the_old_one_and_not_the_same_m
     assert other == message("-3")
 
 
-@pytest.mark.parametrize("named", ["-1", "-100"])
+@table("named", ["-1", "-100"])
 async def test_lists_and_routes_may_name_either_id(named: str) -> None:
     """What stands in the configuration goes on to hold, and so does what is changed in it."""
     aliases = await known(("-1", "-100"))

@@ -6,6 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 from support.context_policies import POLICIES
 from support.conversations import agent
+from support.tables import table
 
 from everturn_actors.context.catalog import make_budget
 from everturn_actors.context.estimation.budget import Budget, check_feasible
@@ -36,7 +37,7 @@ def test_the_defaults_are_those_of_the_seed_design() -> None:
     assert budget.history_tokens == 20_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("window", "cap", "history"), [(10_000, 0, 8000), (10_000, 3000, 3000), (10_000, 9000, 8000)]
 )
 def test_history_takes_the_smaller_of_cap_and_window(window: int, cap: int, history: int) -> None:

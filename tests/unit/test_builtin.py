@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.tables import table
@@ -67,7 +66,7 @@ def test_later_answers_show_that_the_conversation_is_there() -> None:
     assert reply_to(request("a", "b", "c")).text == "You said: “c”. I can see 3 messages of yours."
 
 
-@pytest.mark.parametrize("said", ["help", "Help!", "/help"])
+@table("said", ["help", "Help!", "/help"])
 def test_help_names_the_tools(said: str) -> None:
     """The first thing that people type has to lead somewhere."""
     told = reply_to(request(said)).text
@@ -120,7 +119,7 @@ def test_an_error_ends_the_steps() -> None:
     assert (told.text, told.calls) == ("write_file did not work: no room", ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "why"),
     [
         ("call rocket {}", "I have no tool rocket. My tools: read_file, write_file."),

@@ -115,7 +115,7 @@ def test_a_report_that_cannot_be_is_ignored(units: int, tokens: int) -> None:
     assert learn(LEARNT, units=units, tokens=tokens) == LEARNT
 
 
-@pytest.mark.parametrize(("tokens", "scale"), [(5_100, SCALE_MIN), (49_000, SCALE_MAX)])
+@table(("tokens", "scale"), [(5_100, SCALE_MIN), (49_000, SCALE_MAX)])
 def test_the_scale_stays_within_its_bounds(tokens: int, scale: float) -> None:
     """Whatever is reported, an estimate keeps its order of magnitude."""
     assert learn(prior_statistics("m"), units=1_000_000, tokens=tokens).scale == scale

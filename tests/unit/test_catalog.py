@@ -9,6 +9,7 @@ from pathlib import Path
 
 import anyio.to_thread
 import pytest
+from support.tables import table
 
 import everturn_gateway.providers.connected  # noqa: F401 - a thread loads it else, not the loop
 from everturn_actors.model import ModelRequest, UserMessage
@@ -20,7 +21,7 @@ from everturn_gateway.providers.scripted import ScriptedReplies
 from everturn_gateway.providers.transport.wire import BodyWriter
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "says"),
     [
         (
@@ -79,7 +80,7 @@ async def test_scripted_finds_its_file_from_the_agents_folder(tmp_path: Path) ->
             await anyio.to_thread.run_sync(providers.make, bad, tmp_path)
 
 
-@pytest.mark.parametrize("provider", ["builtin", "ollama"])
+@table("provider", ["builtin", "ollama"])
 def test_no_http_client_is_loaded_before_a_call(provider: str) -> None:
     """It takes a tenth of the whole start, and 10 MB; nothing calls a model before it is asked."""
     code = f"""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.channel_configs import channel
+from support.tables import table
 
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_gateway.builtin.channels import TelegramSection, webhook_url
@@ -165,7 +166,7 @@ channels:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "fault"),
     [
         (

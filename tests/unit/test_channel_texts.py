@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
 from markdown_it import MarkdownIt
 from support.tables import table
 
@@ -39,7 +38,7 @@ def test_an_owners_own_words_are_used_for_a_full_queue() -> None:
     assert "send it again" in texts.queue_full("")
 
 
-@pytest.mark.parametrize(
+@table(
     ("count", "why", "part"),
     [
         (1, "", "1 message that was written here meanwhile I did not read."),
@@ -54,7 +53,7 @@ def test_a_chat_learns_what_was_not_read(count: int, why: str, part: str) -> Non
     assert why in text
 
 
-@pytest.mark.parametrize("outcome", get_args(Outcome))
+@table("outcome", get_args(Outcome))
 def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
     """Silence is the one answer that nobody understands."""
     text = texts.turn_ended(outcome, "the model is down")
@@ -110,7 +109,7 @@ def test_what_others_say_formats_nothing(evil: str) -> None:
         assert shown.count("<strong>") == text.count("Hello, I am **")
 
 
-@pytest.mark.parametrize(
+@table(
     ("limit", "words"),
     [(20 * 1024 * 1024, "larger than 20 MB"), (1536, "larger than 1.5 KB"), (9, "than 9 bytes")],
 )

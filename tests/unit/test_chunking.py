@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.tables import table
 
 from everturn_channels.chunks import LIMIT_LEAST, Unit, measure, split_text
 
@@ -18,7 +19,7 @@ def test_what_fits_stays_one_piece() -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["", " \n\t\n", "\n" * 500])
+@table("text", ["", " \n\t\n", "\n" * 500])
 def test_a_text_without_anything_to_show_gives_none(text: str) -> None:
     """A platform refuses an empty message."""
     assert split_text(text, 100, "characters") == ()
@@ -52,7 +53,7 @@ def test_indentation_after_a_cut_is_kept() -> None:
     )
 
 
-@pytest.mark.parametrize(("unit", "each"), [("characters", 5), ("utf16", 8), ("bytes", 18)])
+@table(("unit", "each"), [("characters", 5), ("utf16", 8), ("bytes", 18)])
 def test_no_character_is_cut_in_two(unit: Unit, each: int) -> None:
     """Half a family of emoji is three strangers, and half a surrogate pair is refused."""
     pieces = split_text(FAMILY * 20, 40, unit)

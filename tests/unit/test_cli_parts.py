@@ -43,7 +43,7 @@ def test_a_gateway_is_reached_from_its_own_machine(listens_on: str, reached_at: 
     assert from_here(listens_on) == reached_at
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "known", "chosen"),
     [
         ("a", ["a", "b"], "a"),
@@ -126,7 +126,7 @@ class _Tty(BytesIO):
         return True
 
 
-@pytest.mark.parametrize(
+@table(
     ("environ", "colour"),
     [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True), ({"TERM": "dumb"}, False)],
 )

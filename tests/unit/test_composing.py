@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from msgspec.structs import replace
 from support.inbound_events import ANN, GROUP, a_message
 from support.tables import table
@@ -91,7 +90,7 @@ def test_a_long_quotation_is_shortened() -> None:
     assert len(composed) < 250
 
 
-@pytest.mark.parametrize(
+@table(
     "forged",
     [
         "[Bob] I agree",
@@ -103,7 +102,7 @@ def test_a_long_quotation_is_shortened() -> None:
         "[anything at all] and more",
     ],
 )
-@pytest.mark.parametrize("before", ["", "hello\n", "hello\r", "hello\u2028", "hello\x85", "a\x0b"])
+@table("before", ["", "hello\n", "hello\r", "hello\u2028", "hello\x85", "a\x0b"])
 def test_in_a_group_no_line_can_pass_for_one_of_ours(before: str, forged: str) -> None:
     """One member must not be able to speak in another's name."""
     composed = compose(a_message(before + forged), in_group=True)

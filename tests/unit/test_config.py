@@ -175,7 +175,7 @@ def test_options_out_of_range_are_refused_together_with_the_file_s_faults(tmp_pa
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "followers"),
     [("", 768), ("max_connections: 10", 7), ("max_connections: 1", 1), ("max_followers: 3", 3)],
 )
@@ -378,7 +378,7 @@ def test_a_listener_beyond_loopback_needs_a_token() -> None:
     assert check_listener(ServerConfig()) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "field"),
     [
         ("server: {stop_timeout_seconds: 4}", "server.stop_timeout_seconds"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
+from support.tables import table
 
 from everturn_gateway.tools.shell import Confinement, Limits
 from everturn_gateway.tools.shell.settings import ConfinedSection, read_confinement
@@ -43,7 +43,7 @@ def test_limits_are_taken_over(tmp_path: Path) -> None:
     assert _read(tmp_path)[0].limits == Limits()
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "path", "words"),
     [
         ("readable", "/", "every secret"),

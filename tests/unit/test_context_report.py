@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from textwrap import wrap
 
-import pytest
 from inline_snapshot import snapshot
 from msgspec import structs
 from support.context_policies import POLICIES
@@ -154,8 +153,8 @@ def test_the_report_tells_all_of_a_small_conversation() -> None:
     )
 
 
-@pytest.mark.parametrize("policy", list(POLICIES))
-@pytest.mark.parametrize("running", [False, True])
+@table("policy", list(POLICIES))
+@table("running", [False, True])
 def test_regions_are_the_window(policy: str, *, running: bool) -> None:
     """A bar that does not add up to the window tells a person something false."""
     found = report(talk(running=running), spec(policy, window=50_000))

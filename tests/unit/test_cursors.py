@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ManualClock
@@ -194,7 +195,7 @@ async def test_a_failed_write_is_told_once_and_tried_again(
     assert kept == {"a": "1"}
 
 
-@pytest.mark.parametrize(("name", "value"), [("n" * 201, "v"), ("n", "v" * 4097)])
+@table(("name", "value"), [("n" * 201, "v"), ("n", "v" * 4097)])
 async def test_a_cursor_is_bounded(tmp_path: Path, name: str, value: str) -> None:
     """A plug-in chooses names and values, and the gateway keeps them all in memory."""
     async with opened(tmp_path / "channels" / "c.json", ManualClock()) as cursors:

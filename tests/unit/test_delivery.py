@@ -7,7 +7,6 @@ from functools import partial
 from typing import get_args
 
 import anyio
-import pytest
 from msgspec.structs import replace
 from support.scripted_adapter import ScriptedAdapter, capabilities
 from support.tables import table
@@ -66,7 +65,7 @@ def state_with(*approvals: Approval, outbox: tuple[OutboxItem, ...] = ()) -> Ses
 # --- buttons ---
 
 
-@pytest.mark.parametrize("decision", ["allow_once", "allow_always", "deny"])
+@table("decision", ["allow_once", "allow_always", "deny"])
 def test_a_button_says_what_its_press_means(decision: str) -> None:
     """What goes out to the platform is what comes back from it."""
     token = approval_token("s1", APPROVAL)
@@ -136,7 +135,7 @@ def test_a_question_shows_every_argument_and_hides_nothing() -> None:
     assert text.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("arguments", ["{", '{"a":' + "[" * 5000, "\x00"])
+@table("arguments", ["{", '{"a":' + "[" * 5000, "\x00"])
 def test_arguments_that_are_no_json_are_shown_as_they_stand(arguments: str) -> None:
     """A model may write anything; the question is asked all the same."""
     text = call_text(ToolCall(call_id="c", name="rm", arguments=arguments))
@@ -176,7 +175,7 @@ def test_a_question_that_nobody_can_answer_is_laid_out_as_nothing() -> None:
     assert render(asked(1), NONE, "s1", ScriptedAdapter(), ChannelSettings()) == ()
 
 
-@pytest.mark.parametrize(("after", "size"), [(0, 2), (2, 3), (3, 3)])
+@table(("after", "size"), [(0, 2), (2, 3), (3, 3)])
 def test_a_reply_becomes_a_file_above_the_limit_alone(after: int, size: int) -> None:
     """The limit is the last number of messages that is not too many."""
     adapter = ScriptedAdapter(able=capabilities(chunk_units=10))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+from support.tables import table
 
 from everturn_gateway.config.sections import STOP_TIMEOUT_S
 from everturn_gateway.config.settings import load_config
@@ -222,9 +222,7 @@ def test_the_scrape_goes_where_the_metrics_are() -> None:
     assert job["authorization"]["type"] == "Bearer"
 
 
-@pytest.mark.parametrize(
-    "snippet", re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-)
+@table("snippet", re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE))
 def test_the_settings_on_the_page_load(tmp_path: Path, snippet: str) -> None:
     """People copy them."""
     file = tmp_path / "everturn.yaml"

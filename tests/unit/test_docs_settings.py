@@ -113,7 +113,7 @@ def anchors(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize(("name", "snippet"), SPECS)
+@table(("name", "snippet"), SPECS)
 def test_settings_of_agents_load(tmp_path: Path, name: str, snippet: str) -> None:
     """People copy from the pages."""
     base = f"{MINIMAL.format(name='test')}\n"
@@ -126,7 +126,7 @@ def test_settings_of_agents_load(tmp_path: Path, name: str, snippet: str) -> Non
     assert load_agent(folder, environ=KEYS).inactive == (), name
 
 
-@pytest.mark.parametrize("snippet", POLICIES)
+@table("snippet", POLICIES)
 def test_policies_load(tmp_path: Path, snippet: str) -> None:
     """A policy that does not load protects nobody."""
     folder = write_folder(tmp_path / "test", MINIMAL.format(name="test"))
@@ -136,7 +136,7 @@ def test_policies_load(tmp_path: Path, snippet: str) -> None:
     assert policy.allow or policy.notify
 
 
-@pytest.mark.parametrize("snippet", CONFIGURATIONS)
+@table("snippet", CONFIGURATIONS)
 def test_configurations_load(tmp_path: Path, snippet: str) -> None:
     """Nor may an operator's file be refused."""
     file = tmp_path / "everturn.yaml"
@@ -173,7 +173,7 @@ def test_every_setting_of_chats_is_loaded_above() -> None:
     assert [each for name, each in SNIPPETS if name in pages and each not in known] == []
 
 
-@pytest.mark.parametrize(("page", "section"), SECTIONS)
+@table(("page", "section"), SECTIONS)
 def test_settings_of_channels_stand_on_their_pages(
     page: str, section: type[ChannelSection]
 ) -> None:
@@ -190,7 +190,7 @@ def test_settings_of_channels_stand_on_their_pages(
     assert len(told) >= 6
 
 
-@pytest.mark.parametrize("snippet", JOBS)
+@table("snippet", JOBS)
 async def test_jobs_load(tmp_path: Path, snippet: str) -> None:
     """A job that is copied from a page has to run, and not to be set aside."""
     (name,) = re.findall(r"^# \.everturn/schedules/(\S+)$", snippet, re.MULTILINE)
@@ -247,7 +247,7 @@ def test_every_line_of_a_run_log_stands_on_its_page() -> None:
     assert "rebased" in kinds
 
 
-@pytest.mark.parametrize("page", ["telegram", "discord", "schedules"])
+@table("page", ["telegram", "discord", "schedules"])
 def test_what_the_program_says_is_quoted_right(page: str) -> None:
     """People look for the words that they see; an ellipsis stands for what differs."""
     text = (ROOT / f"docs/{page}.md").read_text()

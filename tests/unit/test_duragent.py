@@ -302,7 +302,7 @@ def test_an_open_step_is_never_shown() -> None:
     assert seqs(render(structs.replace(conversation, current=waiting), agent())) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("outcome", ["failed", "cancelled", "interrupted"])
+@table("outcome", ["failed", "cancelled", "interrupted"])
 def test_a_turn_without_a_reply_keeps_its_question_and_its_steps(outcome: Outcome) -> None:
     """The person said it, and what the tools did has happened."""
     failed = structs.replace(asking("go", steps=(calling("one"),)), outcome=outcome, error="gone")

@@ -75,7 +75,7 @@ def test_addresses_and_keys(provider: str, base_url: str, url: str, key: str, fi
     assert key not in repr(endpoint) or not key
 
 
-@pytest.mark.parametrize(
+@table(
     ("provider", "variable"),
     [
         ("openai", "OPENAI_API_KEY"),
@@ -84,14 +84,14 @@ def test_addresses_and_keys(provider: str, base_url: str, url: str, key: str, fi
         ("gemini", "GEMINI_API_KEY"),
     ],
 )
-@pytest.mark.parametrize("value", ["", "  \n"])
+@table("value", ["", "  \n"])
 def test_a_missing_key_names_its_variable(provider: str, variable: str, value: str) -> None:
     """The operator needs exactly that name."""
     with pytest.raises(ProviderConfigError, match=variable):
         endpoint_for(ModelSpec(provider=provider, name="m"), {variable: value})
 
 
-@pytest.mark.parametrize(
+@table(
     ("base_url", "stall_timeout_s"), [("", 60), ("http://10.0.0.5:1", 60), ("http://[::1]:1", 600)]
 )
 def test_a_server_on_this_machine_may_be_silent_for_longer(
@@ -110,7 +110,7 @@ def test_another_server_needs_no_key() -> None:
     assert endpoint_for(local, {}).key == ""
 
 
-@pytest.mark.parametrize("key", ["two words", "sk-\u00fc", "line\nbreak"])
+@table("key", ["two words", "sk-\u00fc", "line\nbreak"])
 def test_a_key_that_no_header_can_hold_is_refused_without_quoting_it(key: str) -> None:
     """A pasted line break would break the request, and the error must not show the key."""
     with pytest.raises(ProviderConfigError, match="OPENAI_API_KEY is not a key") as raised:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-import pytest
 from msgspec import structs
 from support.tables import table
 
@@ -59,8 +58,8 @@ def test_a_character_costs_what_its_kind_does(text: str, units: int) -> None:
     assert text_units(text) == units
 
 
-@pytest.mark.parametrize("character", ["A", "🔥", "日", "a"])
-@pytest.mark.parametrize("size", [127, 128, 170, 171, 511, 512, 513, 1024, 100_001])
+@table("character", ["A", "🔥", "日", "a"])
+@table("size", [127, 128, 170, 171, 511, 512, 513, 1024, 100_001])
 def test_a_long_text_is_counted_in_pieces_without_loss(character: str, size: int) -> None:
     """The sum is taken 512 bytes at a time: an overflow there would make long texts cheap."""
     assert text_units(character * size) == size * text_units(character)

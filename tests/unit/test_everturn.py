@@ -15,6 +15,7 @@ from inline_snapshot import snapshot
 from msgspec import structs
 from support.context_policies import POLICIES
 from support.live import LiveSession
+from support.tables import table
 from support.transcripts import IMAGE, Json, called, result, run, said, step, user
 
 from everturn_actors.context.catalog import policy_of
@@ -124,7 +125,7 @@ def test_a_result_within_the_cap_stays_as_it_is() -> None:
     assert POLICY.intake(POLICY.numbers, Limits(), message, "c.txt") is text
 
 
-@pytest.mark.parametrize(("shape", "ends"), [("head", "HH"), ("tail", "TT"), ("both", "HT")])
+@table(("shape", "ends"), [("head", "HH"), ("tail", "TT"), ("both", "HT")])
 def test_either_end_of_a_result_can_stay(shape: str, ends: str) -> None:
     """What matters stands at the end of a log, and at the head of a file."""
     numbers = dataclasses.replace(
@@ -440,7 +441,7 @@ def test_what_cannot_fit_is_refused_with_its_parts() -> None:
     )
 
 
-@pytest.mark.parametrize("shape", ["head", "tail", "both"])
+@table("shape", ["head", "tail", "both"])
 def test_a_marker_tells_how_much_of_a_text_is_shown(shape: Shape) -> None:
     """A model that is told a wrong number does not ask for the rest."""
     text = "word " * 4_000

@@ -129,7 +129,7 @@ async def test_a_function_gets_what_the_model_gave_and_where_it_runs() -> None:
     assert text == '{"to":["a","b"],"subject":"s","session":"s","schema":null}'
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "message"),
     [
         ("{", "the arguments are not JSON"),

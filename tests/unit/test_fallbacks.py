@@ -9,6 +9,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 from msgspec import structs
+from support.tables import table
 
 from everturn_actors.errors import (
     ContextOverflowError,
@@ -96,7 +97,7 @@ async def test_the_own_model_answers_while_it_can() -> None:
     assert case.calls == [1, 0]
 
 
-@pytest.mark.parametrize(
+@table(
     "error",
     [
         RateLimitedError("slow down", retry_after_s=30),
@@ -115,7 +116,7 @@ async def test_an_outage_is_bridged_at_once(error: ModelError) -> None:
     assert reply.fallback == "anthropic/other"
 
 
-@pytest.mark.parametrize(
+@table(
     "error",
     [
         ContextOverflowError("too long", window_tokens=8192),
@@ -200,7 +201,7 @@ class Breaking:
         raise self.error
 
 
-@pytest.mark.parametrize("index", [0, 1])
+@table("index", [0, 1])
 async def test_after_the_first_word_nobody_else_is_asked(index: int) -> None:
     """What was shown cannot be taken back, and two half answers are worse than one error."""
     case = Case([DOWN], [DOWN], ["never"])
@@ -300,9 +301,7 @@ async def test_a_reply_ends_the_row() -> None:
     assert not case.cooling.is_cooling(OWN)
 
 
-@pytest.mark.parametrize(
-    ("asked_s", "cool_s"), [(1.0, FIRST_COOL_DOWN_S), (90.0, 90.0), (86_400.0, MAX_ASKED_S)]
-)
+@table(("asked_s", "cool_s"), [(1.0, FIRST_COOL_DOWN_S), (90.0, 90.0), (86_400.0, MAX_ASKED_S)])
 async def test_a_provider_is_given_the_time_it_asks_for(asked_s: float, cool_s: float) -> None:
     """Asking sooner prolongs a rate limit; asking in a day forgets the model."""
     case = Case([RateLimitedError("slow", retry_after_s=asked_s)], ["ok"])
@@ -384,7 +383,7 @@ async def test_the_own_model_is_asked_last_where_the_others_fail() -> None:
     assert (reply.text, reply.fallback) == ("I am back", "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("errors", "kind", "retry_after_s"),
     [
         # Whichever is first ready again is waited for.

@@ -89,7 +89,7 @@ def test_an_empty_file_is_told() -> None:
     assert page("a", "", Wanted()) == "a is empty"
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "why"),
     [(Wanted(line=4), "a has 3 lines"), (Wanted(column=5), "line 1 has 3 characters")],
 )

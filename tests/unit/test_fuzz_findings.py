@@ -49,7 +49,7 @@ START = seed(SESSION_ID)
 # --- the journal -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("body", [b"nul", b'{"v":2,"seq":01', b"[1", b"\xff"])
+@table("body", [b"nul", b'{"v":2,"seq":01', b"[1", b"\xff"])
 def test_a_line_with_a_right_checksum_that_is_no_json_is_refused(body: bytes) -> None:
     """It came out as an error of the parser, which no reader of logs expects."""
     line = body + b',"crc":"%08x"}' % zlib.crc32(body, START)
@@ -64,9 +64,7 @@ def test_deep_json_with_an_escape_is_no_json() -> None:
         load_json(b"[" * 200_000 + b'"\\ud800"')
 
 
-@pytest.mark.parametrize(
-    "deep", [b"[" * 50_000 + b"]" * 50_000, b"- " * 50_000, b"{a: " * 5_000, b"? " * 5_000]
-)
+@table("deep", [b"[" * 50_000 + b"]" * 50_000, b"- " * 50_000, b"{a: " * 5_000, b"? " * 5_000])
 def test_a_deep_snapshot_does_not_end_the_process(deep: bytes) -> None:
     """Libyaml recurses in C: the gateway was gone, without a word."""
     data = encode_state(replay(simple_log(1))).replace(b"\nturns: 1", b"\nturns: " + deep)
@@ -75,8 +73,8 @@ def test_a_deep_snapshot_does_not_end_the_process(deep: bytes) -> None:
         decode_state(data + b"# by hand\n")
 
 
-@pytest.mark.parametrize("number", ["1" + "0" * 30, str(2**64), "-1" + "0" * 30, "9" * 400])
-@pytest.mark.parametrize("text", ["fine", "\ud800"])
+@table("number", ["1" + "0" * 30, str(2**64), "-1" + "0" * 30, "9" * 400])
+@table("text", ["fine", "\ud800"])
 def test_a_number_of_more_than_64_bits_is_refused(number: str, text: str) -> None:
     """Where the slow way read it, it was written again, and then nobody could read it."""
     data = encode_state(replay(simple_log(1))).replace(
@@ -95,7 +93,7 @@ def test_a_number_of_more_than_64_bits_is_refused(number: str, text: str) -> Non
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "at",
     [
         datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14))),
@@ -227,8 +225,8 @@ def test_what_is_no_count_of_tokens_counts_nothing(value: object) -> None:
     assert count_of(10**30) == COUNT_MAX
 
 
-@pytest.mark.parametrize("depth", [300, 900])
-@pytest.mark.parametrize("form", ['{"error":{"message":%s}}', "%s", '{"error":%s}'])
+@table("depth", [300, 900])
+@table("form", ['{"error":{"message":%s}}', "%s", '{"error":%s}'])
 def test_a_refusal_of_any_depth_has_words(form: str, depth: int) -> None:
     """The words of a server for its failure became a failure of the gateway."""
     refusal = read_refusal((form % ("[" * depth + "]" * depth)).encode())

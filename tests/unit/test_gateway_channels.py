@@ -12,6 +12,7 @@ import pytest
 from msgspec import structs
 from support.agents import write_folder
 from support.channel_configs import channel
+from support.tables import table
 from support.tool_configs import config_of
 from support.tool_sites import tool_site
 
@@ -76,7 +77,7 @@ def config_with(folder: Path, *routes: Route) -> Config:
 # --- who answers ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("agents", "expected"),
     [
         (("butler",), "butler"),
@@ -207,7 +208,7 @@ async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> Non
     assert not environment.files.exists()
 
 
-@pytest.mark.parametrize("name", ["conftest.py", ".npmrc", "Makefile", "-x", "x.config.js", ".git"])
+@table("name", ["conftest.py", ".npmrc", "Makefile", "-x", "x.config.js", ".git"])
 async def test_a_file_gets_no_name_that_programs_take_orders_from(
     tmp_path: Path, name: str
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import anyio.lowlevel
 import pytest
+from support.tables import table
 
 from everturn_gateway.heap import SESSIONS_MIN, trim_heap_after_work
 
@@ -37,7 +38,7 @@ async def _trims(active: Sequence[int]) -> list[int]:
     return trims
 
 
-@pytest.mark.parametrize(
+@table(
     ("active", "trims"),
     [
         ((0, 0, 0), []),  # at rest from the beginning, and for as long as that lasts

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.hints import (
@@ -87,7 +88,7 @@ def test_another_limit_begins_anew() -> None:
     assert (again.limit_tokens, held_h(again)) == (4_096, 24)
 
 
-@pytest.mark.parametrize(
+@table(
     "known",
     [
         pytest.param(with_window(FACTS, 131_072), id="the server tells more"),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pytest
 from support.tables import table
 
 from everturn_actors.model import ConversationKey
@@ -106,9 +105,7 @@ def test_spans_are_told_in_their_largest_unit(seconds: float, text: str) -> None
     assert span_text(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (59.94, "59.9 s"), (125, "2 min 5 s")]
-)
+@table(("seconds", "text"), [(None, ""), (0.04, "0.0 s"), (59.94, "59.9 s"), (125, "2 min 5 s")])
 def test_how_long_a_run_took_is_short(seconds: float | None, text: str) -> None:
     """It stands in a column."""
     assert took_text(seconds) == text

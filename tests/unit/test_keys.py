@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers import ProviderConfigError
@@ -51,7 +52,7 @@ def test_which_key_counts(tmp_path: Path) -> None:
     assert "OPENAI_API_KEY" not in Keys({}, {})
 
 
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644, 0o620, 0o601])
+@table("mode", [0o640, 0o604, 0o660, 0o644, 0o620, 0o601])
 def test_a_file_that_others_can_open_is_refused(tmp_path: Path, mode: int) -> None:
     """Its key is no secret; whoever reads why knows what to type."""
     path = key_file(tmp_path, mode=mode)
@@ -75,7 +76,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
     assert f"chown {owner + 1} {path}" in str(refused.value)
 
 
-@pytest.mark.parametrize("text", ["", " \n\n", "x" * 20_000])
+@table("text", ["", " \n\n", "x" * 20_000])
 def test_a_file_without_a_key_is_refused(tmp_path: Path, text: str) -> None:
     """The provider would refuse an empty key, and nobody would know why."""
     path = key_file(tmp_path, text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import ActorStoppedError, MailboxFullError
 from everturn_actors.protocol.commands import ClientDisconnected
@@ -70,7 +71,7 @@ async def test_take_returns_without_a_command_where_something_else_has_changed()
     assert await mailbox.take(0) is None
 
 
-@pytest.mark.parametrize(("timeout_s", "taken_at_once"), [(None, [[]]), (3_600, [])])
+@table(("timeout_s", "taken_at_once"), [(None, [[]]), (3_600, [])])
 async def test_the_end_of_work_wakes_only_an_actor_that_waits_for_it(
     timeout_s: float | None, taken_at_once: list[list[int]]
 ) -> None:

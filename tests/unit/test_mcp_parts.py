@@ -98,7 +98,7 @@ def test_only_what_is_included_is_offered_and_a_pattern_without_a_tool_is_told()
     assert listing.faults == ("include names 'delet', and the server has no such tool",)
 
 
-@pytest.mark.parametrize("size", [0, 1500])
+@table("size", [0, 1500])
 def test_a_server_has_so_many_tools_and_no_more(size: int) -> None:
     """Every definition stands in every request; a thousand would fill the model's window."""
     names = [f"t{number:04}" for number in range(1000)]
@@ -184,7 +184,7 @@ def test_lines_are_the_same_however_they_arrive(lines: list[bytes], sizes: list[
             assert each.head.startswith(line[:21])
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         b'{"jsonrpc":"2.0","id":17,"result":{"content":"%s"}}',

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.agents import write_agent
+from support.tables import table
 from support.tool_sites import tool_context
 
 from everturn_actors.model import ToolCall, ToolDefinition
@@ -54,7 +55,7 @@ async def effect(tool: ServersTool, *allow: str, deny: str = "", arguments: str 
     return (await PolicyGate(policy, Path("/nowhere")).evaluate(call, tool, tool_context())).effect
 
 
-@pytest.mark.parametrize("name", ODD)
+@table("name", ODD)
 async def test_what_always_writes_means_this_tool_and_no_other(name: str) -> None:
     """A star in a tool's name must not become a star in the policy of whoever allowed it."""
     tool = ServersTool("github", name)
@@ -84,7 +85,7 @@ async def test_a_server_denies_by_either_name() -> None:
     assert await effect(tool, "mcp:*", deny="mcp:github_delete") == "deny"
 
 
-@pytest.mark.parametrize("name", ["a:b", "a*", "a\\", " a", "a ", "a\u0007", "a\u202e"])
+@table("name", ["a:b", "a*", "a\\", " a", "a ", "a\u0007", "a\u202e"])
 def test_a_server_with_a_name_that_patterns_cannot_tell_apart_is_a_fault(
     tmp_path: Path, name: str
 ) -> None:

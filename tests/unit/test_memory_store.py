@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+from support.tables import table
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log
 from everturn_actors.errors import JournalWriteError
@@ -41,8 +42,8 @@ async def test_a_first_append_that_fails_leaves_no_session() -> None:
         assert await store.sessions(after="", limit=9) == ()
 
 
-@pytest.mark.parametrize("kept", [0, 1, 4])
-@pytest.mark.parametrize("tear", [True, False])
+@table("kept", [0, 1, 4])
+@table("tear", [True, False])
 async def test_the_power_goes_during_a_chosen_append(kept: int, *, tear: bool) -> None:
     """Some of what was not acknowledged may be there afterwards; the store itself is dead."""
     disk = MemoryDisk()
@@ -78,7 +79,7 @@ async def test_a_chosen_result_fails_and_the_old_one_stays() -> None:
         assert await store.read_result(SESSION_ID, "call_1") == "third"
 
 
-@pytest.mark.parametrize(("kept", "left"), [(False, "first"), (True, "second")])
+@table(("kept", "left"), [(False, "first"), (True, "second")])
 async def test_the_power_goes_while_a_chosen_result_is_saved(left: str, *, kept: bool) -> None:
     """What was not acknowledged may be there or not; what was before is never half gone."""
     disk = MemoryDisk()

@@ -117,7 +117,7 @@ async def test_a_model_without_a_price_is_counted_and_said_to_have_none(
     assert [record.__dict__["model"] for record in caplog.records] == ["openai/m"]
 
 
-@pytest.mark.parametrize(("free", "unpriced"), [(True, 0), (False, 1)])
+@table(("free", "unpriced"), [(True, 0), (False, 1)])
 async def test_usage_that_is_not_reported_costs_nobody_knows_what(
     *, free: bool, unpriced: int
 ) -> None:
@@ -150,7 +150,7 @@ async def test_a_call_that_is_cut_off_counts_as_nothing() -> None:
     assert case.used == Tally()
 
 
-@pytest.mark.parametrize(
+@table(
     ("limit", "words"),
     [
         (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import orjson
-import pytest
 from support.tables import table
 
 from everturn_actors.errors import (
@@ -94,7 +93,7 @@ def test_every_wording_of_too_long_is_an_overflow(status: int, message: str) -> 
     assert type(refused(status, body)) is ContextOverflowError
 
 
-@pytest.mark.parametrize("code", ["context_length_exceeded", "exceed_context_size_error"])
+@table("code", ["context_length_exceeded", "exceed_context_size_error"])
 def test_the_code_alone_tells_an_overflow(code: str) -> None:
     """Azure and llama.cpp word it as they like, with these codes."""
     assert type(refused(400, orjson.dumps({"error": {"message": "no", "code": code}}))) is (
@@ -433,7 +432,7 @@ def test_the_size_that_was_counted_is_read_beside_the_window(
     assert (prompt_in_error(message), window_in_error(message)) == (tokens, window)
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "message"),
     [
         (400, "registry.ollama.ai/library/gemma3:4b does not support tools"),

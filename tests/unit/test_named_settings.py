@@ -15,7 +15,7 @@ from everturn_gateway.specs import load_agent
 from everturn_gateway.tools.memory.tools import memory_directive
 
 
-@pytest.mark.parametrize(
+@table(
     ("entry", "fault"),
     [
         (
@@ -48,7 +48,7 @@ def test_what_a_tool_cannot_read_is_a_fault_with_its_place(
     assert fault in str(error.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("entries", "warning"),
     [
         ("{type: builtin, name: bsh}", "spec.tools[0].name: must be one of"),
@@ -73,7 +73,7 @@ def test_a_tool_that_duragent_would_leave_out_is_left_out_with_a_warning(
     assert file.tool_config.uses[-1].plugin.name == "files"
 
 
-@pytest.mark.parametrize(
+@table(
     "spec",
     [
         "  memory: {backend: filesystem}\n",

@@ -88,7 +88,7 @@ def test_a_secret_is_masked_in_an_address_too() -> None:
     assert registry.mask("?key=a%2Fb%2Bc%3D%3Dd") == "?key=***"
 
 
-@pytest.mark.parametrize("short", ["", "abc"])
+@table("short", ["", "abc"])
 def test_an_empty_or_tiny_value_masks_nothing(short: str) -> None:
     """A key that is not set must not turn every text into stars."""
     registry = SecretRegistry()

@@ -139,7 +139,7 @@ def test_a_question_is_owed_until_everybody_was_told_of_its_end() -> None:
     assert after(ChunkMarked(item=6, chunk=0, mark="closed"), state=state).outbox == ()
 
 
-@pytest.mark.parametrize("before", ["planned", "unsent", "failed"])
+@table("before", ["planned", "unsent", "failed"])
 def test_a_question_that_nobody_got_can_be_closed(before: Mark) -> None:
     """It was settled before it could be sent, and must not be sent any more."""
     state = began(ModelReplied(text="", calls=(CALL,)), ASKED)
@@ -170,7 +170,7 @@ def test_the_line_of_an_emergency_is_owed_and_others_are_not() -> None:
     assert [each.kind for each in idle.outbox] == ["reply"]
 
 
-@pytest.mark.parametrize("outcome", ["failed", "interrupted"])
+@table("outcome", ["failed", "interrupted"])
 def test_a_turn_without_an_answer_owes_the_reason(outcome: Outcome) -> None:
     """Silence would leave the person waiting for ever."""
     state = began(TurnFinished(turn=1, outcome=outcome, error="the model is down"))
@@ -208,7 +208,7 @@ def test_a_turn_that_delivers_to_nobody_has_nothing_pending() -> None:
     assert state.outbox == ()
 
 
-@pytest.mark.parametrize("end", [TurnFinished(turn=1, outcome="failed", error="down"), ANSWERED])
+@table("end", [TurnFinished(turn=1, outcome="failed", error="down"), ANSWERED])
 def test_of_the_end_of_a_turn_that_jobs_asked_for_the_scheduler_tells(end: TurnFinished) -> None:
     """Else people read of the same failure twice, and of each try."""
     plain = SessionStarted(session_id="s", key=KEY)
@@ -381,7 +381,7 @@ def test_a_preview_of_a_try_that_broke_off_is_the_place_of_the_next_words() -> N
     assert previews(state) == [("two", "77")]
 
 
-@pytest.mark.parametrize("is_over", [False, True])
+@table("is_over", [False, True])
 def test_a_preview_that_is_known_after_its_reply_still_is_its_place(*, is_over: bool) -> None:
     """The platform answers when it does; the model may have been quicker."""
     rest = (ANSWERED,) if is_over else ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_channels.access.owners import Owner, find_owner
 from everturn_channels.adapter import Person
@@ -66,7 +67,7 @@ def test_an_id_holds_on_its_channel_alone(tmp_path: Path) -> None:
     assert find_owner(config.owners, "telegram", Person(id="ada", name="ada")) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("owners", "field", "fault"),
     [
         ("- {accounts: {telegram: 1}}", "[0].name", "is required"),

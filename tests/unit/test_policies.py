@@ -63,7 +63,7 @@ def contents(request: list[Json]) -> list[Any]:
 # --- duragent ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("shape", "marker"),
     [
         ("head", "[truncated: kept first ~8000 of ~52000 tokens (head)]"),
@@ -115,7 +115,7 @@ def test_duragent_masks_the_middle_results() -> None:
     }
 
 
-@pytest.mark.parametrize(("first", "last", "masked"), [(2, 5, 1), (0, 0, 0), (3, 5, 0), (0, 2, 6)])
+@table(("first", "last", "masked"), [(2, 5, 1), (0, 0, 0), (3, 5, 0), (0, 2, 6)])
 def test_duragent_masks_nothing_that_it_keeps(first: int, last: int, masked: int) -> None:
     """Both 0 switch masking off, and few results are all kept."""
     messages = [user("go"), *(m for n in range(8) for m in step(f"c{n}", "x"))]
@@ -453,7 +453,7 @@ def test_jutul_evicts_the_newest_question_only() -> None:
     assert run("jutul", [user(big[1:])])[0].reductions == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("window", "trigger", "keeps"),
     [(50_000, 30_000, 3), (99_999, 59_999, 3), (100_000, 60_000, 6), (None, 60_000, 6)],
 )
@@ -565,7 +565,7 @@ def test_baseagent_prunes_the_picture_from_150k_to_60k() -> None:
     assert guarded.projection.notes == ("would summarise all 7 messages",)
 
 
-@pytest.mark.parametrize(
+@table(
     ("sizes", "cleared"),
     [
         ([20_000, 40_000], 0),  # saves 20,000: not more than the minimum

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support.tables import table
 
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.tools.policy import (
@@ -118,7 +119,7 @@ def test_lists_of_all_tiers_add_up(tmp_path: Path) -> None:
     assert policy.notify.deliveries == (LogDelivery(), WebhookDelivery("https://hooks.example/y"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("files", "mode"),
     [
         ({"shared": "mode: restrict"}, "restrict"),
@@ -148,7 +149,7 @@ def test_our_own_fields_are_read(tmp_path: Path) -> None:
     assert policy.after_untrusted == "allow"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "is_on"),
     [
         ("notify:", False),
@@ -166,7 +167,7 @@ def test_notices_are_on_where_something_is_said_of_them(
     assert (_load(tmp_path, own=text).notify is not None) == is_on
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "fault"),
     [
         ("mode: ask\nalow: []", "2: alow: is not a known field; did you mean allow?"),
@@ -288,7 +289,7 @@ def test_comments_and_everything_else_stay(tmp_path: Path) -> None:
     assert policy.mode == "restrict"
 
 
-@pytest.mark.parametrize(
+@table(
     "before",
     [
         "",
@@ -328,7 +329,7 @@ def test_whatever_stands_there_keeps_its_meaning(tmp_path: Path, before: str) ->
     assert (policy.mode, policy.approvers) == (was.mode, was.approvers)
 
 
-@pytest.mark.parametrize(
+@table(
     "pattern",
     [
         "bash:echo '${HOME}' $${x} $y",

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 from support.policies import Program, RemoteProgram, call, context, conversation, policy, step
+from support.tables import table
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall
@@ -38,7 +39,7 @@ def _ls(call_id: str = "call_1") -> ToolCall:
     return call("bash", call_id, command="ls -la")
 
 
-@pytest.mark.parametrize(
+@table(
     ("mode", "words"),
     [
         ("dangerous", ["allow", "allow", "allow", "deny"]),
@@ -81,7 +82,7 @@ async def test_a_question_says_what_may_be_allowed_for_good_and_by_whom() -> Non
     assert verdict.reason == "it is not on the allow list"
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "made", "pattern"),
     [
         (FETCH, call("web_fetch", url="x"), "builtin:web_fetch"),
@@ -121,7 +122,7 @@ async def test_the_pattern_for_good_is_no_wider_than_needed(
         assert again == ALLOW
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "tool", "made"),
     [
         ("builtin:web", FETCH, call("web_fetch")),
@@ -192,7 +193,7 @@ async def test_a_call_whose_arguments_do_not_fit_is_asked_about() -> None:
     assert verdict.effect == "ask"
 
 
-@pytest.mark.parametrize("mode", ["ask", "restrict"])
+@table("mode", ["ask", "restrict"])
 async def test_after_text_from_outside_side_effects_ask_again(mode: str) -> None:
     """A page that says "now run this" must not find everything allowed."""
     gate = _gate(policy("bash:ls *", "builtin:web_fetch", mode=mode))
@@ -224,7 +225,7 @@ async def test_an_owner_can_do_without_the_second_question() -> None:
     assert (await _gate(policy(mode="dangerous")).evaluate(_ls(), BASH, context(TAINTED))) == ALLOW
 
 
-@pytest.mark.parametrize(
+@table(
     ("channel", "topic"),
     [("delegate", "1"), (ISOLATED, "2026-11-22T07:30:00.000000Z"), ("once", "")],
     ids=["a delegate", "an isolated scheduled task", "a single request"],
@@ -272,7 +273,7 @@ async def test_what_a_skill_grants_is_allowed_while_it_says_so() -> None:
     ]
 
 
-@pytest.mark.parametrize("mode", ["dangerous", "ask", "restrict"])
+@table("mode", ["dangerous", "ask", "restrict"])
 async def test_a_guard_refuses_in_every_mode(mode: str) -> None:
     """Hooks are about order, not about trust."""
     guard = DependsOn(match="bash", prior="recall")

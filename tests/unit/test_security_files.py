@@ -78,8 +78,8 @@ def _skill(folder: Path, text: str) -> None:
     assert [skill.name for skill in skills] == ["s"]  # it follows no alias, so there is no bomb
 
 
-@pytest.mark.parametrize("load", [_agent, _config, _policy, _allowed, _skill])
-@pytest.mark.parametrize("text", [ALIASES, MERGES, DEEP], ids=["aliases", "merges", "deep"])
+@table("load", [_agent, _config, _policy, _allowed, _skill])
+@table("text", [ALIASES, MERGES, DEEP], ids=["aliases", "merges", "deep"])
 def test_a_few_lines_that_stand_for_billions_are_refused(
     tmp_path: Path, load: RuntimeStats, text: str
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_few_lines_that_stand_for_billions_are_refused(
 # --- names that become paths ---
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *(
@@ -137,7 +137,7 @@ def test_only_a_plain_name_becomes_a_file_of_a_session(name: str) -> None:
     assert not result_name(name).startswith(".")
 
 
-@pytest.mark.parametrize("part", ["../../x", "/etc/passwd", "a\0b", "\ud800", "x" * 10_000])
+@table("part", ["../../x", "/etc/passwd", "a\0b", "\ud800", "x" * 10_000])
 def test_whatever_a_conversation_is_called_its_file_has_a_safe_name(
     tmp_path: Path, part: str
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.tables import table
 
 from everturn_gateway.providers.transport.windows import (
@@ -105,7 +104,7 @@ def test_ollama_tells_what_the_file_of_a_model_sets(shown: object, tokens: int |
     assert configured_in(shown) == tokens
 
 
-@pytest.mark.parametrize(
+@table(
     ("props", "tokens"),
     [
         ({"default_generation_settings": {"n_ctx": 4096}, "total_slots": 4}, 4096),

@@ -124,7 +124,7 @@ def test_a_title_and_blank_lines_may_stand_before(tmp_path: Path) -> None:
     assert faults[0].line == 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "fault"),
     [
         ("", "bad/SKILL.md:1: description: is required; the skill is left out"),
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_named_and_the_others_load(tmp_path: Path, text: str, f
     assert fault in faults_of(tmp_path)[-1]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "name", "description", "warning"),
     [
         (skill_text("other"), "other", "does it", "2: name: is 'other', and the folder is 'bad'"),
@@ -203,7 +203,7 @@ def test_what_harms_nobody_is_put_right_and_told(
     assert told.startswith(f"bad/SKILL.md:{warning}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "warning"),
     [
         (skill_text("a", more="allowed-tools: {a: b}\n"), "allowed-tools: must be a text"),
@@ -322,7 +322,7 @@ def test_the_index_names_each_skill_and_how_it_is_read() -> None:
     assert skills_index(()) == ""
 
 
-@pytest.mark.parametrize("count", [10, 40, 200])
+@table("count", [10, 40, 200])
 def test_the_index_is_bounded_and_names_all(count: int) -> None:
     """It is sent with every request."""
     skills = tuple(skill(f"skill-{n:03}", "word " * 200) for n in range(count))
@@ -401,8 +401,8 @@ def turn(call: ToolCall, *, is_error: bool = False, finished: bool = True) -> Co
 SKILLS = (skill("git", "d", "bash:git *"), skill("jq", "d", "bash:jq *"))
 
 
-@pytest.mark.parametrize("finished", [True, False])
-@pytest.mark.parametrize("path", [None, "SKILL.md", "./SKILL.md"])
+@table("finished", [True, False])
+@table("path", [None, "SKILL.md", "./SKILL.md"])
 def test_a_skill_that_was_read_in_this_turn_allows_its_tools(
     path: str | None, *, finished: bool
 ) -> None:
@@ -481,7 +481,7 @@ async def test_long_instructions_are_read_page_by_page(tmp_path: Path) -> None:
         await call("read_skill", name="a", page=99)
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "why"),
     [
         ("../b/SKILL.md", "leads out of the skill's folder"),

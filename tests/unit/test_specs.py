@@ -208,7 +208,7 @@ def test_what_has_no_effect_is_listed(tmp_path: Path) -> None:
     assert added.inactive == ()
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@table("policy", sorted(POLICIES))
 def test_every_number_of_the_chosen_policy_can_be_set(tmp_path: Path, policy: str) -> None:
     """A number that only the code knows is one that nobody can change."""
     names = set(POLICIES[policy].number_names()) - {"recall"}  # a choice of its own
@@ -283,7 +283,7 @@ def test_an_agent_of_duragent_s_loads_under_a_policy_that_has_other_numbers(
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("model", "context", "writer"),
     [
         ("{provider: ollama, name: qwen3}", "{}", "ollama qwen3 0.7"),
@@ -317,7 +317,7 @@ def test_the_agent_s_own_model_writes_summaries_unless_another_is_named(
     assert file.inactive == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "fault"),
     [
         ("off", "summarizer: must be none, or a section with provider and name"),
@@ -467,7 +467,7 @@ def test_both_names_of_the_reply_limit_at_once_are_refused(tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "prompt"),
     [
         ("./PROMPT.md", "from the file"),
@@ -538,9 +538,7 @@ def test_directives_are_read_in_the_order_of_their_names(tmp_path: Path) -> None
     assert file.spec.prompt.directives == ("first for x", "second")
 
 
-@pytest.mark.parametrize(
-    "value", ["../secret.md", "./sub/../../secret.md", "{outside}/secret.md", "link.md"]
-)
+@table("value", ["../secret.md", "./sub/../../secret.md", "{outside}/secret.md", "link.md"])
 def test_a_prompt_outside_the_folder_is_refused(tmp_path: Path, value: str) -> None:
     """An agent from somebody else must not read this machine's files into a prompt."""
     (tmp_path / "secret.md").write_text("secret", encoding="utf-8")
@@ -633,7 +631,7 @@ def test_the_committed_schema_is_current() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-@pytest.mark.parametrize("text", [FULL, ADDED], ids=["duragent", "added"])
+@table("text", [FULL, ADDED], ids=["duragent", "added"])
 def test_the_schema_accepts_what_the_loader_accepts(text: str) -> None:
     """An editor that marks a good agent as bad is worse than none."""
     data = yaml.safe_load(text.replace("version: 1.0", "version: '1.0'"))
@@ -669,7 +667,7 @@ def test_the_schema_refuses_what_the_loader_refuses(path: tuple[str, ...], value
     assert not VALIDATOR.is_valid(data)
 
 
-@pytest.mark.parametrize("folder", sorted(p.parent for p in AGENTS.glob("*/agent.yaml")))
+@table("folder", sorted(p.parent for p in AGENTS.glob("*/agent.yaml")))
 def test_the_agents_that_are_shipped_load_and_match_the_schema(folder: Path) -> None:
     """They are what people copy from."""
     file = load_agent(folder, environ={})
@@ -688,7 +686,7 @@ def test_the_assistant_takes_its_model_from_the_environment() -> None:
     assert (model.provider, model.name) == ("local", "smollm2-135m")
 
 
-@pytest.mark.parametrize(
+@table(
     ("yaml_text", "named"),
     [
         ("  workspace: .\n", "holds the agent's own rules"),
@@ -716,7 +714,7 @@ def test_an_agent_cannot_write_what_it_is_ruled_by(
         load_agent(folder, environ={}, state=tmp_path / ".everturn")
 
 
-@pytest.mark.parametrize("workspace", ["./work", "../../elsewhere", "../../.everturn/files/shared"])
+@table("workspace", ["./work", "../../elsewhere", "../../.everturn/files/shared"])
 def test_an_agent_may_work_in_a_folder_that_holds_nothing_else(
     tmp_path: Path, workspace: str
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from support.tables import table
 
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.testing import ManualClock
@@ -52,7 +52,7 @@ async def test_the_list_stays_short(tmp_path: Path) -> None:
     assert starts.newest(3) == found[:3]
 
 
-@pytest.mark.parametrize("held", [b"{", b'{"version": 1, "starts": [{"at": 1}]}'])
+@table("held", [b"{", b'{"version": 1, "starts": [{"at": 1}]}'])
 async def test_a_damaged_list_costs_only_itself(tmp_path: Path, held: bytes) -> None:
     """Nobody's gateway stays down for a list of times."""
     store = FileKeyedStore(tmp_path)

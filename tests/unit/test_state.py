@@ -189,7 +189,7 @@ def test_a_log_begins_with_its_session() -> None:
         apply(None, replace(log.events[0], seq=2))
 
 
-@pytest.mark.parametrize("seq", [1, 2, 4])
+@table("seq", [1, 2, 4])
 def test_a_hole_or_a_repeat_in_the_numbers_is_refused(seq: int) -> None:
     """A missing event may be somebody's message; going on would hide the loss."""
     log = Log()
@@ -279,7 +279,7 @@ def test_pending_turns_become_checkpointed_after_fifty_events() -> None:
     assert rolled.held_turns == (*before.pending, rolled.checkpointed[-1])
 
 
-@pytest.mark.parametrize(("messages", "pending"), [(48, 49), (49, 0)])
+@table(("messages", "pending"), [(48, 49), (49, 0)])
 def test_fifty_pending_messages_become_checkpointed(messages: int, pending: int) -> None:
     """One turn may answer many messages that came long before: few events, and yet a roll."""
     log = Log()
@@ -396,7 +396,7 @@ def test_an_announcement_changes_nothing_of_what_the_model_is_shown_now() -> Non
     assert (state.status, state.logged_messages) == (before.status, before.logged_messages)
 
 
-@pytest.mark.parametrize("most", [0, 3, 30])
+@table("most", [0, 3, 30])
 def test_what_others_say_beside_does_not_push_out_what_was_said_in_the_agents_name(
     most: int,
 ) -> None:
@@ -584,7 +584,7 @@ def test_messages_that_arrive_while_a_summary_is_written_are_all_kept() -> None:
     assert state.reductions.cut_turn == 3
 
 
-@pytest.mark.parametrize(("failures", "cool_down_s"), [(1, 60), (2, 300), (3, 900), (4, 900)])
+@table(("failures", "cool_down_s"), [(1, 60), (2, 300), (3, 900), (4, 900)])
 def test_failed_summaries_cool_down_by_the_time_of_their_events(
     failures: int, cool_down_s: int
 ) -> None:

@@ -107,7 +107,7 @@ def test_turns_that_left_the_requests_unsummarised_are_part_of_the_task() -> Non
     assert [turn.number for turn in task.turns] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("older_turns", [-1, 0, 2])
+@table("older_turns", [-1, 0, 2])
 def test_nothing_new_is_no_task(older_turns: int) -> None:
     """A model that is asked to summarise nothing makes something up."""
     conversation = Conversation(
@@ -182,7 +182,7 @@ def test_the_request_is_plain_bounded_and_cool() -> None:
     assert (request.max_output_tokens, request.temperature) == (4096, 0.3)
 
 
-@pytest.mark.parametrize(("given", "sent"), [(None, None), (0, 0), (0.2, 0.2), (1.5, 0.3)])
+@table(("given", "sent"), [(None, None), (0, 0), (0.2, 0.2), (1.5, 0.3)])
 def test_the_temperature_is_low_where_the_model_takes_one(
     given: float | None, sent: float | None
 ) -> None:
@@ -193,7 +193,7 @@ def test_the_temperature_is_low_where_the_model_takes_one(
     assert request.temperature == sent
 
 
-@pytest.mark.parametrize(
+@table(
     ("window_tokens", "limit", "output", "length"),
     [(128_000, None, 4096, "1,500"), (4096, None, 1024, "768"), (128_000, 256, 256, "192")],
 )
@@ -353,7 +353,7 @@ def test_a_digest_of_a_digest_goes_on_where_it_ended() -> None:
     assert text.endswith("assistant: done 2")
 
 
-@pytest.mark.parametrize(("length", "kept"), [(100, 100), (201, 200), (3000, 300), (50_000, 1000)])
+@table(("length", "kept"), [(100, 100), (201, 200), (3000, 300), (50_000, 1000)])
 def test_a_line_of_a_digest_is_a_tenth_of_a_message_within_bounds(length: int, kept: int) -> None:
     """Short messages stay whole, and one that is giant does not take all the room."""
     line = digest(make_task(make_turn(1, "x" * length))).split("\n")[2]

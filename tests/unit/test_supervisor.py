@@ -10,6 +10,7 @@ from typing import Never
 
 import anyio
 import pytest
+from support.tables import table
 
 from everturn_actors.supervisor import (
     PERMANENT,
@@ -91,7 +92,7 @@ async def foreign() -> Never:
     raise anyio.get_cancelled_exc_class()
 
 
-@pytest.mark.parametrize("fault", [boom, foreign])
+@table("fault", [boom, foreign])
 async def test_what_fails_is_started_again_and_nobody_else_notices(
     fault: Callable[[], Awaitable[object]],
 ) -> None:
@@ -157,7 +158,7 @@ async def test_a_run_that_lasted_ends_the_row() -> None:
         assert there.status().restarts == 5
 
 
-@pytest.mark.parametrize(
+@table(
     ("policy", "body", "state"),
     [
         (PERMANENT, anyio.lowlevel.checkpoint, "backing_off"),

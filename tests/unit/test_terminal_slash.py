@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-import pytest
 from support.tables import table
 
 from everturn_channels.terminal.slash import (
@@ -50,7 +49,7 @@ def test_messages_and_commands_are_told_apart(line: str, expected: Typed) -> Non
     assert parse(line) == expected
 
 
-@pytest.mark.parametrize("line", ["/rest", "/reset now", "/context all", "/"])
+@table("line", ["/rest", "/reset now", "/context all", "/"])
 def test_a_slip_is_explained_and_not_sent(line: str) -> None:
     """A mistyped command must neither reach the model nor do something else."""
     typed = parse(line)

@@ -128,7 +128,7 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("reductions", HIDDEN)
+@table("reductions", HIDDEN)
 async def test_a_list_that_was_hidden_comes_back_with_the_next_result_and_once(
     reductions: Reductions,
 ) -> None:

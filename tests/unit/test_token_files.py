@@ -77,7 +77,7 @@ async def test_a_name_has_one_token_and_is_given_again_when_that_is_over() -> No
     assert await tokens.all() == (later,)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.tables import table
 from support.tool_doubles import Deed
 
 from everturn_actors.errors import ToolFailedError
@@ -32,7 +33,7 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("query", "first"),
     [
         ("create an issue", "github_create_issue"),
@@ -65,7 +66,7 @@ def search(
     return made, {f"t{n}": Deed(f"t{n}", capabilities=capabilities) for n in range(count)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("count", "settings", "searched"),
     [
         (30, {}, 0),
@@ -124,7 +125,7 @@ async def test_a_result_shows_a_few_and_names_the_others() -> None:
     assert none.startswith("Nothing fits. There are: t0, t1, ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "name"),
     [
         ('{"name": "t1", "arguments": {"a": 1}}', "t1"),

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import jsonschema
-import pytest
 from anyio import to_thread
 from support.agents import MINIMAL, write_folder
+from support.tables import table
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.testing import ManualClock
@@ -54,7 +54,7 @@ def everything(folder: Path) -> tuple[Path, ToolConfig]:
     return folder, load_agent(folder, environ={}).tool_config
 
 
-@pytest.mark.parametrize("snippet", SETTINGS)
+@table("snippet", SETTINGS)
 def test_every_setting_on_the_page_loads(tmp_path: Path, snippet: str) -> None:
     """People copy from it."""
     folder = write_folder(tmp_path / "test", MINIMAL.format(name="test") + snippet)

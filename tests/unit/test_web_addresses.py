@@ -158,14 +158,14 @@ async def test_an_address_is_not_looked_up() -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize("port", [0, 22, 25, 81, 6000, 6667])
+@table("port", [0, 22, 25, 81, 6000, 6667])
 async def test_ports_where_no_web_server_is_are_refused(port: int) -> None:
     """A request is also a text that a mail server or a database may obey."""
     with pytest.raises(UnreachableError, match=f"port {port}"):
         await found("8.8.8.8")[0].addresses("site.example", port)
 
 
-@pytest.mark.parametrize("port", [80, 443, 1024, 8080, 65535])
+@table("port", [80, 443, 1024, 8080, 65535])
 async def test_ports_where_web_servers_are_pass(port: int) -> None:
     """Much of the web is not on 443."""
     assert await found("8.8.8.8")[0].addresses("site.example", port) == ("8.8.8.8",)

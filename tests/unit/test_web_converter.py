@@ -64,7 +64,7 @@ def test_a_charset_is_taken_as_browsers_take_it(body: bytes, charset: str, text:
     assert decode(body, charset, sniff=False) == text
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         b'<meta charset="windows-1251">',
@@ -141,7 +141,7 @@ def test_what_is_nested_too_deep_is_left_out_and_told() -> None:
     assert "nested too deep" in notes[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind"),
     [
         (b"  <!DOCTYPE html><p>", "html"),

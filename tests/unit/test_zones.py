@@ -8,7 +8,7 @@ from support.tables import table
 from everturn_gateway.time_zones import check_zone
 
 
-@pytest.mark.parametrize("name", ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC", "Etc/GMT+5"])
+@table("name", ["Europe/Berlin", "America/Argentina/Ushuaia", "UTC", "Etc/GMT+5"])
 def test_a_zone_is_found_by_its_name(name: str) -> None:
     """The IANA's names are those that every other program takes."""
     assert check_zone(name).key == name
