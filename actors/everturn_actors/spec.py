@@ -33,6 +33,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     "How much it thinks before it answers; None = as its provider does."
     cache_life_s: float = 0
     "For how long its provider caches the beginning of a request; 0 = not, or nobody knows."
+    compacts: bool = False
+    "Whether its provider can put a summary of its own in the place of a conversation."
     fallbacks: tuple[ModelSpec, ...] = ()
     "Asked next, in this order, where it is out of reach; theirs are not looked at."
 

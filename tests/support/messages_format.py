@@ -1,8 +1,8 @@
 """Anthropic's Messages API, as a model API on loopback sends it, and what it refuses.
 
-Sources, read 2026-11-22: https://platform.claude.com/docs/en/build-with-claude/streaming,
+Sources, read 2026-11-22 (that of compaction 2026-11-26, and the types of the package `anthropic`): https://platform.claude.com/docs/en/build-with-claude/streaming,
 https://platform.claude.com/docs/en/api/messages and /errors,
-https://platform.claude.com/docs/en/build-with-claude/prompt-caching.
+https://platform.claude.com/docs/en/build-with-claude/prompt-caching and /compaction-on-demand.
 """
 
 from __future__ import annotations
@@ -173,14 +173,26 @@ def _problems(body: Any) -> Iterator[str]:
     for block in body.get("system") or ():
         if not block["text"].strip():
             yield "system: text content blocks must be non-empty"
-    yield from _message_problems(body["messages"], has_tools=bool(body.get("tools")))
+    compacts = body.get("compaction")
+    if compacts and (compacts.get("type") != "summarize" or "context_management" in body):
+        yield "compaction: type is `summarize`, and it goes without `context_management`"
+    yield from _message_problems(
+        body["messages"], has_tools=bool(body.get("tools")), compacts=bool(compacts)
+    )
 
 
-def _message_problems(messages: list[Any], *, has_tools: bool) -> Iterator[str]:
+def _message_problems(messages: list[Any], *, has_tools: bool, compacts: bool) -> Iterator[str]:
     if not messages:
         yield "messages: at least one message is required"
     ids: set[str] = set()
     open_calls: list[str] = []
+    first = messages[0]["content"][0] if messages and messages[0]["content"] else {}
+    if first.get("type") == "compaction":  # it stands in the place of all that was before
+        if not first.get("content") or not str(first.get("signature")).startswith("signed-"):
+            yield "messages.0.content.0: the compaction block's `signature` does not verify"
+        messages = messages[1:]
+    if any(b["type"] == "compaction" for m in messages for b in m["content"]):
+        yield "the compaction block is not the first block of the conversation"
     for number, message in enumerate(messages):
         where = f"messages.{number}"
         if message["role"] != ("user", "assistant")[number % 2]:
@@ -207,7 +219,7 @@ def _message_problems(messages: list[Any], *, has_tools: bool) -> Iterator[str]:
                 yield f"{where}.tool_use.input: Input should be a valid dictionary"
             if block["type"] == "thinking" and not block["signature"].startswith("signed-"):
                 yield f"{where}.content.0: Invalid `signature` in `thinking` block"
-    if messages and messages[-1]["role"] == "assistant":
+    if messages and messages[-1]["role"] == "assistant" and not compacts:
         yield "This model does not support assistant message prefill."
     if ids and not has_tools:
         yield "Requests which include `tool_use` or `tool_result` blocks must define tools."
@@ -262,6 +274,9 @@ def _whole_block(index: int, block: Mapping[str, Any]) -> bytes:
             deltas = [
                 {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
             ]
+        case "compaction":
+            begun |= {"content": None}
+            deltas = [{"type": "compaction_delta", "content": block["content"]}]
         case _:
             pass
     parts = [_event("content_block_start", index=index, content_block=begun)]

@@ -47,6 +47,14 @@ __all__ = [
 
 _REASONS = {200: "OK", 307: "Temporary Redirect", 400: "Bad Request", 401: "Unauthorized"}
 _ABOUT = ("/v1/models", "/props", "/api/ps", "/api/show", "/api/v0/models")
+# What a request would cost; the member that holds it is the last.
+# Sources: https://platform.claude.com/docs/en/api/messages/count_tokens, the package `openai`
+# (`InputTokenCountResponse`), https://ai.google.dev/api/tokens (read 2026-11-26)
+_COUNTING: Mapping[str, Mapping[str, object]] = {
+    "/v1/messages/count_tokens": {"input_tokens": 0},
+    "/responses/input_tokens": {"object": "response.input_tokens", "input_tokens": 0},
+    ":countTokens": {"totalTokens": 0},
+}
 _PASSED_ON = ("/embeddings", "/audio/speech", "/audio/transcriptions")
 _WAIT_S = 60.0  # how long a test waits for something that must happen
 
@@ -130,8 +138,10 @@ class ModelApi:
         "Connections since it was opened."
         self.told: dict[str, Any] = {}
         "What it tells about itself by path (`/props`): JSON, or bytes as they are; else a 404."
+        self.counts: int | Answer | None = None
+        "What it says that a request would cost, by the route of each API; None = it has none."
         self.asked: list[Received] = []
-        "Requests for that; they are not among `requests`."
+        "Requests for either; they are not among `requests`."
         self._scripted: deque[Answer] = deque()
         self._news = anyio.Event()
         self._encoded: dict[tuple[int, str, bool], tuple[Answer, bytes]] = {}
@@ -164,6 +174,10 @@ class ModelApi:
             about = self._about(request.path)
             await stream.send(whole_response(about, streamed=False))
             return True
+        if request.path.endswith(tuple(_COUNTING)):
+            self.asked.append(request)
+            await stream.send(whole_response(self._counted(request), streamed=False))
+            return True
         self.count += 1
         self.requests.append(request)
         self._news.set()
@@ -189,6 +203,14 @@ class ModelApi:
             request.left.set()
             raise
         return answer.cut_after is None
+
+    def _counted(self, request: Received) -> Answer:
+        if self.counts is None:
+            return refused(404, f"no such path: {request.path}")
+        if isinstance(self.counts, Answer):
+            return self.counts
+        fields = next(f for end, f in _COUNTING.items() if request.path.endswith(end))
+        return Answer(body=orjson.dumps({**fields, list(fields)[-1]: self.counts}))
 
     def _about(self, path: str) -> Answer:
         if path in self.told:

@@ -84,6 +84,8 @@ def _bytes(message: AnyMessage) -> bytes:
             text = "\0".join((call_id, text, *(each.name for each in attached)))
         case UserMessage(attachments=attached) if attached:
             text = "\0".join((text, *(each.name for each in attached)))
+        case Notice(opaque=opaque) if opaque:
+            text = f"{text}\0{opaque}"
         case Reply(calls=calls) if calls:
             asked = (f"{call.call_id}\0{call.name}\0{call.arguments}" for call in calls)
             text = "\0".join((text, *asked))

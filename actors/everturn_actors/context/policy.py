@@ -19,7 +19,7 @@ from everturn_actors.context.projection.projection import (
     size_tokens,
 )
 from everturn_actors.context.stages.texts import take_in
-from everturn_actors.model import Disposition, ToolDefinition, ToolResult, UserMessage
+from everturn_actors.model import Disposition, Notice, ToolDefinition, ToolResult, UserMessage
 
 N = TypeVar("N")
 
@@ -52,6 +52,8 @@ class Preamble(Struct, frozen=True, kw_only=True):
     "A system message directly after it; empty for none."
     preface: str
     "A user message after that; empty for none."
+    block: Notice | None = None
+    "What the provider put in the place of messages; it stands before all others."
 
 
 class Headroom(Struct, frozen=True, kw_only=True):
@@ -187,6 +189,9 @@ class Policy(Generic[N]):
     "Refuses what does not fit, where there is no provider to ask: a transcript that is tried."
     promises_fit: bool = True
     "Whether what it leaves always fits the window, or it waits for the provider to refuse it."
+    compacts: bool = False
+    """Whether the provider is asked for a summary of its own first, where it makes them. It gets
+    that back in the place of what it stands for; see `Notice.opaque`."""
     opens_summaries: bool = False
     "Whether a summary says which turns it stands for, and how the model opens it."
     intake: Callable[[N, Limits, ToolResult, str], str] = _as_it_is

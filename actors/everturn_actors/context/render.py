@@ -43,6 +43,7 @@ from everturn_actors.model import Conversation, ToolDefinition, ToolResult
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 OVERFLOW_TRIES_MAX = 40  # each of them halves at least: far beyond the largest window
+DOUBTS = 2.0  # standard deviations by which an estimate is taken to be wrong at most
 LONG_MESSAGES = 500  # of a history that is built for some milliseconds
 TURNS_AT_ONCE = 200  # are built in 2 ms
 
@@ -322,6 +323,29 @@ class Renderer:
             outside=outside,
             pictures=prepared.pictures,
         )
+
+    def doubtful(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        statistics: ModelStatistics | None = None,
+    ) -> Rendered | None:
+        """Return the next request where its estimate decides something and may be wrong; else None.
+
+        It decides whether turns leave, where it is near the end of the room for messages, and
+        whether the provider refuses the request, where it is near the end of the window.
+        """
+        prepared = self._prepared(conversation, spec, tools, statistics)
+        if prepared.policy.shrink is None or prepared.pictures.shown:
+            return None  # it counts as its system does; what images cost, nobody is asked
+        statistics = statistics or prior_statistics(spec.model.name)
+        doubt = DOUBTS * prepared.forecast.doubt_tokens(statistics.prices.doubts)
+        budget, tokens = prepared.budget, prepared.forecast.tokens
+        most = budget.window_tokens - budget.reserve_tokens
+        room = most - budget.margin_tokens
+        decides = tokens + doubt > most if tokens <= room else tokens - doubt <= room
+        return self.render(conversation, spec, tools, statistics) if decides else None
 
     def predicted_tokens(
         self,

@@ -128,6 +128,8 @@ def request_of(
 ) -> ModelRequest:
     """Return the request for messages as they are sent, with what its turn's caller asks for."""
     before: list[AnyMessage] = []
+    if preamble.block is not None:
+        before.append(preamble.block)
     if preamble.notice:
         before.append(Notice(text=preamble.notice))
     if preamble.preface:
@@ -286,7 +288,7 @@ def prepared_of(
     units = history.units + sum(map(message_units, now)) + pictures.units
     projection = _projection_of(conversation, history, running, pictures, (summary, omitted))
     projection.memo.update({PROJECTION_UNITS: units, PROJECTION_MESSAGES: shown})
-    preamble = policy.preamble(system, projection.whole_summary, omitted)
+    preamble = _preamble(policy, reductions, projection, system)
     request = request_of(spec, preamble, messages, tools, options)
     before = request.messages[: len(request.messages) - len(messages)]
     finished = 0 if before else len(history.messages)
@@ -324,6 +326,17 @@ def prepared_of(
         pictures=pictures,
         outside=shown_outside(now, reductions) + history.outside + outside_of_summary(conversation),
     )
+
+
+def _preamble(
+    policy: AnyPolicy, reductions: Reductions, projection: Projection, system: str
+) -> Preamble:
+    """Return what stands before the messages; a provider's own summary stands among them."""
+    summary, omitted = reductions.summary, projection.omitted_messages
+    if not policy.compacts or summary is None or not summary.opaque:
+        return policy.preamble(system, projection.whole_summary, omitted)
+    block = Notice(text=policy.prompt("", projection.summary), opaque=summary.opaque)
+    return replace(policy.preamble(system, projection.note, omitted), block=block)
 
 
 def _projection_of(

@@ -34,6 +34,7 @@ from everturn_actors.model import (
     AnyMessage,
     Conversation,
     ModelRequest,
+    Notice,
     Reply,
     Summary,
     Turn,
@@ -77,6 +78,8 @@ class SummaryTask(Struct, frozen=True, kw_only=True):
     "What a person asked to keep above all."
     note: str = ""
     "What the summary has to tell besides: what left in an emergency."
+    compaction: ModelRequest | None = None
+    "The request that has the provider itself put a summary in their place; None = it does not."
     live: ModelRequest | None = None
     "The request that asks for it behind the conversation as it was sent; None = as data alone."
 
@@ -205,6 +208,40 @@ def live_request(
         sent,
         messages=(*sent.messages, UserMessage(text=instruction)),
         max_output_tokens=min(_OUTPUT_TOKENS, output_tokens),
+        in_background=True,
+    )
+
+
+def compaction_request(
+    task: SummaryTask, sent: ModelRequest, first_kept: UserMessage | None, *, output_tokens: int
+) -> ModelRequest | None:
+    """Return the request that has a provider put a summary of its own in the place of turns.
+
+    It is the beginning of what the model was sent last, so that the provider's cache serves it, and
+    ends before the first message that stays. None where that cannot tell all that it has to: turns
+    that are not shown, and what a person asked to keep above all.
+
+    Args:
+        task: What is to be summarised.
+        sent: The conversation as the next request would have it.
+        first_kept: The question from which on messages stay as they are; None = none do.
+        output_tokens: How much room there is for the summary.
+    """
+    if task.focus or any(_remarks(task)):
+        return None
+    seqs = [message.seq for message in sent.messages]
+    if task.turns[0].users[0].seq not in seqs or (first_kept and first_kept.seq not in seqs):
+        return None
+    end = len(seqs) if first_kept is None else seqs.index(first_kept.seq)
+    messages = sent.messages[:end]
+    if task.previous is not None and not task.previous.opaque:
+        # It stands in the prompt, of which nothing stays: what it tells has to be told again.
+        messages = (Notice(text=task.previous.text), *messages)
+    return dataclasses.replace(
+        sent,
+        messages=messages,
+        max_output_tokens=min(_OUTPUT_TOKENS, output_tokens),
+        compacts=True,
         in_background=True,
     )
 

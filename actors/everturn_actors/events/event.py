@@ -34,6 +34,7 @@ from everturn_actors.events.reductions import ContextReduced, Summarised
 from everturn_actors.events.turns import (
     ModelCallFailed,
     ModelReplied,
+    PromptCounted,
     ReplyBroken,
     Steered,
     StepStarted,
@@ -55,6 +56,7 @@ Body: TypeAlias = (
     | TurnStarted
     | StepStarted
     | ModelReplied
+    | PromptCounted
     | ReplyBroken
     | ModelCallFailed
     | Steered

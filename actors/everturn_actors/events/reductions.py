@@ -59,3 +59,5 @@ class Summarised(EventBody, frozen=True, kw_only=True):
     "Why no model wrote it; empty where one did, or where none was asked."
     outside: tuple[str, ...] = ()
     "The text from outside that stood in what it tells of, by source."
+    opaque: str = ""
+    "What the provider that made it wants back in its place, unchanged; empty = nothing."

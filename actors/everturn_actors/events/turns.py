@@ -63,6 +63,15 @@ class ModelReplied(EventBody, frozen=True, kw_only=True):
     "Whether it showed none itself any more, but what the agent wrote while it was shown."
 
 
+class PromptCounted(EventBody, frozen=True, kw_only=True):
+    """The provider was asked what the next request of the open step would cost, and said it."""
+
+    turn: int
+    tokens: int
+    fingerprint: PromptFingerprint
+    "Of the request that it counted; the next one is compared with it."
+
+
 class ReplyBroken(EventBody, frozen=True, kw_only=True):
     """A reply to the call of the open step that cannot be used; the model is called again."""
 

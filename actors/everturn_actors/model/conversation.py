@@ -39,6 +39,8 @@ class Summary(Value, frozen=True, kw_only=True):
     "Under the session's results, the file with what it stands for, where the log is discarded."
     outside: tuple[str, ...] = ()
     "The text from outside that stood in what it tells of, by source."
+    opaque: str = ""
+    "What its provider wants back in its place, where that made it; see `Notice.opaque`."
 
 
 class Reductions(Value, frozen=True, kw_only=True):
@@ -159,6 +161,9 @@ class ModelRequest:
     """
     options: CallOptions = DEFAULT_OPTIONS
     "What the caller of the turn asks for; `tools` and the fields above hold their share already."
+    compacts: bool = False
+    """Whether the provider is to put a summary of its own in the place of all of it, instead of
+    answering; see `ModelSpec.compacts`."""
     purpose: str = ""
     "What it is made for where that is no turn of the agent, in a few words; usage is told by it."
     in_background: bool = False

@@ -138,6 +138,8 @@ class Notice(Message, frozen=True, kw_only=True, tag="notice"):
     """A line of the gateway to the model, for example how much of the conversation is left out."""
 
     text: str
+    opaque: str = ""
+    "What is sent in its place to the provider that gave it; all others read the text."
 
 
 AnyMessage: TypeAlias = UserMessage | Reply | ToolResult | Notice

@@ -24,7 +24,7 @@ Disposition: TypeAlias = Literal[
 "What becomes of a message on its way into a request."
 
 
-SummarySource: TypeAlias = Literal["model", "digest"]
+SummarySource: TypeAlias = Literal["model", "digest", "provider"]
 
 
 Decision: TypeAlias = Literal["allow_once", "allow_always", "deny", "answer"]

@@ -18,8 +18,10 @@ from everturn_actors.ports.keyed import ABSENT, KeyedStore, Value
 from everturn_actors.ports.models import (
     ModelProvider,
     ModelStatisticsStore,
+    PromptCounter,
     Summariser,
     WindowSource,
+    counted_by,
 )
 from everturn_actors.ports.observer import NullObserver, Observer, PassingObserver
 from everturn_actors.ports.ownership import LocalOwnership, Node, Ownership
@@ -70,6 +72,7 @@ __all__ = [
     "Ownership",
     "PassingObserver",
     "Place",
+    "PromptCounter",
     "Questions",
     "Quotes",
     "SessionFilter",
@@ -84,4 +87,5 @@ __all__ = [
     "Value",
     "Verdict",
     "WindowSource",
+    "counted_by",
 ]

@@ -41,6 +41,27 @@ class WindowSource(Protocol):
         ...
 
 
+@runtime_checkable
+class PromptCounter(Protocol):
+    """A provider that can say what a request would cost, without answering it."""
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return how many tokens the prompt of a request has, as its provider counts them.
+
+        None where its server has no such route, or gave no number in time. Never raises for a
+        server that does not answer; returns within seconds.
+        """
+        ...
+
+
+async def counted_by(provider: ModelProvider, request: ModelRequest) -> int | None:
+    """Return what `provider` says a request would cost; None where it does not say.
+
+    For whoever wraps a provider: so it counts where what it wraps does.
+    """
+    return await provider.count_tokens(request) if isinstance(provider, PromptCounter) else None
+
+
 class ModelStatisticsStore(Protocol):
     """What was learnt about models, across sessions and restarts."""
 

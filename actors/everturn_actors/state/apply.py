@@ -33,6 +33,7 @@ from everturn_actors.events import (
     OlderQuoted,
     Pinned,
     PreviewSent,
+    PromptCounted,
     Received,
     ReplyBroken,
     SessionEnded,
@@ -73,6 +74,7 @@ from everturn_actors.state.changes.steps import advance, impossible, with_checkp
 from everturn_actors.state.changes.turns import (
     apply_model_call_failed,
     apply_model_replied,
+    apply_prompt_counted,
     apply_reply_broken,
     apply_steered,
     apply_step_started,
@@ -160,7 +162,8 @@ def _apply_to_whole(
     | NotesShown
     | OlderQuoted
     | Pinned
-    | Unpinned,
+    | Unpinned
+    | PromptCounted,
 ) -> SessionState:
     """Apply what happens to the session as a whole, beside its messages and turns."""
     match body:
@@ -172,6 +175,8 @@ def _apply_to_whole(
             return apply_pinned(state, event, body)
         case Unpinned():
             return apply_unpinned(state, event, body)
+        case PromptCounted():
+            return apply_prompt_counted(state, event, body)
         case SessionStarted():
             raise impossible(event, "the session has begun already")
         case Branched():

@@ -5,6 +5,7 @@ What belongs here acts for a turn and knows nothing of the actor that started it
 - `call_status`: what a running model call waits for, told by whoever holds it up to whoever shows
   the reply
 - `compaction`: has older turns of a session summarised: one summary at a time, beside the turns
+- `counting`: what the next request costs, asked of its provider where that decides what is hidden
 - `loop`: the only agentic loop there is: call the model, run what it asks for, until it has
   answered
 - `media`: the bytes of the images that a session's next request shows, read from its store

@@ -17,6 +17,7 @@ from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.summaries import (
     SummaryTask,
+    compaction_request,
     covered_text,
     live_request,
     summary_task,
@@ -285,7 +286,9 @@ class Compactor(Struct, kw_only=True):
         )
         reported = state.reported
         caches = reported.cached_tokens or reported.cache_written_tokens
-        if writer is None or writer.model != model or not is_warm or not caches:
+        if writer is None or writer.model != model:
+            return task
+        if not model.compacts and not (is_warm and caches):
             return task
         statistics = self.model_statistics.of(model)
         tools = agent.offered(statistics, state.open_turn)
@@ -293,13 +296,21 @@ class Compactor(Struct, kw_only=True):
         is_same = bool(state.fingerprint.prefix) and not made.fingerprint.is_cache_miss
         budget = made.budget
         has_room = made.tokens + INSTRUCTION_TOKENS + budget.reserve_tokens <= budget.window_tokens
+        kept = next((t for t in conversation.turns if t.number > task.last_turn), None)
+        first = kept.users[0] if kept is not None else None
+        if model.compacts and made.policy.compacts:
+            reserve = budget.reserve_tokens
+            if state.open_turn is None and not made.pictures.shown:
+                asked = compaction_request(task, made.request, first, output_tokens=reserve)
+                return structs.replace(task, compaction=asked)
+            return task
+        if not (is_warm and caches):
+            return task
         # What is from outside is given to the writer as data alone, between tags.
         if made.outside.sources or task.outside or made.pictures.shown or state.open_turn:
             return task
         if not is_same or not has_room:
             return task
-        kept = next((t for t in conversation.turns if t.number > task.last_turn), None)
-        first = kept.users[0] if kept is not None else None
         live = live_request(task, made.request, first, output_tokens=budget.reserve_tokens)
         return structs.replace(task, live=live)
 

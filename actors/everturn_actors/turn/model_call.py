@@ -44,12 +44,19 @@ from everturn_actors.errors import (
 from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
 from everturn_actors.model import Conversation, OpenTurn, Reply, Resolution, ToolDefinition
-from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, ToolContext
+from everturn_actors.ports import (
+    Agent,
+    Clock,
+    ModelStatisticsStore,
+    PromptCounter,
+    ToolContext,
+)
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.spec import AgentSpec
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.call_status import listening
+from everturn_actors.turn.counting import count_at_the_edge
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
 from everturn_actors.turn.provider_boundary import reply_of
 from everturn_actors.turn.reply_flaws import check_withheld, flaw_of, why_not_in_form
@@ -139,6 +146,8 @@ async def call_model(
     Raises:
         ModelError: No try succeeded, or the failure is not transient.
     """
+    if isinstance(agent.provider, PromptCounter):
+        await _count_at_the_edge(host, turn, agent)
     rendered = await _prepare(host, agent)
     tries, refusals = 0, Refusals()
     while True:
@@ -183,6 +192,14 @@ async def call_model(
             if reason:
                 return _broken(turn, reply, reason)
             return _replied(reply, rendered, host.model_statistics.of(agent.spec.model))
+
+
+async def _count_at_the_edge(host: TurnHost, turn: OpenTurn, agent: Agent) -> None:
+    """Have the next request counted by its provider, where that may decide what is hidden."""
+    statistics = host.model_statistics.of(agent.spec.model)
+    tools = agent.offered(statistics, host.state.open_turn)
+    await _begun(host, agent.spec, tools, statistics)
+    await count_at_the_edge(host, turn, agent, tools)
 
 
 async def _complete(host: TurnHost, live: LiveReply, rendered: Rendered, agent: Agent) -> Reply:

@@ -97,8 +97,8 @@ class _Question(Struct, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether this try asks behind the conversation itself."""
-        return self.task.live is not None and self.tries == 1
+        """Whether this try asks behind the conversation itself, or has it compacted."""
+        return self.tries == 1 and bool(self.task.live or self.task.compaction)
 
 
 async def _ask(asked: _Question, deadline: anyio.CancelScope) -> Summarised | None:
@@ -130,7 +130,7 @@ async def _try(asked: _Question) -> Summarised:
         ModelError: There is no reply, or it is no summary.
     """
     task, model = asked.task, asked.summariser.model
-    request = task.live if asked.is_live else None
+    request = (task.compaction or task.live) if asked.is_live else None
     if request is None:
         request = await anyio.to_thread.run_sync(  # megabytes of text, it may be
             partial(
@@ -147,11 +147,16 @@ async def _try(asked: _Question) -> Summarised:
     if reply.calls:
         msg = "the model called a tool where it was asked for a summary"
         raise ModelTransientError(msg)
+    compacts = request.compacts
+    if compacts and not reply.opaque:
+        msg = "the provider was asked for a summary of its own, and gave none"
+        raise ModelTransientError(msg)
     return Summarised(
         last_turn=task.last_turn,
         messages=task.messages,
         text=with_remarks(task, check_summary(reply.text)),
-        source="model",
+        source="provider" if compacts else "model",
+        opaque=reply.opaque if compacts else "",
         tries=asked.tries,
         model=reply.model or model.name,
         usage=asked.usage,

@@ -34,6 +34,7 @@ from everturn_actors.events import (
     OlderQuoted,
     Pinned,
     PreviewSent,
+    PromptCounted,
     Received,
     ReplyBroken,
     SessionEnded,
@@ -157,6 +158,7 @@ class ReplyReader:
                 | AmbientStored()
                 | Labelled()
                 | NotesShown()
+                | PromptCounted()
                 | OlderQuoted()
                 | Pinned()
                 | Unpinned()

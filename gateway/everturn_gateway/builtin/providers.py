@@ -99,6 +99,7 @@ ANTHROPIC: Final = _api(
     name="anthropic",
     usual_model="claude-sonnet-5",
     summary="Anthropic",
+    compacts=True,
     prices=price_table.ANTHROPIC,
     cache_life_s=_CACHE_LIFE_S,
 )

@@ -95,6 +95,8 @@ class ProviderPlugin(Plugin, frozen=True, kw_only=True):
     "Whether calls to a model cost nothing but this machine's time, or are given away."
     windows: tuple[tuple[str, int], ...] = ()
     """Parts of lower-cased names of models, and their windows in tokens; the first match counts."""
+    compacts: bool = False
+    "Whether it can put a summary of its own in the place of a conversation."
     cache_life_s: float = 0
     "For how long it caches the beginning of a request; 0 = it does not, or nobody knows."
     max_concurrent: int | None = None

@@ -17,6 +17,7 @@
 - `scripted`: replays replies from a file, for tests and demos
 - `servers`: finds model servers on this machine, and asks any server which models it has
 - `anthropic/`: Claude, by Anthropic's own Messages API
+- `counting/`: what a request would cost, asked of the provider by a route of its own
 - `local/`: the small local model: its weights, its server, and the provider that asks it
 - `ollama/`: models that Ollama runs, by its own API
 - `transport/`: what the providers share: connections, streams, and the pieces of requests and

@@ -23,7 +23,7 @@ from everturn_actors.errors import (
     ToolsRefusedError,
 )
 from everturn_actors.model import ModelRequest, Reply
-from everturn_actors.ports import ModelProvider
+from everturn_actors.ports import ModelProvider, counted_by
 from everturn_actors.spec import ModelSpec
 
 logger = logging.getLogger(__name__)
@@ -145,6 +145,10 @@ class Fallbacks:
                     reply if choice is self._own else structs.replace(reply, fallback=choice.label)
                 )
         raise self._all_failed(failures) from failures[0][1]
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return what the agent's own model would count; see `PromptCounter.count_tokens`."""
+        return await counted_by(self._own.provider, request)
 
     def _in_order(self) -> list[Choice]:
         choices = (self._own, *self._others)

@@ -13,7 +13,12 @@ from everturn_actors.context.estimation.hints import with_window
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.errors import ContextOverflowError
 from everturn_actors.model import ModelRequest, Reply
-from everturn_actors.ports import ModelProvider, ModelStatisticsStore, WindowSource
+from everturn_actors.ports import (
+    ModelProvider,
+    ModelStatisticsStore,
+    WindowSource,
+    counted_by,
+)
 from everturn_actors.spec import ModelSpec
 from everturn_actors.supervisor import contain
 
@@ -85,3 +90,7 @@ class Inquiring:
     async def window_tokens(self) -> int | None:
         """Return the window; see `WindowSource.window_tokens`."""
         return await self._provider.window_tokens()
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return what a request would cost; see `PromptCounter.count_tokens`."""
+        return await counted_by(self._provider, request)

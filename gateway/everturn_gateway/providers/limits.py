@@ -14,7 +14,7 @@ import anyio
 from msgspec import Struct
 
 from everturn_actors.model import ModelRequest, Reply
-from everturn_actors.ports import ModelProvider, WindowSource
+from everturn_actors.ports import ModelProvider, WindowSource, counted_by
 from everturn_actors.turn.call_status import waiting
 
 # The engine answers one request after another; those that wait here can be cancelled at no cost,
@@ -187,3 +187,7 @@ class Limited:
         if isinstance(self._provider, WindowSource):
             return await self._provider.window_tokens()
         return None
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return what a request would cost; see `PromptCounter.count_tokens`. It waits for none."""
+        return await counted_by(self._provider, request)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest
+from everturn_gateway.late_loading import late
 from everturn_gateway.providers.adaptive import AdaptiveProvider
 from everturn_gateway.providers.transport.endpoints import MaxTokensField
 from everturn_gateway.providers.transport.model_errors import unsupported_parameter
@@ -22,6 +23,12 @@ from everturn_gateway.providers.transport.streaming import (
     Transport,
 )
 from everturn_gateway.providers.transport.wire import BodyWriter, SentBytes
+
+if TYPE_CHECKING:
+    from everturn_gateway.providers import counting
+    from everturn_gateway.providers.counting.question import CountQuestion
+else:
+    counting = late("everturn_gateway.providers.counting")
 
 # DeepSeek and Kimi want the thoughts back that led to a call.
 _WANTS_REASONING: Final = re.compile(
@@ -52,7 +59,7 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
         endpoint, transport = connection.endpoint, Transport(connection, parser=EventParser)
         manner = _Manner(max_tokens_field=endpoint.max_tokens_field)
         super().__init__(transport, model=model, manner=manner)
-        self._origin = endpoint.address
+        self._endpoint, self._origin = endpoint, endpoint.address
         self._writer = BodyWriter(origin=endpoint.address, vendor=endpoint.vendor, sent=sent)
 
     def _reader(self, request: ModelRequest, on_text: Callable[[str], None]) -> ReplyReader:
@@ -66,6 +73,16 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
             leave_out=manner.leave_out,
             echoes=manner.echoes,
         )
+
+    def _question(self, manner: _Manner, request: ModelRequest) -> CountQuestion | None:
+        del manner
+        match self._endpoint.counts:
+            case "openai":
+                return counting.openai_question(request, self._endpoint.base)
+            case "gemini":
+                return counting.gemini_question(request, self._endpoint.base, self._endpoint.key)
+            case _:
+                return None
 
     def _learnt(
         self,

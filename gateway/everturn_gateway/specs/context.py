@@ -63,6 +63,8 @@ def read_context(document: Document) -> ReadContext:
     except KeyError as error:
         message = f"its plug-in failed: the policy {plugin.name} has no number {error}"
         return ReadContext(faults=(*faults, document.fault(_POLICY, message)))
+    if policy.compacts and (why := _does_not_compact(document)):
+        return ReadContext(faults=(*faults, document.fault(_POLICY, why)))
     return ReadContext(
         policy=policy,
         numbers=numbers,
@@ -71,6 +73,17 @@ def read_context(document: Document) -> ReadContext:
             f"{dotted((*CONTEXT, each))} (is no number of policy {plugin.name})" for each in idle
         ),
     )
+
+
+def _does_not_compact(document: Document) -> str:
+    """Return why the agent's provider makes no summaries of its own; empty where it does."""
+    providers = installed().providers
+    name = str(document.section(("spec", "model")).get("provider") or "")
+    plugin = providers.get(name)
+    if plugin is None or plugin.compacts:  # of one that is not there, its own field tells
+        return ""
+    others = ", ".join(each.name for each in providers.all() if each.compacts)
+    return f"goes with a provider that makes summaries itself, which {name} does not: {others}"
 
 
 def unknown_number(plugin: PolicyPlugin, name: str) -> str:

@@ -106,7 +106,14 @@ def one_model(model: OneModelSection) -> ModelSpec:
         reasoning_effort=model.reasoning_effort,
         usual_window=_usual_window(model),
         cache_life_s=_cache_life_s(model),
+        compacts=compacts(model.provider),
     )
+
+
+def compacts(provider: str) -> bool:
+    """Return whether a provider can put a summary of its own in the place of a conversation."""
+    plugin = installed().providers.get(provider)
+    return plugin is not None and plugin.compacts
 
 
 def _cache_life_s(model: OneModelSection) -> float:

@@ -18,7 +18,7 @@ from everturn_actors.errors import (
     TruncatedStreamError,
 )
 from everturn_actors.model import ModelRequest, Reply, Usage
-from everturn_actors.ports import ModelProvider
+from everturn_actors.ports import ModelProvider, counted_by
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.telemetry.instruments import Instruments
 from everturn_gateway.telemetry.scopes import Scope, present_scope
@@ -104,6 +104,10 @@ class MeasuredProvider:
             session_id=session_id, agent=self._agent, model=self._model, request=request
         ) as span:
             return await self._timed(request, on_text, scope, span)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return what a request would cost; see `PromptCounter.count_tokens`."""
+        return await counted_by(self._provider, request)
 
     async def _timed(
         self,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply, Usage
-from everturn_actors.ports import Clock, ModelProvider
+from everturn_actors.ports import Clock, ModelProvider, counted_by
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.usage.ledger import Tally, UsageLedger
 from everturn_gateway.usage.prices import NANODOLLARS, PriceList, model_label
@@ -138,6 +138,10 @@ class Metered:
         except (Exception, get_cancelled_exc_class()):  # a boundary: the answer counts more
             logger.exception("a call could not be counted", extra={"agent": self._agent})
         return reply if usage == reply.usage else replace(reply, usage=usage)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return what a request would cost; see `PromptCounter.count_tokens`. It is free."""
+        return await counted_by(self._provider, request)
 
     def _payer(self) -> str:
         return self._meter.spending.payer() if self._meter.spending is not None else ""

@@ -8,6 +8,7 @@ those prices so far: a session in Finnish goes on in Finnish.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import sqrt
 from typing import Final
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ from everturn_actors.context.estimation.estimates import (
     message_units,
     tools_units,
 )
-from everturn_actors.context.estimation.prices import is_plausible
+from everturn_actors.context.estimation.prices import NOISE, NOISE_TOKENS, is_plausible
 from everturn_actors.model import Conversation, ModelRequest, PromptFingerprint, Reply
 
 _OWN_TOKENS: Final = 300  # so much of a session counts as much as all that is known of its model
@@ -54,6 +55,16 @@ class Forecast(Struct, frozen=True, kw_only=True):
         news = priced(self.counts, prices) if self.counts else self.tokens - self.known_tokens
         reply = priced(self.reply, prices) if self.reply else 0.0
         return round(self.before_tokens + news + reply)
+
+    def doubt_tokens(self, doubts: Sequence[float]) -> float:
+        """Return the standard deviation of what is predicted.
+
+        Args:
+            doubts: The variances of the model's prices, see `Prices.doubts`.
+        """
+        news = self.tokens - self.known_tokens
+        noise = (NOISE * news) ** 2 + NOISE_TOKENS**2
+        return sqrt(noise + sum(d * c * c for d, c in zip(doubts, self.counts, strict=False)))
 
 
 class Sizes(Struct, frozen=True, kw_only=True):

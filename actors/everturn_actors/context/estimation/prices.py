@@ -18,7 +18,7 @@ from everturn_actors.context.estimation.classes import CLASSES, LEAST, PROMPT, U
 
 _DOUBT: Final = 0.6  # of a price that only the name of a model tells
 _DOUBT_LEAST: Final = 0.012  # of the usual price, added with each report: what was learnt grows old
-_NOISE, _NOISE_TOKENS = 0.03, 6.0  # what prices by class cannot explain of any report
+NOISE, NOISE_TOKENS = 0.03, 6.0  # what prices by class cannot explain of any report
 _BELOW_LEAST: Final = 0.9
 _MOST, _MOST_TOKENS = 5.0, 500.0  # times what was expected; more is a prompt that we did not write
 _PRICE_MAX: Final = 8.0  # tokens a character; a price without end is no price
@@ -68,7 +68,7 @@ def corrected(prices: Prices, counts: Sequence[float], tokens: float) -> Prices:
     expected = priced(counts, prices.each)
     if not is_plausible(counts, tokens, expected):
         return prices
-    noise = (_NOISE * tokens) ** 2 + _NOISE_TOKENS**2
+    noise = (NOISE * tokens) ** 2 + NOISE_TOKENS**2
     moves = [doubt * count for doubt, count in zip(prices.doubts, counts, strict=True)]
     total = priced(moves, counts) + noise
     error = (tokens - expected) / total

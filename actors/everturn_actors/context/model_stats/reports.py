@@ -56,6 +56,16 @@ def learnt_of_reply(
     return _with_report(learnt, rendered, tokens, before) if tokens else learnt
 
 
+def learnt_of_count(
+    statistics: ModelStatistics,
+    rendered: Rendered,
+    tokens: int,
+    before: tuple[PromptFingerprint, Usage],
+) -> ModelStatistics:
+    """Return what is known after the provider said what a request would cost, unsent; see above."""
+    return _with_report(statistics, rendered, tokens, before)
+
+
 def learnt_of_unnamed(
     statistics: ModelStatistics,
     model: ModelSpec,

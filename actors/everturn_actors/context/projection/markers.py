@@ -21,6 +21,8 @@ _NOTICE = re.compile(
     r"\[(?=(?:[\d,~]+ earlier messages?\b|result (?:cleared|masked)|truncated:|shortened:"
     r"|emergency compression|this summary does not tell|the summary was longer|cleared\]"
     r"|conversation truncated|old tool result|no model summarised|note: some oversized"
+    r"|turns? 1 to \d|older messages of this conversation|[\d,]+ more pinned messages"
+    r"|note of the gateway|this conversation rests"
     r"|\.\.\. (?:the beginning of|middle of|[\d,]+ (?:messages|lines))|your last reply could not)"
     r")([^\[\]\n]*)\]?",
     re.IGNORECASE,

@@ -53,6 +53,7 @@ def apply_summarised(state: SessionState, event: Event, body: Summarised) -> Ses
             source=body.source,
             path=body.path,
             outside=body.outside,
+            opaque=body.opaque,
         ),
         note="" if old.note in body.text else old.note,  # one may have come while it was made
         failures=failures,

@@ -10,6 +10,7 @@ from everturn_actors.events import (
     Event,
     ModelCallFailed,
     ModelReplied,
+    PromptCounted,
     ReplyBroken,
     Steered,
     StepStarted,
@@ -199,6 +200,21 @@ def apply_model_replied(state: SessionState, event: Event, body: ModelReplied) -
             reported=Usage() if body.fallback else body.usage,  # another model's say nothing
             cache_misses=state.cache_misses + body.fingerprint.is_cache_miss,
         )
+    )
+
+
+def apply_prompt_counted(state: SessionState, event: Event, body: PromptCounted) -> SessionState:
+    """Know what the next request costs, as if it had been sent and reported."""
+    turn = needed_turn(state, event)
+    if turn.step is None or turn.step.reply is not None or body.turn != turn.number:
+        raise impossible(event, "no step waits for a reply, or the number is wrong")
+    return advance(
+        state,
+        event,
+        fingerprint=body.fingerprint,
+        # What a cache served of the request before says that there is a cache.
+        reported=replace(state.reported, input_tokens=body.tokens, output_tokens=0),
+        cache_misses=state.cache_misses + body.fingerprint.is_cache_miss,
     )
 
 

@@ -4,6 +4,7 @@
 - `duragent`: the policy `duragent`
 - `everturn`: the policy `everturn`
 - `jutul`: the policy `jutul`
+- `native`: the policy `native`
 - `picoclaw`: the policy `picoclaw`
 - `sections`: numbers that several policies have, and what has to hold between them
 """

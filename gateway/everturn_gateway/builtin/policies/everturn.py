@@ -49,7 +49,8 @@ class EverturnSection(ClearingSection):
     "They leave above this many finished turns too; 0 = any number."
 
 
-def _faults(section: EverturnSection) -> Iterator[tuple[FieldPath, str]]:
+def section_faults(section: EverturnSection) -> Iterator[tuple[FieldPath, str]]:
+    """Yield what is wrong with numbers together."""
     yield from out_of_order(POLICY, section, "summarize_keep", "summarize_trigger")
     yield from out_of_order(POLICY, section, "window_cut_to", "window_trigger")
 
@@ -61,5 +62,5 @@ EVERTURN: Final = PolicyPlugin(
     docs="docs/context.md",
     settings=EverturnSection,
     policy=POLICY,
-    faults=_faults,
+    faults=section_faults,
 )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
-from everturn_actors.model import ModelRequest
+from everturn_actors.model import ModelRequest, Notice
 from everturn_gateway.providers.adaptive import AdaptiveProvider
 from everturn_gateway.providers.anthropic.capabilities import Manner, Thinking, manner_of
 from everturn_gateway.providers.anthropic.reading import ReplyReader
 from everturn_gateway.providers.anthropic.wire import BodyWriter, may_think
+from everturn_gateway.providers.counting.question import CountQuestion
 from everturn_gateway.providers.transport.sse import EventParser
 from everturn_gateway.providers.transport.streaming import (
     Connection,
@@ -28,6 +29,12 @@ _THOUGHTS_REFUSED: Final = re.compile(
     r"|^messages\.\d+\.content\.\d+.{0,40}thinking",
     re.IGNORECASE,
 )
+# What the route that counts takes beside what is counted.
+# Source: https://platform.claude.com/docs/en/api/messages/count_tokens (read 2026-11-26)
+_COUNTED: Final = ("thinking", "output_config")
+# Source: https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand: it goes with
+# the request for a summary, and with each one that brings it back.
+COMPACTION_BETA: Final = "compact-2026-09-04"
 _MOST_TOKENS: Final = re.compile(r"max_tokens: [\d,]+ > ([\d,]+)", re.IGNORECASE)
 _NEXT_THINKING: Final[dict[Thinking, tuple[Thinking, ...]]] = {
     "adaptive": ("budget", "none"),
@@ -42,7 +49,7 @@ class Anthropic(AdaptiveProvider[Manner]):
     def __init__(self, connection: Connection, *, model: str) -> None:
         endpoint, transport = connection.endpoint, Transport(connection, parser=EventParser)
         super().__init__(transport, model=model, manner=manner_of(model))
-        self._origin = endpoint.address
+        self._endpoint, self._origin = endpoint, endpoint.address
         self._writer = BodyWriter(origin=endpoint.address)
 
     def _reader(self, request: ModelRequest, on_text: Callable[[str], None]) -> ReplyReader:
@@ -59,6 +66,22 @@ class Anthropic(AdaptiveProvider[Manner]):
             marks=manner.marks,
         )
 
+    def _headers(self, manner: Manner, request: ModelRequest) -> Mapping[str, str]:
+        is_asked = request.compacts or (manner.replays and self._writer.block(request) is not None)
+        return {"anthropic-beta": COMPACTION_BETA} if is_asked else {}
+
+    def _question(self, manner: Manner, request: ModelRequest) -> CountQuestion | None:
+        options = manner.options(request, may_think=may_think(request, self._origin))
+        counted: dict[str, object] = {n: options[n] for n in _COUNTED if n in options}
+        body = self._writer.body(
+            request, counted, replays=manner.replays, marks=False, streams=False
+        )
+        return CountQuestion(
+            path=f"{self._endpoint.base}/v1/messages/count_tokens",
+            body=body,
+            headers=self._headers(manner, request),
+        )
+
     def _learnt(
         self, request: ModelRequest, manner: Manner, refused: RefusedRequestError
     ) -> Manner | None:
@@ -70,7 +93,7 @@ class Anthropic(AdaptiveProvider[Manner]):
 def _learnt(said: str, request: ModelRequest, manner: Manner) -> Manner | None:
     """Return the manner that a refusal asks for; None where it is about something else."""
     words = said.lower()
-    if manner.replays and _THOUGHTS_REFUSED.search(said):
+    if manner.replays and (_THOUGHTS_REFUSED.search(said) or _refuses_block(said, request)):
         return replace(manner, replays=False)
     if manner.takes_temperature and request.temperature is not None and "temperature" in words:
         return replace(manner, takes_temperature=False)
@@ -89,3 +112,13 @@ def _learnt(said: str, request: ModelRequest, manner: Manner) -> Manner | None:
     if manner.marks and "cache_control" in words:
         return replace(manner, marks=False)
     return None
+
+
+def _refuses_block(said: str, request: ModelRequest) -> bool:
+    """Whether a summary is not taken back, as one that was signed for another account.
+
+    Then it is read as text.
+    """
+    first = request.messages[0] if request.messages else None
+    has_block = isinstance(first, Notice) and bool(first.opaque)
+    return has_block and not request.compacts and "compaction" in said.lower()

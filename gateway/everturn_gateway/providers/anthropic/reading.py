@@ -42,6 +42,7 @@ _USAGE: Final = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
+_COMPACTION: Final = "compaction"
 _THOUGHTS: Final = ("thinking", "redacted_thinking")
 _COUNTED: Final = ("text", "thinking")  # fields of a block that are counted where they are taken
 
@@ -71,6 +72,8 @@ class ReplyReader(Reader):
         self._by_index: dict[int, _Block] = {}
         self._reported: dict[str, int] = {}
         self._declined = ""
+        self._compacted: dict[str, object] = {}
+        "A summary that stands for the conversation, in the form in which it is sent back."
 
     @property
     def _has_parts(self) -> bool:
@@ -107,6 +110,8 @@ class ReplyReader(Reader):
             why = f": {self._declined}" if self._declined else ""
             msg = f"{self._where}: the model declined to answer{why}"
             raise ModelRefusedError(msg)
+        if self._compacted:
+            return self._summary()
         # What a model was stopped at is not carried out.
         calls = [] if is_declined else [b.call for b in self._blocks if b.call]
         return Reply(
@@ -117,6 +122,18 @@ class ReplyReader(Reader):
             stop_reason=_STOP_REASONS.get(self._stop_reason, self._stop_reason),
             model=self._model,
             opaque=self._opaque() if calls else "",
+        )
+
+    def _summary(self) -> Reply:
+        """Return the reply to a request for a summary; no `opaque` where it came to nothing."""
+        text = self._compacted.get("content")
+        is_whole = self._stop_reason == _COMPACTION and isinstance(text, str) and text.strip()
+        return Reply(
+            text=str(text or ""),
+            usage=self._usage(),
+            stop_reason=self._stop_reason,
+            model=self._model,
+            opaque=pack(self._origin, self._asked, self._compacted) if is_whole else "",
         )
 
     def _take_delta(self, index: int, delta: dict[str, object]) -> str | None:
@@ -137,6 +154,9 @@ class ReplyReader(Reader):
                 piece = piece_of(delta["signature"])
                 self._parts.count(len(piece))
                 self._grow(index, "signature", piece)
+            case "compaction_delta":  # whole, not a piece
+                self._parts.count_part(delta)
+                self._compacted |= {n: v for n, v in delta.items() if n != "type" and v is not None}
             case _:
                 pass
         return None
@@ -158,6 +178,8 @@ class ReplyReader(Reader):
             if block.get("input"):
                 call.arguments.append(dumps(block["input"]).decode())
             taken.call = call
+        elif kind == _COMPACTION:
+            self._compacted = {n: v for n, v in block.items() if v is not None}
         elif kind in _THOUGHTS:
             taken.thought = dict(block)
             if block.get("thinking"):

@@ -13,6 +13,7 @@ https://platform.claude.com/docs/en/build-with-claude/prompt-caching and /thinki
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -77,19 +78,28 @@ class BodyWriter:
         *,
         replays: bool = True,
         marks: bool = True,
+        streams: bool = True,
     ) -> bytes:
-        """Return the JSON body of a streaming request.
+        """Return the JSON body of a request.
 
         Args:
             request: What to send.
             options: What stands in the body beside model, system, tools and messages.
+            streams: Whether a reply is asked for, piece by piece; False = it is to be counted.
             replays: Whether thoughts are sent back with the calls that followed them.
             marks: Whether marks for the cache are set.
         """
         mark = _MARK if marks else b"}"
+        block = self.block(request) if replays else None
         asked = request.options
-        head: dict[str, object] = {"model": request.model, "stream": True, **options}
-        head |= anthropic_options(asked)
+        head: dict[str, object] = {"model": request.model}
+        if streams:
+            head["stream"] = True
+        head |= options
+        if request.compacts:
+            head["compaction"] = {"type": "summarize"}
+        if streams:
+            head |= anthropic_options(asked)
         tools = request.tools or _called(request.messages)
         if request.tools:
             head |= anthropic_tool_choice(asked)
@@ -106,6 +116,8 @@ class BodyWriter:
             )
         elif told := form_in_words(asked):
             parts.append(b'"system":[%b]' % dumps(_text(told)))
+        if block is not None:
+            request = dataclasses.replace(request, messages=request.messages[1:])
         runs = self._runs(request, replays=replays)
         last = len(runs) - 1
         ends = {last, last - 2} if marks else frozenset[int]()
@@ -113,8 +125,17 @@ class BodyWriter:
             _turn(is_reply=number % 2 == 1, blocks=run, is_marked=number in ends)
             for number, run in enumerate(runs)
         ]
+        if block is not None:  # the summary stands first, as its provider gave it
+            messages.insert(0, {"role": "assistant", "content": [block]})
         parts.append(b'"messages":%b}' % dumps(messages))
         return b",".join(parts)
+
+    def block(self, request: ModelRequest) -> dict[str, Any] | None:
+        """Return the summary that its provider gets back in its own form; None = it has none."""
+        first = request.messages[0] if request.messages else None
+        if not isinstance(first, Notice):
+            return None
+        return unpack(first.opaque, self._origin, request.model, dict[str, Any])
 
     def _runs(self, request: ModelRequest, *, replays: bool) -> list[list[_Blocks]]:
         """Return the blocks of each message of the body, the user's and the model's in turn."""
@@ -131,7 +152,7 @@ class BodyWriter:
             runs[-1].append(blocks)
         if not runs[0]:
             runs[0].append(_OPENING if len(runs) > 1 else _NOTHING)
-        if len(runs) % 2 == 0:  # newer models do not go on with a reply
+        if len(runs) % 2 == 0 and not request.compacts:  # newer models do not go on with a reply
             runs.append([_GOING_ON])
         return runs
 

@@ -23,6 +23,8 @@ Vendor: TypeAlias = Literal["", "openrouter", "gemini"]
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
 Tells: TypeAlias = Literal["nothing", "listing", "ollama", "anthropic", "gemini", "anything"]
 
+Counts: TypeAlias = Literal["", "openai", "anthropic", "gemini"]
+
 ANTHROPIC_VERSION: Final = "2023-06-01"  # of the API; the only one that its documents describe
 
 _PATHS: Final[Mapping[Api, str]] = {
@@ -54,6 +56,9 @@ class Endpoint:
     "How long it may send nothing before it is given up."
     tells: Tells = "nothing"
     "How it tells a model's window: not at all, in a list, as its vendor does, or nobody knows how."
+
+    counts: Counts = ""
+    "By whose route it says what a request would cost; empty = by none."
 
     @property
     def base(self) -> str:
@@ -154,7 +159,20 @@ def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
         hint=provider.hint,
         stall_timeout_s=OWN_STALL_TIMEOUT_S if patient else STALL_TIMEOUT_S,
         tells=provider.tells if own or model.provider != "openai" else "anything",
+        counts=_counts(api, model.provider if own else ""),
     )
+
+
+def _counts(api: Api, provider: str) -> Counts:
+    """Return by whose route requests are counted; `provider` is empty elsewhere than at its own.
+
+    Many servers that speak Anthropic's API have this route of it, and the others say so.
+    """
+    if api == "anthropic":
+        return "anthropic"
+    if provider == "openai":
+        return "openai"
+    return "gemini" if provider == "gemini" else ""
 
 
 def address_of(model: ModelSpec) -> str:

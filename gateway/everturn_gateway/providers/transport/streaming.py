@@ -7,7 +7,7 @@ it ended; everything else is one of the kinds of `ModelError`, with a text that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import anyio
@@ -108,15 +108,17 @@ class Transport:
         """Return how the texts of errors begin: which model, and where."""
         return f"{model} at {self._endpoint.address}"
 
-    async def call(self, body: bytes, reader: Reader, where: str) -> Reply:
-        """Send one request and return the whole reply.
+    async def call(
+        self, body: bytes, reader: Reader, where: str, headers: Mapping[str, str] | None = None
+    ) -> Reply:
+        """Send one request, with further headers, and return the whole reply.
 
         Raises:
             RefusedRequestError: The provider refused it.
             ModelError: Everything else that can go wrong.
         """
         try:
-            return await self._exchange(body, reader, where)
+            return await self._exchange(body, reader, where, headers or {})
         except ModelError as error:
             raise self._masked(error) from error.__cause__
 
@@ -141,10 +143,36 @@ class Transport:
                 return told
         return None
 
+    async def asked(
+        self, path: str, body: bytes, headers: Mapping[str, str], timeout_s: float
+    ) -> tuple[int, bytes]:
+        """Post a question beside the model's calls; return the status and the answer.
+
+        The status is 0, and the answer empty, where none came in time. Never raises for a server
+        that does not answer.
+        """
+        with anyio.move_on_after(timeout_s):
+            try:
+                client = await self._clients.client(self._endpoint.address)
+                async with client.request(
+                    "POST",
+                    path,
+                    headers={**self._headers, "accept": "application/json", **headers},
+                    body=body,
+                    silence_s=timeout_s,
+                ) as answer:
+                    return answer.status, await _limited(answer, ERROR_BODY_LIMIT_BYTES)
+            except HttpError as error:
+                reason = self._mask(str(error))
+                logger.debug("a question was not answered", extra={"reason": reason})
+        return 0, b""
+
     def _masked(self, error: ModelError) -> ModelError:
         return error.with_text(self._mask(str(error)))
 
-    async def _exchange(self, body: bytes, reader: Reader, where: str) -> Reply:
+    async def _exchange(
+        self, body: bytes, reader: Reader, where: str, headers: Mapping[str, str]
+    ) -> Reply:
         endpoint = self._endpoint
         client = await self._clients.client(endpoint.address)
         named = ""
@@ -152,7 +180,7 @@ class Transport:
             async with client.request(
                 "POST",
                 endpoint.path,
-                headers=self._headers,
+                headers={**self._headers, **headers} if headers else self._headers,
                 body=body,
                 silence_s=endpoint.stall_timeout_s,
             ) as answer:

@@ -7,6 +7,7 @@ question, so that the next request begins with this one, and is not quoted again
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -23,11 +24,15 @@ from everturn_gateway.search.texts import sender_of, texts_of
 from everturn_gateway.search.words import is_telling, spoken
 from everturn_gateway.tools.environment import ServiceLink
 
-WINDOW_SHARE: Final = 16  # quotes take at most such a part of the window
-TOKENS_MAX: Final = 1_500  # and never more than this
-_HITS: Final = 24
 _COMMON_ROWS: Final = 500  # a word that more messages of one conversation have tells nothing of one
-_LINE_TOKENS_MIN: Final = 16  # less than this is not looked for
+WINDOW_SHARE: Final = 8  # quotes take at most such a part of the window
+TOKENS_MAX: Final = 2_000  # and never more than this
+_HITS: Final = 32
+# What stands beside a match is often what is meant: an answer more often than a question. And what
+# stands beside several matches fits better than each of them.
+_AFTER: Final = 0.8
+_BEFORE: Final = 0.5
+_FIRST: Final = 10  # ranks in which the weight of a match falls to a half
 _MESSAGE_CHARACTERS: Final = 400  # of one message
 _QUESTION_CHARACTERS: Final = 2_000
 _HEAD: Final = """\
@@ -60,16 +65,13 @@ class OlderQuotes(Struct, frozen=True, kw_only=True):
         if not matches:
             return None
         lines = _Lines(known=_known(conversation), left_units=self._most_units)
-        for match in matches:
-            if lines.is_full:
-                break
-            if match.seq not in lines.known:
-                found = await read(match, words, logs, AROUND_EVENTS)
-                if found is not None:
-                    lines.add(found, context.key.agent)
+        hidden = [match for match in matches if match.seq not in lines.known]
+        read_all = [await read(match, words, logs, AROUND_EVENTS) for match in hidden]
+        for event, text in _ranked([each for each in read_all if each is not None]):
+            lines.add(event, context.key.agent, text)
         if not lines.texts:
             return None
-        said = "\n".join(text for _, text in sorted(lines.texts.items()))
+        said = "\n".join(lines.by_day())
         return Quotes(text=f"{_HEAD}\n{between_marks('older', said)}", seqs=tuple(lines.texts))
 
     @property
@@ -82,29 +84,48 @@ class _Lines(Struct):
 
     known: set[int]
     left_units: int
-    texts: dict[int, str] = field(default_factory=dict[int, str])
+    texts: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
+    "The day, and what was said; the best match first."
 
-    @property
-    def is_full(self) -> bool:
-        """Whether hardly a line more has room."""
-        return self.left_units < _LINE_TOKENS_MIN * UNITS_PER_TOKEN
-
-    def add(self, found: Found, agent: str) -> None:
-        """Add what was found, with what was said before and after it."""
-        self._add(found.event, agent, snippet(found, _MESSAGE_CHARACTERS))
-        for event in (found.before, found.after):
-            if event is not None and found.event.seq in self.texts:
-                self._add(event, agent, _short(event))
-
-    def _add(self, event: Event, agent: str, text: str) -> None:
-        if event.seq in self.known or event.seq in self.texts or not _is_own(event) or not text:
+    def add(self, event: Event, agent: str, text: str) -> None:
+        """Add a message, unless the request has it, or others than people and the agent said it."""
+        if event.seq in self.known or not _is_own(event) or not text:
             return
         who = agent if isinstance(event.body, ModelReplied) else sender_of(event) or "user"
-        line = f"[{event.seq}, {event.at:%Y-%m-%d}] {who}: {text}"
-        units = text_units(line)
+        day, line = f"{event.at:%Y-%m-%d}:", f"[{event.seq}] {who}: {text}"
+        units = text_units(f"{line}\n")
+        if all(day != each for each, _ in self.texts.values()):
+            units += text_units(f"{day}\n")
         if units <= self.left_units:
             self.left_units -= units
-            self.texts[event.seq] = line
+            self.texts[event.seq] = day, line
+
+    def by_day(self) -> Iterator[str]:
+        """Yield the lines, the oldest first, each day before what was said then."""
+        before = ""
+        for _, (day, line) in sorted(self.texts.items()):
+            if day != before:
+                yield day
+            before = day
+            yield line
+
+
+def _ranked(found: Sequence[Found]) -> list[tuple[Event, str]]:
+    """Return messages that fit, and those beside them, the best first, in the words to quote. Pure.
+
+    Args:
+        found: What the index found, the best first, with the messages before and after each.
+    """
+    weights, texts = dict[int, float](), dict[int, tuple[Event, str]]()
+    for rank, each in enumerate(found):
+        weight = 1 / (_FIRST + rank)
+        texts[each.event.seq] = each.event, snippet(each, _MESSAGE_CHARACTERS)
+        for event, share in ((each.event, 1.0), (each.before, _BEFORE), (each.after, _AFTER)):
+            if event is not None:
+                weights[event.seq] = weights.get(event.seq, 0.0) + share * weight
+                texts.setdefault(event.seq, (event, _short(event)))
+    best = sorted(weights, key=lambda seq: -weights[seq])
+    return [texts[seq] for seq in best]
 
 
 def _question(conversation: Conversation) -> str:

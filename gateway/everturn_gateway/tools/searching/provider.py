@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from everturn_actors.model import AnyMessage, ModelRequest, Reply, ToolResult
-from everturn_actors.ports import ModelProvider, Tool
+from everturn_actors.ports import ModelProvider, Tool, counted_by
 from everturn_gateway.tools.searching.search import USE, call_before, call_behind
 
 
@@ -30,16 +30,27 @@ class SearchingProvider:
 
     async def complete(self, request: ModelRequest, on_text: Callable[[str], None]) -> Reply:
         """See `ModelProvider.complete`."""
-        listed = {tool.name for tool in request.tools}
-        if USE not in listed:
-            return await self._provider.complete(request, on_text)
-        messages = tuple(_as_written(message, listed) for message in request.messages)
-        asked = dataclasses.replace(request, messages=messages)
-        reply = await self._provider.complete(asked, on_text)
+        written = _written(request)
+        reply = await self._provider.complete(written, on_text)
+        if written is request:  # it has no such tool, whatever the model calls
+            return reply
         if not any(call.name == USE for call in reply.calls):
             return reply
         calls = tuple(call_behind(call, self._tools) for call in reply.calls)
         return replace(reply, calls=calls)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """Return what a request would cost; see `PromptCounter.count_tokens`."""
+        return await counted_by(self._provider, _written(request))
+
+
+def _written(request: ModelRequest) -> ModelRequest:
+    """Return a request as its model wrote and read it."""
+    listed = {tool.name for tool in request.tools}
+    if USE not in listed:
+        return request
+    messages = tuple(_as_written(message, listed) for message in request.messages)
+    return dataclasses.replace(request, messages=messages)
 
 
 def _as_written(message: AnyMessage, listed: set[str]) -> AnyMessage:

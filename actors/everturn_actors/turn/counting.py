@@ -1,0 +1,64 @@
+"""What the next request costs, asked of its provider where that decides what is hidden.
+
+An estimate decides mostly: a provider that counts takes as long as a first word. It is asked only
+near the edge of the window, where the estimate's doubt is larger than what is left. Then nothing
+leaves that would have fitted, and nothing is sent that would be refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from everturn_actors.context.model_stats.reports import as_priced, learnt_of_count
+from everturn_actors.context.rendered import Rendered
+from everturn_actors.events import PromptCounted
+from everturn_actors.model import OpenTurn, ToolDefinition
+from everturn_actors.ports import Agent, PromptCounter
+
+if TYPE_CHECKING:
+    from everturn_actors.turn.model_call import TurnHost
+
+logger = logging.getLogger(__name__)
+
+WAIT_S: Final = 3.0  # a provider has a deadline of its own; this one holds for whatever it does
+
+
+async def count_at_the_edge(
+    host: TurnHost, turn: OpenTurn, agent: Agent, tools: tuple[ToolDefinition, ...]
+) -> None:
+    """Have the next request counted where its estimate may be wrong by so much that it matters.
+
+    What is counted is learnt, and an event. A boundary: what fails here costs nothing but the wait.
+    """
+    counter = agent.provider
+    if not isinstance(counter, PromptCounter):
+        return
+    state, model = host.state, agent.spec.model
+    statistics = host.model_statistics.of(model)
+    rendered = host.renderer.doubtful(state.conversation, agent.spec, tools, statistics)
+    if rendered is None:
+        return
+    tokens = await _counted(counter, rendered)
+    if tokens is None or tokens <= 0:
+        return
+    learnt = learnt_of_count(statistics, rendered, tokens, (state.fingerprint, state.reported))
+    if learnt != statistics:
+        host.model_statistics.record(model, learnt)
+    now = host.state
+    if now.reductions is state.reductions and now.pins is state.pins and now.notes is state.notes:
+        fingerprint = as_priced(rendered, host.model_statistics.of(model))
+        await host.record(PromptCounted(turn=turn.number, tokens=tokens, fingerprint=fingerprint))
+
+
+async def _counted(counter: PromptCounter, rendered: Rendered) -> int | None:
+    """Return what the provider counts; None where it does not say, for whatever reason."""
+    fields = {"model": rendered.request.model}
+    try:
+        with anyio.move_on_after(WAIT_S):
+            return await counter.count_tokens(rendered.request)
+    except Exception:
+        logger.exception("a prompt could not be counted", extra=fields)
+    return None
