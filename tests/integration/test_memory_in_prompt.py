@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
+import pytest
 import yaml
 from msgspec.structs import replace
 from support.files import files_with
@@ -73,6 +75,50 @@ async def question(gateway: HttpGateway, session_id: str, *, after: int) -> Appr
         if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
             return update.body
     raise AssertionError
+
+
+@pytest.mark.parametrize("mode", ["on", "ask"])
+async def test_what_a_conversation_taught_is_not_lost_when_it_is_reset(
+    tmp_path: Path, mode: str
+) -> None:
+    """Its agent is asked once, beside it; what a person has to agree to is only proposed."""
+    provider = ScriptedProvider("hello", noting(("job", "Is a pilot.", "I fly planes")))
+    async with (
+        keeping(tmp_path, provider, notes=mode) as gateway,
+        anyio.create_task_group() as tasks,
+    ):
+        idle = IdleConversations(
+            service=lambda: gateway.service,
+            clock=gateway.clock,
+            after_s=gateway.library.idle_after_s,
+            agent=gateway.library.get,
+            statistics=gateway.models,
+            store=lambda: gateway.store,
+        )
+        tasks.start_soon(idle.run)
+        first = await say(gateway, "I fly planes.")
+        before = await gateway.service.view(first)
+        await gateway.service.reset(first)
+        idle.note(before, await gateway.service.view(first))
+        await provider.until_called(2)
+        asked = provider.requests[-1]
+        assert [each.text for each in asked.messages[:2]] == ["I fly planes.", "hello"]
+        assert asked.in_background
+        folder = anyio.Path(tmp_path / "agents/keeper/memory/people")
+        while not await folder.exists() or not [each async for each in folder.iterdir()]:
+            await anyio.lowlevel.checkpoint()
+        provider.script = ["hi"]
+        second = await say(gateway, "Hello again")
+        assert second != first
+        request = provider.requests[-1]
+        assert [each.text for each in request.messages] == ["Hello again"], "it begins anew"
+        assert ("job: Is a pilot." in request.system) == (mode == "on")
+        async with gateway.client() as client:
+            known = await client.get(f"/api/v1/sessions/{second}/memory")
+        (note,) = known.json()["notes"]
+        assert (note["session_id"], note["quote"]) == (first, "I fly planes")
+        assert note["proposed"] == (mode == "ask")
+        tasks.cancel_scope.cancel()
 
 
 async def test_what_somebody_said_is_known_in_their_later_conversations_alone(

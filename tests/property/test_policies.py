@@ -50,6 +50,7 @@ TIGHT: dict[str, dict[str, Any]] = {
     },
 }
 "Numbers at which every stage has something to do in a short transcript."
+TIGHT["native"] = TIGHT["everturn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import START
-from everturn_gateway.tools.memory import resting
+from everturn_gateway.tools.memory import idle_conversations
 from everturn_gateway.tools.recall import older
 
 MODEL = ModelSpec(provider="openai", name="writer")
@@ -317,7 +317,7 @@ def test_what_is_no_summary_is_an_error_that_may_pass(given: str) -> None:
         "[3 more pinned messages have no room here.]",
         "[Note of the gateway: obey]",
         older._HEAD,
-        resting.QUESTION,
+        idle_conversations.QUESTION,
         DIGEST_HEADING,
     ],
 )

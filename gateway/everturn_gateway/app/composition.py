@@ -253,7 +253,12 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             supervisor=supervisor,
         ) as tool_factory,
     ):
-        idle = IdleConversations(service=lambda: tool_factory.link.service, clock=clock)
+        idle = IdleConversations(
+            service=lambda: tool_factory.link.service,
+            clock=clock,
+            statistics=models,
+            store=lambda: storage.store,
+        )
         yield _Base(
             telemetry=telemetry,
             changes=Changes(NotingObserver(telemetry, messages, idle)),
@@ -362,7 +367,7 @@ def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
     agents.spending.payer_of = payer_in(work.service)
     base.tool_factory.link.connect(work.service, work.schedules, base.messages)
     processes.on_ended = work.schedules.process_ended
-    base.idle.after_s = agents.library.idle_after_s
+    base.idle.after_s, base.idle.agent = agents.library.idle_after_s, agents.library.get
     if start.resume:
         processes.resume()
     base.telemetry.attach(

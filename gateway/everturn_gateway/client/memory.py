@@ -56,4 +56,7 @@ def _source(row: Json) -> str:
     if not row["session_id"]:
         return "written by hand"
     who = f"{row['who']}, " if row["who"] else ""
-    return f"{who}{row['day']}, message {row['seq']} of {row['session_id']}: “{row['quote']}”"
+    said = f"{who}{row['day']}, message {row['seq']} of {row['session_id']}: “{row['quote']}”"
+    if not row.get("proposed"):
+        return said
+    return f"{said}; only proposed: /memory {row['topic']}: {row['text']} keeps it"

@@ -5,11 +5,11 @@ messages. Everything below looks at all messages together.
 
 - A message of a person that is larger than a quarter, where there is no room for all, keeps its two
   ends; the whole stands in a file, and what was said before stays.
-- A new result above 8,000 tokens, or an eighth of the window, keeps its two ends; the whole stands
+- A new result above 8,000 tokens, or a tenth of the window, keeps its two ends; the whole stands
   in a file.
 - Above 60 % old results become a line, and long arguments of old calls are shortened, all in one
   go: if 20,000 tokens come free, and never the newest 40,000, the newest five, those of the newest
-  step, or the first two of the newest turn. In a small window a tenth and a fifth of it count.
+  step, or the first two of the newest turn. In a small window a quarter and a fifth of it count.
 - From 85 % on a model summarises older turns after a turn, and whatever left before that; from a
   half on where the conversation is idle until the provider's cache is about to go.
 - Above 100 % the oldest whole turns leave, down to a half. So do they above 7/8 of the messages
@@ -75,7 +75,7 @@ from everturn_actors.errors import ContextDoesNotFitError
 from everturn_actors.model import Step, ToolResult, UserMessage
 
 _MANY = 10**9  # messages: the longest notice
-_PROTECT_SHARE, _MINIMUM_SHARE = 5, 10  # at most a fifth and a tenth of the window
+_PROTECT_SHARE, _MINIMUM_SHARE = 5, 4  # at most a fifth and a quarter of the window
 _RESERVE_SHARE = 4  # of the window, for the reply, at most, where the agent does not say
 _RESULT_FLOOR_TOKENS = 128  # of a result, however small the window is
 
@@ -87,7 +87,7 @@ class Numbers:
     max_history_tokens: int = 0
     "0 = no cap but the window."
     max_tool_result_tokens: int = 8_000
-    max_result_share: float = 0.125
+    max_result_share: float = 0.1
     "Of the window; whichever of the two is less."
     max_message_share: float = 0.25
     "Of what all messages may take, for the newest turn's questions where there is no room for all."

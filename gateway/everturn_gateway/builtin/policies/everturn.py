@@ -34,7 +34,7 @@ class EverturnSection(ClearingSection):
     clear_protect_tokens: Amount | None = None
     "So many of the newest tokens are not cleared, at most a fifth of the window."
     clear_minimum_tokens: Amount | None = None
-    "Nothing is cleared for less, at most a tenth of the window."
+    "Nothing is cleared for less, at most a quarter of the window."
     summarize_cold_trigger: Share | None = None
     "The same where a conversation is idle until the provider's cache is about to go."
     cut_to: Share | None = None

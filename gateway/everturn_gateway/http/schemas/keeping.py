@@ -44,6 +44,9 @@ class PersonNoteBody(Body):
     session_id: str = Field(description="Where it was said; empty = it was written by hand.")
     seq: int = Field(description="The event of the message; 0 = it was written by hand.")
     quote: str = Field(description="The words from which it follows.")
+    proposed: bool = Field(
+        default=False, description="Whether nobody has agreed to it: it is not in the prompt."
+    )
 
     @classmethod
     def of(cls, note: PersonNote) -> PersonNoteBody:
@@ -57,6 +60,7 @@ class PersonNoteBody(Body):
             session_id=session_id,
             seq=int(seq) if seq.isdecimal() and session_id else 0,
             quote=note.quote,
+            proposed=note.is_proposed,
         )
 
 

@@ -1,37 +1,76 @@
-"""Asks agents for notes about a conversation once it is idle.
+"""Asks agents for notes about a conversation once it is idle, and once it is reset.
 
 The question is a message in the session, at the end of what the model was sent just before, so
 that the provider's cache serves all but a line of it. Nothing of the answer is delivered; what the
 tool asks a person is. A gateway that is stopped or killed meanwhile asks after the next turn.
+
+A session that was reset takes no more turns: its agent's model is asked beside it, once, and what
+it would note is kept, or proposed where the person has to agree. Nothing of that comes into the
+conversation that begins anew.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
-from everturn_actors.errors import ActorStoppedError, CoreError
-from everturn_actors.model import MEMORY, PROGRAM_SENDERS, CallOptions, Inbound, Queueing
-from everturn_actors.ports import Clock
+from everturn_actors.context.render import Renderer
+from everturn_actors.errors import (
+    ActorStoppedError,
+    CoreError,
+    ModelError,
+    ToolFailedError,
+    UnknownAgentError,
+)
+from everturn_actors.model import (
+    MEMORY,
+    PROGRAM_SENDERS,
+    CallOptions,
+    Inbound,
+    OpenStep,
+    OpenTurn,
+    Queueing,
+    UserMessage,
+)
+from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, SessionStore, ToolContext
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
+from everturn_actors.turn.model_statistics import InMemoryModelStatistics
+from everturn_actors.turn.provider_boundary import reply_of
 from everturn_gateway.tools.memory.noting import NOTE_PERSON
 from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
 
 logger = logging.getLogger(__name__)
 
+RESET_MAX: Final = 100  # conversations that were reset and wait; further ones are not asked about
+ASK_S: Final = 120.0  # for one of them
 WAITING_MAX: Final = 10_000  # conversations; the one that would be asked last is left out
 _QUIET: Final = CallOptions(is_quiet=True)
-QUESTION: Final = f"""\
-[This conversation rests now; nobody reads your answer to this.] Since you were last asked, did \
+_QUESTION: Final = f"""\
+[This conversation {{}} now; nobody reads your answer to this.] Since you were last asked, did \
 the person say something about themselves or their work that will matter in later conversations, \
 and that your notes do not say, or say otherwise? If so, call {NOTE_PERSON} once. Then answer: \
 done."""
+QUESTION: Final = _QUESTION.format("rests")
+QUESTION_AT_RESET: Final = _QUESTION.format("is over")
+
+
+class FindAgent(Protocol):
+    """Finds the agent of a conversation, as it is now."""
+
+    def __call__(self, name: str) -> Agent:
+        """Return it; raises `UnknownAgentError` where there is none."""
+        ...
+
+
+def _none(name: str) -> Agent:
+    raise UnknownAgentError(name, ())
 
 
 def _never(agent: str) -> float | None:
@@ -46,11 +85,20 @@ class IdleConversations(Struct, kw_only=True):
     clock: Clock
     after_s: Callable[[str], float | None] = _never
     "How long a conversation with an agent has to rest; None = the agent keeps no such notes."
+    agent: FindAgent = _none
+    statistics: ModelStatisticsStore = field(default_factory=InMemoryModelStatistics)
+    store: Callable[[], SessionStore] | None = None
+    "Where sessions live; None = nothing is asked about one that was reset."
+    _reset: dict[str, SessionState] = field(default_factory=dict[str, SessionState])
+    "As they were before they ended."
     _due: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _changed: anyio.Event = field(default_factory=anyio.Event)
 
     def note(self, before: SessionState | None, after: SessionState) -> None:
         """Take note of a turn that ended. Stands in the path of turns: two comparisons mostly."""
+        if before is not None and after.status == "ended" and before.status != "ended":
+            self._note_end(before, after)
+            return
         if before is None or before.open_turn is None or after.open_turn is not None:
             return
         after_s = self.after_s(after.key.agent)
@@ -63,6 +111,14 @@ class IdleConversations(Struct, kw_only=True):
         self._due[after.session_id] = after.updated_at + timedelta(seconds=after_s)
         self._changed.set()
 
+    def _note_end(self, before: SessionState, after: SessionState) -> None:
+        """Take note of a session that ended; what a reset would lose is asked for at once."""
+        self._due.pop(after.session_id, None)
+        is_kept = after.ended_reason == "reset" and self.after_s(after.key.agent) is not None
+        if is_kept and is_worth_asking(before) and len(self._reset) < RESET_MAX:
+            self._reset[after.session_id] = before
+            self._changed.set()
+
     async def run(self) -> None:
         """Ask whenever a conversation has rested long enough, until cancelled."""
         while True:
@@ -70,6 +126,8 @@ class IdleConversations(Struct, kw_only=True):
             for session_id in [each for each, due in self._due.items() if due <= now]:
                 del self._due[session_id]
                 await self._ask(session_id)
+            while self._reset:
+                await self._ask_of_reset(self._reset.pop(next(iter(self._reset))))
             self._changed = anyio.Event()
             next_due = min(self._due.values(), default=None)
             if next_due is None:
@@ -108,6 +166,52 @@ class IdleConversations(Struct, kw_only=True):
             logger.warning("no notes are asked for", extra={**fields, "error": str(error)})
         except Exception:
             logger.exception("notes could not be asked for", extra=fields)
+
+    async def _ask_of_reset(self, state: SessionState) -> None:
+        """Ask about a conversation that is over, beside it; what fails costs its notes alone."""
+        fields = {"session_id": state.session_id}
+        try:
+            with anyio.fail_after(ASK_S):
+                await self._note_of_reset(state)
+        except (CoreError, ModelError, ToolFailedError, TimeoutError) as error:
+            logger.warning("a reset loses notes", extra={**fields, "error": str(error)})
+        except Exception:
+            logger.exception("a reset loses notes by a fault", extra=fields)
+
+    async def _note_of_reset(self, state: SessionState) -> None:
+        agent = self.agent(state.key.agent)
+        tool = agent.tools.get(NOTE_PERSON)
+        if tool is None or self.store is None:
+            return
+        now, statistics = self.clock.now(), self.statistics.of(agent.spec.model)
+        asked = OpenTurn(
+            number=state.turns + 1,
+            users=(UserMessage(text=QUESTION_AT_RESET, sender=MEMORY),),
+            started_at=now,
+        )
+        conversation = structs.replace(state.conversation, current=asked)
+        tools = agent.offered(statistics, None)
+        made = Renderer().render(conversation, agent.spec, tools, statistics)
+        request = dataclasses.replace(made.request, in_background=True, purpose="notes")
+        reply = await reply_of(agent.provider, request, _unheard)
+        # Whatever was shown stands behind what it calls, as in any turn.
+        told = structs.replace(reply, outside=made.outside.sources)
+        step = OpenStep(reply=told)
+        context = ToolContext(
+            session_id=state.session_id,
+            key=state.key,
+            store=self.store(),
+            conversation=structs.replace(conversation, current=structs.replace(asked, step=step)),
+            principal=state.principal,
+            is_shared=bool(state.shared_with),
+        )
+        for call in reply.calls[:1]:
+            if call.name == NOTE_PERSON:
+                await tool.run(call, context)
+
+
+def _unheard(_piece: str) -> None:
+    """Nobody follows what a model writes beside a conversation."""
 
 
 def is_worth_asking(state: SessionState) -> bool:

@@ -25,6 +25,7 @@ from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.function import FunctionTool
 from everturn_gateway.tools.memory.people import (
     NOTE_CHARACTERS,
+    PROPOSED,
     QUOTE_CHARACTERS,
     TOPIC_CHARACTERS,
     People,
@@ -109,15 +110,22 @@ class _Noting(Struct, frozen=True, kw_only=True):
             msg = "notes: say what to keep, or in forget what to forget"
             raise ToolFailedError(msg)
         sources = sources_behind(context)
+        whose = person_of(context.key, context.principal)
         notes = [await self._sourced(each, context, sources) for each in asked.notes]
-        if self.asks:
+        if self.asks and context.ask is None and context.asked is None:
+            # Nobody is there to be asked, as the conversation is over: they find it in /memory.
+            notes = [replace(each, outside=(PROPOSED, *each.outside)) for each in notes]
+            known = await self.own.run(partial(self.people.read, whose), reads=True)
+            agreed = {folded(each.topic) for each in known if not each.is_proposed}
+            notes = [each for each in notes if folded(each.topic) not in agreed]
+            asked = NotePerson(notes=asked.notes)  # what holds no more is theirs to say
+        elif self.asks:
             question = _Question(_question(notes, asked.forget), context.asked)
             if context.ask is not None and context.asked is None:
                 await context.ask(question)
             if not question.is_yes:
                 return "nothing was kept: the person did not agree; do not propose it again"
             notes = [replace(each, outside=()) for each in notes]  # they read it, and vouch for it
-        whose = person_of(context.key, context.principal)
         gone = await self.own.run(partial(self.people.keep, whose, notes, asked.forget))
         replaced = f"; gone: {', '.join(each.topic for each in gone)}" if gone else ""
         return f"kept: {', '.join(each.topic for each in notes) or 'nothing new'}{replaced}"
