@@ -8,26 +8,48 @@ leaves that would have fitted, and nothing is sent that would be refused.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import anyio
 
 from everturn_actors.context.model_stats.reports import as_priced, learnt_of_count
+from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
-from everturn_actors.events import PromptCounted
+from everturn_actors.events import Body, PromptCounted
 from everturn_actors.model import OpenTurn, ToolDefinition
-from everturn_actors.ports import Agent, PromptCounter
-
-if TYPE_CHECKING:
-    from everturn_actors.turn.model_call import TurnHost
+from everturn_actors.ports import Agent, ModelStatisticsStore, PromptCounter
+from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
 WAIT_S: Final = 3.0  # a provider has a deadline of its own; this one holds for whatever it does
 
 
+class CountingHost(Protocol):
+    """What is needed of the session; see `TurnHost`."""
+
+    @property
+    def state(self) -> SessionState:
+        """The session's present state."""
+        ...
+
+    @property
+    def renderer(self) -> Renderer:
+        """Renders the session's requests."""
+        ...
+
+    @property
+    def model_statistics(self) -> ModelStatisticsStore:
+        """What was learnt about models."""
+        ...
+
+    async def record(self, *bodies: Body) -> None:
+        """Make events durable and apply them."""
+        ...
+
+
 async def count_at_the_edge(
-    host: TurnHost, turn: OpenTurn, agent: Agent, tools: tuple[ToolDefinition, ...]
+    host: CountingHost, turn: OpenTurn, agent: Agent, tools: tuple[ToolDefinition, ...]
 ) -> None:
     """Have the next request counted where its estimate may be wrong by so much that it matters.
 
