@@ -153,7 +153,7 @@ def test_who_cannot_ask_is_not_told_to() -> None:
 
 def test_old_results_become_a_line_that_says_how_to_ask() -> None:
     """From 60 % on; the first two and the newest five of the turn stay."""
-    messages = working(20, 1_000)
+    messages = working(24, 1_000)
     applied, request = run("everturn", messages, window=30_000, reserve=1_000)
     cleared = [m["content"] for m in request if m["role"] == "tool" and len(m["content"]) < 200]
 
@@ -167,7 +167,7 @@ def test_old_results_become_a_line_that_says_how_to_ask() -> None:
 
 def test_the_markers_name_the_message_since_calls_may_share_an_id() -> None:
     """Some models use an id again and again; the number of a message stands for one alone."""
-    messages = [user("go"), *(m for _ in range(20) for m in step("same", words(1_000)))]
+    messages = [user("go"), *(m for _ in range(24) for m in step("same", words(1_000)))]
     _, request = run("everturn", messages, window=30_000, reserve=1_000)
     named = [i for i, m in enumerate(request) if f"recall_context(message={i + 1})" in str(m)]
 
@@ -198,7 +198,7 @@ def test_long_arguments_of_old_calls_are_shortened_with_the_results() -> None:
     arguments = json.dumps({"path": "a.py", "lines": ["x" * 9_000, "short"], "n": 3})
     steps = [
         message
-        for n in range(20)
+        for n in range(23)
         for message in (
             called(f"w{n}", name="write", arguments=arguments),
             result(f"w{n}", "written"),
@@ -243,12 +243,14 @@ def test_a_long_turn_with_one_question_is_cleared() -> None:
 def test_prompt_and_tools_count_before_anything_is_cleared() -> None:
     """[8, A3.2] They take their part of the window, whatever a layer looks after."""
     tool = ToolDefinition(name="t", description="d" * 40_000, parameters={"type": "object"})
-    alone, _ = run("everturn", working(30, 1_000), window=64_000, reserve=1_000)
+    numbers = {"clear_protect_tokens": 4_000}
+    alone, _ = run("everturn", working(30, 1_000), window=64_000, reserve=1_000, numbers=numbers)
     beside, _ = run(
         "everturn",
         working(30, 1_000),
         window=64_000,
         reserve=1_000,
+        numbers=numbers,
         system=words(5_000),
         tools=[tool],
     )
@@ -371,7 +373,7 @@ def test_what_steers_a_turn_stays_when_its_steps_leave() -> None:
 
 def test_results_of_the_running_turn_are_taken_away_oldest_first() -> None:
     """And only as many as need be: the newest work is what the model is at."""
-    numbers = {"clear_keep_results": 8}
+    numbers = {"clear_keep_results": 8, "max_result_share": 0.125}
     applied, request = run(
         "everturn", working(8, 1_000), window=8_000, reserve=500, numbers=numbers
     )

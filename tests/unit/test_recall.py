@@ -436,7 +436,7 @@ def test_pages_become_smaller_with_the_agents_own_cap_for_results() -> None:
     """Where results are capped at 1,000 tokens, a larger answer would be cut again."""
     small = replace(agent("openai"), model=ModelSpec(provider="o", name="m", context_window=8192))
 
-    assert recall_page_characters(small) == 768
+    assert recall_page_characters(small) == 614
     assert recall_page_characters(agent("openai")) == PAGE_CHARACTERS
     assert recall_page_characters(agent("openai", max_tool_result_tokens=1000)) == 750
     assert recall_page_characters(agent("openai", max_tool_result_tokens=10**6)) == PAGE_CHARACTERS
