@@ -426,7 +426,7 @@ def test_nothing_is_read_after_the_answer() -> None:
     wanted = 1 + next(number for number, page in enumerate(pages) if replay.read(page))
 
     assert pages[wanted - 1][-1].seq == early + 1
-    assert replay.explanations(talk.spec, TOOLS, FACTS) == (talk.explain(early),)
+    assert replay.explanations(lambda _: (talk.spec, TOOLS, FACTS)) == (talk.explain(early),)
 
 
 def test_two_requests_are_found_in_one_reading_and_compared() -> None:
@@ -438,7 +438,7 @@ def test_two_requests_are_found_in_one_reading_and_compared() -> None:
     last = talk.exchange("three")
     replay = RequestReplay("s1", (last, first))
     replay.read(talk.events)
-    now, was = replay.explanations(talk.spec, TOOLS, FACTS)
+    now, was = replay.explanations(lambda _: (talk.spec, TOOLS, FACTS))
     whole, between, back = (
         dispositions_of(now),
         dispositions_of(now, was),
