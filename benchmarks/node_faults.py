@@ -1,12 +1,14 @@
 """Three gateways on one PostgreSQL, people who write to any of them, and a fault every few seconds.
 
     python benchmarks/node_faults.py [--turns 50000] [--minutes 60] [--every 15] [--people 32]
+        [--only standby]
 
-Faults, by chance from a seed: a node is killed, stopped in order, frozen for less or more than a
-lease; all connections of the database are ended; the database is killed and started again. People
-send 5 % of their messages twice at once, change to another node at every error, and know nothing of
-the faults. At the end every log is held against what people were told: each message once, in order,
-answered once with what they read, no hole in the numbers.
+Faults, by chance from a seed, are the methods of `node_trouble.Trouble`: nodes that die, stop or
+freeze, a database that dies, is promoted, full, away or silent, networks that part, answers of
+commits that are lost, connections that are spent. People send 5 % of their messages twice at once,
+change to another node at every error, and know nothing of the faults. At the end every log is held
+against what people were told: each message once, in order, answered once with what they read, no
+hole in the numbers.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,14 +29,12 @@ from harness import show
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.answers import Answer  # noqa: E402 - its place is named above
-from support.database import running_server  # noqa: E402
+from node_trouble import Trouble, open_databases, open_links, places  # noqa: E402 - found above
+from support.answers import Answer  # noqa: E402
 from support.model_api import Received, open_model_api  # noqa: E402
-from support.node_world import Talk, World, audit, open_world  # noqa: E402
+from support.node_world import Talk, audit, open_world  # noqa: E402
 
 MESSAGES = 20  # of one session
-SHORT_S, LONG_S = 2.0, 7.0  # frozen for less than a lease, and for more
-AWAY_S = 5.0  # of a database
 AFTER_S = 12.0  # in which a turn counts as hit by a fault
 QUIET_S = 5.0  # after a fault is over
 
@@ -44,69 +43,23 @@ QUIET_S = 5.0  # after a fault is over
 class Faults:
     """What was done to the nodes, and when."""
 
-    world: World
-    chance: random.Random
+    trouble: Trouble
+    only: str = ""
+    "Part of the names of those that are done; empty = all."
     done: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
 
-    async def kill(self) -> None:
-        """End a node without a word."""
-        node = self._any()
-        await node.end(signal.SIGKILL)
-        await node.start()
-
-    async def stop(self) -> None:
-        """Stop a node in order."""
-        node = self._any()
-        await node.end(signal.SIGTERM)
-        await node.start()
-
-    async def freeze_shortly(self) -> None:
-        """Freeze a node for less than a lease."""
-        await self._freeze(SHORT_S)
-
-    async def freeze(self) -> None:
-        """Freeze a node for more than a lease."""
-        await self._freeze(LONG_S)
-
-    async def cut(self) -> None:
-        """End all connections of the database."""
-        ended = (
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
-        )
-        await anyio.to_thread.run_sync(self.world.server.psql, ended)
-
-    async def kill_database(self) -> None:
-        """Kill the database, and start it again."""
-        await anyio.to_thread.run_sync(self.world.server.kill)
-        await anyio.sleep(AWAY_S)
-        await anyio.to_thread.run_sync(self.world.server.start)
-
-    def _any(self):  # noqa: ANN202 - of the world
-        return self.chance.choice(list(self.world.nodes.values()))
-
-    async def _freeze(self, for_s: float) -> None:
-        node = self._any()
-        node.send(signal.SIGSTOP)
-        await anyio.sleep(for_s)
-        node.send(signal.SIGCONT)
-
     async def run(self, every_s: float) -> None:
-        """Do one after the other, until cancelled."""
-        kinds: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
-            ("node killed", self.kill),
-            ("node stopped in order", self.stop),
-            (f"node frozen {SHORT_S:g} s", self.freeze_shortly),
-            (f"node frozen {LONG_S:g} s", self.freeze),
-            ("connections of the database ended", self.cut),
-            (f"database killed, away {AWAY_S:g} s", self.kill_database),
-        )
+        """Do one after the other, until cancelled: all in a row, each round in another order."""
+        kinds = {name: do for name, do in self.trouble.kinds().items() if self.only in name}
         while True:
-            await anyio.sleep(every_s)
-            name, do = self.chance.choice(kinds)
-            print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
-            self.done.append((name, anyio.current_time()))
-            await do()
-            await anyio.sleep(QUIET_S)
+            names = list(kinds)
+            self.trouble.chance.shuffle(names)
+            for name in names:
+                await anyio.sleep(every_s)
+                print(f"{time.strftime('%H:%M:%S')} {name}", flush=True)
+                self.done.append((name, anyio.current_time()))
+                await kinds[name]()
+                await anyio.sleep(QUIET_S)
 
 
 def reply(request: Received) -> Answer:
@@ -125,23 +78,32 @@ async def people(talk: Talk, number: int, goal: int, until_s: float) -> None:
 async def measure(arguments: argparse.Namespace, folder: Path) -> int:
     """Run it all; return how many faults were found."""
     chance = random.Random(arguments.seed)  # noqa: S311 - the same each time
-    async with open_model_api(default=reply) as api:
-        with running_server() as server:
-            async with open_world(folder, server, api.url, "a", "b", "c") as world:
-                talk, faults = Talk(world=world, chance=chance), Faults(world, chance)
-                began_s = anyio.current_time()
-                until_s = began_s + arguments.minutes * 60
-                async with anyio.create_task_group() as trouble:
-                    trouble.start_soon(faults.run, arguments.every)
-                    async with anyio.create_task_group() as tasks:
-                        for number in range(arguments.people):
-                            tasks.start_soon(people, talk, number, arguments.turns, until_s)
-                    trouble.cancel_scope.cancel()
-                took_s = anyio.current_time() - began_s
-                for node in world.nodes.values():  # one may be cut off in the middle of its start
-                    if node.process is not None:
-                        node.send(signal.SIGCONT)
-                found = await audit(talk)
+    names = ("a", "b", "c")
+    async with (
+        open_model_api(default=reply) as api,
+        open_databases(*names) as databases,
+        open_links(*names) as links,
+        open_world(
+            folder, databases.primary, api.url, *names, places=places(databases, links)
+        ) as world,
+    ):
+        trouble = Trouble(world=world, chance=chance, databases=databases, links=links)
+        talk, faults = Talk(world=world, chance=chance), Faults(trouble, arguments.only)
+        began_s = anyio.current_time()
+        until_s = began_s + arguments.minutes * 60
+        async with anyio.create_task_group() as happening:
+            happening.start_soon(faults.run, arguments.every)
+            async with anyio.create_task_group() as tasks:
+                for number in range(arguments.people):
+                    tasks.start_soon(people, talk, number, arguments.turns, until_s)
+            happening.cancel_scope.cancel()
+        took_s = anyio.current_time() - began_s
+        for node in world.nodes.values():  # one may be cut off in the middle of its start
+            if node.process is not None:
+                node.send(signal.SIGCONT)
+        world.server = databases.primary
+        await anyio.to_thread.run_sync(databases.mend)
+        found = await audit(talk)
     for fault in found.faults[:20]:
         print("FAULT", fault)
     report(talk, faults, took_s, api.count)
@@ -177,6 +139,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=60.0, help="no longer than so")
     parser.add_argument("--people", type=int, default=32)
+    parser.add_argument("--only", default="", help="a part of the names of faults")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="everturn-nodes-"))
     try:

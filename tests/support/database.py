@@ -111,13 +111,13 @@ class Server:
 
     def kill(self) -> None:
         """End it as a crash of the machine would, all its processes at once."""
-        if self._process is not None:
+        if self._process is not None and self._process.poll() is None:
             server = psutil.Process(self._process.pid)
             for each in (server, *server.children()):
                 with suppress(psutil.NoSuchProcess):
                     each.kill()
             self._process.wait()
-            self._process = None
+        self._process = None
 
     def stop(self) -> None:
         """Ask it to stop."""

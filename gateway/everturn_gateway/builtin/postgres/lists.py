@@ -41,6 +41,11 @@ _BIND_NEW: Final = """
 INSERT INTO conversation (hash, key, session) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
 """
 _BIND_INSTEAD: Final = "UPDATE conversation SET session = $2 WHERE hash = $1 AND session = $3"
+_FEW: Final = 2000
+"Sessions of a principal: fewer are looked up one by one, of more the newest are soon found."
+_COUNT: Final = """
+SELECT count(*) FROM (SELECT FROM viewer WHERE principal = $1 LIMIT $2) AS seen
+"""
 _BOUND: Final = "SELECT session FROM conversation WHERE hash = $1"
 
 
@@ -51,7 +56,7 @@ class PostgresIndex(OnDatabase):
         self, *, after: str, limit: int, wanted: SessionFilter = ALL_SESSIONS
     ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.sessions`."""
-        query = _Query(wanted)
+        query = await self._query(wanted)
         if after:
             query.add("id < {}", after)
         return await self._rows(query, "id DESC", limit)
@@ -60,10 +65,17 @@ class PostgresIndex(OnDatabase):
         self, *, before: Place | None, limit: int, wanted: SessionFilter = ALL_SESSIONS
     ) -> tuple[SessionSummary, ...]:
         """See `SessionStore.recent`."""
-        query = _Query(wanted)
+        query = await self._query(wanted)
         if before is not None:
             query.add("(updated, id) < ({}, {})", *before)
         return await self._rows(query, "updated DESC, id DESC", limit)
+
+    async def _query(self, wanted: SessionFilter) -> _Query:
+        """Return the terms of a list, in a way that suits how many sessions there can be."""
+        has_few = bool(wanted.seen_by) and (
+            await self._database.value(_COUNT, as_text(wanted.seen_by), _FEW) < _FEW
+        )
+        return _Query(wanted, has_few=has_few)
 
     async def _rows(self, query: _Query, order: str, limit: int) -> tuple[SessionSummary, ...]:
         text, values = query.text(order), query.values
@@ -136,8 +148,10 @@ class PostgresIndex(OnDatabase):
 class _Query:
     """The terms of a list, and their values."""
 
-    def __init__(self, wanted: SessionFilter) -> None:
-        """Begin with what is wanted."""
+    def __init__(self, wanted: SessionFilter, *, has_few: bool) -> None:
+        """Begin with what is wanted; of few sessions or many of the one who sees them."""
+        self._source = "session"
+        self._seen = ""
         self._terms = ["agent IS NOT NULL"]
         self.values: list[object] = []
         if wanted.agents is not None:
@@ -151,7 +165,12 @@ class _Query:
                 self._terms.append(name if value else f"NOT {name}")
         if wanted.seen_by:
             within = "SELECT session FROM viewer WHERE principal = {}"
-            self.add(f"id IN ({within})", as_text(wanted.seen_by))
+            if has_few:  # no guess of the server's makes it walk through all sessions for them
+                self._source = "seen JOIN session ON id = seen.session"
+                self.add("true", as_text(wanted.seen_by))
+                self._seen = f"WITH seen AS MATERIALIZED ({within.format(f'${len(self.values)}')})"
+            else:
+                self.add(f"id IN ({within})", as_text(wanted.seen_by))
 
     def add(self, term: str, *values: object) -> None:
         """Add a term, in which `{}` stands for each value."""
@@ -164,4 +183,5 @@ class _Query:
         terms = " AND ".join(self._terms)
         limit = len(self.values) + 1
         # Terms and order are texts of this module; what comes from outside is a parameter.
-        return f"SELECT summary, updated FROM session WHERE {terms} ORDER BY {order} LIMIT ${limit}"  # noqa: S608
+        found = f"SELECT summary, updated FROM {self._source} WHERE {terms}"  # noqa: S608
+        return f"{self._seen} {found} ORDER BY {order} LIMIT ${limit}"

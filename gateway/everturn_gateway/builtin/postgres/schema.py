@@ -103,6 +103,10 @@ STEPS: Final = (
         until timestamptz NOT NULL
     ) WITH (fillfactor = 20);
     """,
+    # A channel with few sessions among a million of others.
+    """
+    CREATE INDEX session_channel ON session (channel, updated, id) WHERE agent IS NOT NULL;
+    """,
 )
 VERSION: Final = len(STEPS)
 _MIGRATING: Final = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))"
