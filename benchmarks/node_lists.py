@@ -2,8 +2,8 @@
 
     python benchmarks/node_lists.py [--sessions 1000000]
 
-Starts a PostgreSQL and a gateway on loopback. Ten principals have a tenth each, one has five sessions;
-one channel has nearly all sessions, one has three, one has none.
+Starts a PostgreSQL on loopback, opens a gateway on it. One channel has nearly all sessions, one has
+three, one has none; ten principals have a tenth each, others 1,000 and five.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ import time
 from pathlib import Path
 
 import anyio
-import httpx2
 from harness import show
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.database import Server, running_server
-from support.process import gateway_process, write_workspace
+from support.process import write_workspace
+
+from everturn_actors.ports import SessionFilter, SessionStore
+from everturn_gateway.app import open_gateway
+from everturn_gateway.config.settings import load_config
 
 ROUNDS = 30
 TOKEN = "benchmark"
@@ -41,45 +44,51 @@ _VIEWERS = """
 INSERT INTO everturn.viewer SELECT 'p' || (n % 10), id FROM (
     SELECT row_number() OVER (ORDER BY id) - 1 AS n, id FROM everturn.session) AS made
 """
-_FEW = "INSERT INTO everturn.viewer SELECT 'few', id FROM everturn.session LIMIT 5"
+_SEEN = """
+INSERT INTO everturn.viewer SELECT '{}', id FROM everturn.session ORDER BY random() LIMIT {}
+"""
 
 
 def fill(server: Server, sessions: int) -> None:
     """Write sessions without events."""
-    for statement in (_ROWS.replace("$N", str(sessions)), _VIEWERS, _FEW, "ANALYZE"):
+    seen = (_SEEN.format("few", 5), _SEEN.format("some", 1000))
+    for statement in (_ROWS.replace("$N", str(sessions)), _VIEWERS, *seen, "ANALYZE"):
         server.psql(statement)
 
 
 async def measure(folder: Path, server: Server, sessions: int) -> None:
-    """Ask for pages, and print how long they took."""
+    """Ask the store for pages, and print how long they took."""
     write_workspace(folder, "http://127.0.0.1:9")
-    (folder / "everturn.yaml").write_text(
-        f'server: {{port: 0}}\nstore: {{type: postgres, url: "{server.url()}"}}\n'
-    )
-    async with gateway_process(folder, imported=None) as gateway, gateway.client() as client:
+    file = folder / "everturn.yaml"
+    file.write_text(f'store: {{type: postgres, url: "{server.url()}"}}\n')
+    config = load_config(file, environ={})
+    async with open_gateway(config, environ={}, watch=False) as gateway:
         await anyio.to_thread.run_sync(fill, server, sessions)
+        store = gateway.storage.store
         rows = [
-            await page(client, name, query)
-            for name, query in (
-                ("the first page", ""),
-                ("of a channel that nearly all are of", "&channel=http"),
-                ("of a channel with three", "&channel=rare"),
-                ("of a channel with none", "&channel=telegram"),
+            await page(store, name, wanted)
+            for name, wanted in (
+                ("the first", SessionFilter()),
+                ("of a channel that nearly all are of", SessionFilter(channel="http")),
+                ("of a channel with three", SessionFilter(channel="rare")),
+                ("of a channel with none", SessionFilter(channel="telegram")),
+                ("that a principal with a tenth sees", SessionFilter(seen_by="p3")),
+                ("that a principal with 1,000 sees", SessionFilter(seen_by="some")),
+                ("that a principal with five sees", SessionFilter(seen_by="few")),
+                ("pinned", SessionFilter(pinned=True)),
             )
         ]
     show(f"a page of 50 of {sessions} sessions", ["page", "rows", "p50, ms", "worst, ms"], rows)
 
 
-async def page(client: httpx2.AsyncClient, name: str, query: str) -> list[str]:
+async def page(store: SessionStore, name: str, wanted: SessionFilter) -> list[str]:
     """Return a row of the table."""
     took: list[float] = []
     found = 0
     for _ in range(ROUNDS):
         began_s = time.perf_counter()
-        response = await client.get(f"/api/v1/sessions?limit=50&order=activity{query}")
+        found = len(await store.recent(before=None, limit=50, wanted=wanted))
         took.append(1000 * (time.perf_counter() - began_s))
-        assert response.is_success, response.text
-        found = len(response.json()["sessions"])
     took.sort()
     return [name, str(found), f"{took[ROUNDS // 2]:.1f}", f"{took[-1]:.1f}"]
 

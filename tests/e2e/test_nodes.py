@@ -8,15 +8,17 @@ from pathlib import Path
 
 import anyio
 from support.answers import Answer
-from support.database import needs_database, running_server
+from support.database import free_port, needs_database, running_server
+from support.lines import Line, open_line
 from support.model_api import ModelApi, Received, open_model_api
-from support.node_world import Talk, World, audit, open_world, talking
+from support.node_world import Places, Talk, World, audit, open_world, talking
 
 pytestmark = needs_database
 
 PEOPLE, MESSAGES = 6, 40
 MODEL_S = 0.1
 FROZEN_S = 6.5  # longer than a lease
+DEAF_S, APART_S = 0.3, 1.0
 
 
 def reply(request: Received) -> Answer:
@@ -25,9 +27,20 @@ def reply(request: Received) -> Answer:
     return Answer(text=f"you said {said}", delay_s=MODEL_S)
 
 
-async def trouble(world: World, talk: Talk) -> None:
-    """Freeze a node, stop one in order, kill one: each time the other goes on."""
+async def trouble(world: World, talk: Talk, database: Line, link: Line) -> None:
+    """Part a node from the database and the other one; freeze one, stop one in order, kill one."""
     a, b = world.nodes.values()
+    await talk.until_told(10)
+    database.set("deaf")
+    await anyio.sleep(DEAF_S)
+    assert database.dropped  # what was done, and not heard of
+    database.set("cut")
+    await talk.until_told(2)
+    database.set("open")
+    await talk.until_told(10)
+    link.set("cut")
+    await anyio.sleep(APART_S)
+    link.set("open")
     await talk.until_told(20)
     b.send(signal.SIGSTOP)
     await anyio.sleep(FROZEN_S)
@@ -44,17 +57,36 @@ async def trouble(world: World, talk: Talk) -> None:
 async def play(folder: Path, api: ModelApi) -> None:
     """Let people write while nodes come and go; hold what they were told against the logs."""
     with running_server() as server:
-        async with open_world(folder, server, api.url, "a", "b") as world:
+        async with (
+            open_line(server.port) as database,
+            open_line(free_port()) as link,
+            open_world(
+                folder,
+                server,
+                api.url,
+                "a",
+                "b",
+                places={
+                    "a": Places(
+                        database=server.url().replace(str(server.port), str(database.port)),
+                        listen=f"127.0.0.1:{link.target}",
+                        advertise=f"127.0.0.1:{link.port}",
+                    )
+                },
+            ) as world,
+        ):
             talk = Talk(world=world, chance=random.Random(7))  # noqa: S311 - the same each time
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(talking, talk, tasks, PEOPLE, MESSAGES)
-                tasks.start_soon(trouble, world, talk)
+                tasks.start_soon(trouble, world, talk, database, link)
             found = await audit(talk)
     assert found.faults == ()
     assert (found.turns, found.sessions) == (PEOPLE * MESSAGES, PEOPLE)
 
 
-async def test_no_node_that_stops_dies_or_freezes_loses_or_doubles_a_turn(tmp_path: Path) -> None:
+async def test_no_node_that_dies_freezes_or_is_cut_off_loses_or_doubles_a_turn(
+    tmp_path: Path,
+) -> None:
     """A call of the model may be made twice where its node dies; an answer is given once."""
     async with open_model_api(default=reply) as api:
         await play(tmp_path, api)

@@ -47,8 +47,8 @@ class Line:
                 async with here:
                     if self._state != "cut":
                         await self._between(here)
-            except OSError:
-                return  # nobody listens there
+            except* OSError:  # nobody listens there, or it broke
+                pass
             finally:
                 self._scopes.discard(scope)
 
