@@ -136,7 +136,9 @@ class PostgresIndex(OnDatabase):
     async def mark_passive(self, session_id: str) -> None:
         """See `SessionStore.mark_passive`."""
         if is_session_id(session_id):
-            await self._writer.write(Mark(session_id=session_id, is_active=False))
+            # By itself: who gives up meanwhile must not take back the mark of the next owner later.
+            query = "DELETE FROM active WHERE session = $1"
+            await self._database.execute(query, session_id)
 
     async def active(self) -> tuple[str, ...]:
         """See `SessionStore.active`."""

@@ -58,8 +58,6 @@ WITH old AS (
     JOIN done ON done.id = e.session
 ), marks AS (
     INSERT INTO active SELECT unnest($17::text[]) ON CONFLICT DO NOTHING
-), passive AS (
-    DELETE FROM active WHERE session = ANY ($18::text[])
 )
 SELECT id FROM done
 """
@@ -94,10 +92,9 @@ class Append(Struct, kw_only=True, eq=False):
 
 
 class Mark(Struct, kw_only=True, eq=False):
-    """A session that may have an open turn from now on, or has none any more."""
+    """A session that may have an open turn from now on."""
 
     session_id: str
-    is_active: bool = True
     size_bytes: int = 0
 
 
@@ -181,11 +178,10 @@ class Writer:
         sessions, size_bytes = set[str](), 0
         while self._waiting and len(batch) < BATCH_JOBS_MAX and size_bytes < BATCH_BYTES_MAX:
             job = self._waiting[0].job
-            # A session has one append in a statement, and one mark.
-            name = job.session_id if isinstance(job, Append) else f"mark {job.session_id}"
-            if name in sessions:
-                break
-            sessions.add(name)
+            if isinstance(job, Append):
+                if job.session_id in sessions:
+                    break
+                sessions.add(job.session_id)
             batch.append(self._waiting.popleft())
             size_bytes += job.size_bytes
         return batch
@@ -222,7 +218,7 @@ class Writer:
             JournalError: Nothing was written, as far as anybody can know.
         """
         appends = [job for job in jobs if isinstance(job, Append)]
-        marks = [job for job in jobs if isinstance(job, Mark)]
+        marks = [job.session_id for job in jobs if isinstance(job, Mark)]
         try_once = partial(self._try, appends, _columns(appends, marks))
         done = await self._database.trying(try_once, is_write=True)
         return [
@@ -255,7 +251,7 @@ class Writer:
         return done
 
 
-def _columns(appends: Sequence[Append], marks: Sequence[Mark]) -> list[object]:
+def _columns(appends: Sequence[Append], marks: Sequence[str]) -> list[object]:
     """Return the parameters of `_COMMIT`, rows by id: two writers never wait for each other."""
     ordered = sorted(appends, key=lambda each: each.session_id)
     old = [each for each in ordered if each.expected_seq]
@@ -277,8 +273,7 @@ def _columns(appends: Sequence[Append], marks: Sequence[Mark]) -> list[object]:
         [summary_bytes(row) if row else b"" for row in rows],
         [as_text(row.principal) if row else "" for row in rows],
         *([list(column) for column in zip(*lines, strict=True)] or [[], [], []]),
-        sorted(each.session_id for each in marks if each.is_active),
-        sorted(each.session_id for each in marks if not each.is_active),
+        sorted(set(marks)),
     ]
 
 
