@@ -185,16 +185,23 @@ def _create_folder(folder: Path) -> bool:
 
 
 def _write(begun: _Begun) -> None:
-    # Another process may have written since: the lock is advisory.
-    size = os.fstat(begun.fd).st_size
-    if size != begun.size_before:
-        message = f"the log has {size} bytes, not {begun.size_before}"
-        raise FencedError(message, path=begun.job.files.log)
-    if size and os.pread(begun.fd, 1, size - 1) != b"\n":
-        message = "the log was changed: its last line has no end"
-        raise FencedError(message, path=begun.job.files.log)
+    size = begun.size_before
+    # Another process may have written since: the lock is advisory. One look tells the size and the
+    # last byte: where there is more than that byte, or less, the size is another one.
+    if os.pread(begun.fd, 2, max(size - 1, 0)) != (b"\n" if size else b""):
+        raise _changed(begun)
     write_all(begun.fd, begun.job.data, size)
     begun.size_bytes = size + len(begun.job.data)
+
+
+def _changed(begun: _Begun) -> FencedError:
+    size = os.fstat(begun.fd).st_size
+    message = (
+        f"the log has {size} bytes, not {begun.size_before}"
+        if size != begun.size_before
+        else "the log was changed: its last line has no end"
+    )
+    return FencedError(message, path=begun.job.files.log)
 
 
 def _sync_parents(begun: Sequence[_Begun]) -> dict[Path, OSError]:
