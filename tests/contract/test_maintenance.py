@@ -120,6 +120,15 @@ def group_log() -> tuple[Event, ...]:
     return tuple(log)
 
 
+def test_a_providers_own_form_of_a_summary_is_erased_with_its_text() -> None:
+    """It would go on to be sent to the model: the same words, signed."""
+    body = Summarised(last_turn=1, messages=2, text="Ann's PIN is 4711", opaque='{"kept": "4711"}')
+    scrubbing = Scrubbing(Person("http", "7"), Traces(seqs={2}))
+    erased = scrubbing.event(Event(seq=9, at=instant(9), body=body)).body
+    assert isinstance(erased, Summarised)
+    assert "4711" not in f"{erased.text} {erased.opaque}"
+
+
 @pytest.mark.parametrize("snapshot_at", [0, 11, 19])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_words_of_a_person_are_taken_out_of_a_session(

@@ -1,4 +1,4 @@
-"""Whether the window is so far from full that nobody has to look what is to be done. Pure."""
+"""How far the window is from full: nobody has to look, or the estimate is not enough. Pure."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ Asked: TypeAlias = tuple[
 "What a request is made of."
 
 _FAR = 4  # a prompt of less than a quarter of the window
+_DOUBTS = 2.0  # standard deviations by which an estimate is taken to be wrong at most
 _ROUNDED_TOKENS = 256  # for what is rounded, and for a notice, which is priced anew
 
 
@@ -61,6 +62,21 @@ def is_far(
         and known.window_tokens == statistics.window_tokens
     )
     return is_next and _has_room(conversation, prepared, headroom, statistics)
+
+
+def is_doubtful(prepared: Prepared, statistics: ModelStatistics) -> bool:
+    """Whether the estimate of a request decides something, and may be wrong about that.
+
+    It decides whether turns leave, where it is near the end of the room for messages, and whether
+    the provider refuses the request, where it is near the end of the window.
+    """
+    if prepared.policy.shrink is None or prepared.pictures.shown:
+        return False  # it counts as its system does; what images cost, nobody is asked
+    doubt = _DOUBTS * prepared.forecast.doubt_tokens(statistics.prices.doubts)
+    budget, tokens = prepared.budget, prepared.forecast.tokens
+    most = budget.window_tokens - budget.reserve_tokens
+    room = most - budget.margin_tokens
+    return tokens + doubt > most if tokens <= room else tokens - doubt <= room
 
 
 def _has_room(

@@ -16,7 +16,7 @@ from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
 from everturn_actors.context.estimation.forecast import Forecast, surely_far
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
-from everturn_actors.context.headroom import Asked, is_far
+from everturn_actors.context.headroom import Asked, is_doubtful, is_far
 from everturn_actors.context.history import History, begun_history, outside_in, shown_history
 from everturn_actors.context.policy import NO_HEADROOM, AnyPolicy
 from everturn_actors.context.projection.projection import (
@@ -43,7 +43,6 @@ from everturn_actors.model import Conversation, ToolDefinition, ToolResult
 from everturn_actors.spec import AgentSpec, ContextSpec
 
 OVERFLOW_TRIES_MAX = 40  # each of them halves at least: far beyond the largest window
-DOUBTS = 2.0  # standard deviations by which an estimate is taken to be wrong at most
 LONG_MESSAGES = 500  # of a history that is built for some milliseconds
 TURNS_AT_ONCE = 200  # are built in 2 ms
 
@@ -331,21 +330,11 @@ class Renderer:
         tools: tuple[ToolDefinition, ...] = (),
         statistics: ModelStatistics | None = None,
     ) -> Rendered | None:
-        """Return the next request where its estimate decides something and may be wrong; else None.
-
-        It decides whether turns leave, where it is near the end of the room for messages, and
-        whether the provider refuses the request, where it is near the end of the window.
-        """
-        prepared = self._prepared(conversation, spec, tools, statistics)
-        if prepared.policy.shrink is None or prepared.pictures.shown:
-            return None  # it counts as its system does; what images cost, nobody is asked
-        statistics = statistics or prior_statistics(spec.model.name)
-        doubt = DOUBTS * prepared.forecast.doubt_tokens(statistics.prices.doubts)
-        budget, tokens = prepared.budget, prepared.forecast.tokens
-        most = budget.window_tokens - budget.reserve_tokens
-        room = most - budget.margin_tokens
-        decides = tokens + doubt > most if tokens <= room else tokens - doubt <= room
-        return self.render(conversation, spec, tools, statistics) if decides else None
+        """Return the next request where its estimate decides and may be wrong; else None."""
+        known = statistics or prior_statistics(spec.model.name)
+        if not is_doubtful(self._prepared(conversation, spec, tools, statistics), known):
+            return None
+        return self.render(conversation, spec, tools, statistics)
 
     def predicted_tokens(
         self,
@@ -391,10 +380,8 @@ class Renderer:
             ):
                 return prepared
         prepared = self._made(conversation, spec, tools, statistics)
-        self._last, self._headroom = (
-            ((conversation, spec, tools, statistics), prepared),
-            NO_HEADROOM,
-        )
+        self._last = (conversation, spec, tools, statistics), prepared
+        self._headroom = NO_HEADROOM
         return prepared
 
     def _made(

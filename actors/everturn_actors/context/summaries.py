@@ -218,14 +218,8 @@ def compaction_request(
     """Return the request that has a provider put a summary of its own in the place of turns.
 
     It is the beginning of what the model was sent last, so that the provider's cache serves it, and
-    ends before the first message that stays. None where that cannot tell all that it has to: turns
-    that are not shown, and what a person asked to keep above all.
-
-    Args:
-        task: What is to be summarised.
-        sent: The conversation as the next request would have it.
-        first_kept: The question from which on messages stay as they are; None = none do.
-        output_tokens: How much room there is for the summary.
+    ends before the first message that stays; see `live_request`. None where that cannot tell all
+    that it has to: turns that are not shown, and what a person asked to keep above all.
     """
     if task.focus or any(_remarks(task)):
         return None

@@ -44,7 +44,7 @@ class CountingHost(Protocol):
         ...
 
     async def record(self, *bodies: Body) -> None:
-        """Make events durable and apply them."""
+        """Make events durable and apply them; `state` is the new one when this returns."""
         ...
 
 

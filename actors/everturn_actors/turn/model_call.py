@@ -31,7 +31,6 @@ from everturn_actors.context.model_stats.reports import (
     learnt_of_unnamed,
 )
 from everturn_actors.context.projection.projection import Stored
-from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import (
     CallTimeoutError,
@@ -41,22 +40,20 @@ from everturn_actors.errors import (
     NotCalledError,
     ToolsRefusedError,
 )
-from everturn_actors.events import Body, ModelCallFailed, ModelReplied, ReplyBroken
+from everturn_actors.events import ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
 from everturn_actors.model import Conversation, OpenTurn, Reply, Resolution, ToolDefinition
 from everturn_actors.ports import (
     Agent,
     Clock,
-    ModelStatisticsStore,
     PromptCounter,
     ToolContext,
 )
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.spec import AgentSpec
-from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.call_status import listening
-from everturn_actors.turn.counting import count_at_the_edge
+from everturn_actors.turn.counting import CountingHost, count_at_the_edge
 from everturn_actors.turn.model_retry import failed_call, quick_delay_s
 from everturn_actors.turn.provider_boundary import reply_of
 from everturn_actors.turn.reply_flaws import check_withheld, flaw_of, why_not_in_form
@@ -64,23 +61,8 @@ from everturn_actors.turn.reply_flaws import check_withheld, flaw_of, why_not_in
 logger = logging.getLogger(__name__)
 
 
-class TurnHost(Protocol):
+class TurnHost(CountingHost, Protocol):
     """What a turn needs from the session it runs in."""
-
-    @property
-    def state(self) -> SessionState:
-        """The session's present state."""
-        ...
-
-    @property
-    def renderer(self) -> Renderer:
-        """Renders the session's requests."""
-        ...
-
-    @property
-    def model_statistics(self) -> ModelStatisticsStore:
-        """What was learnt about models."""
-        ...
 
     @property
     def tool_context(self) -> ToolContext:
@@ -89,10 +71,6 @@ class TurnHost(Protocol):
 
     async def read_media(self, names: Iterable[str]) -> Mapping[str, bytes]:
         """Return the bytes of the session's images of these names; what is gone is not in it."""
-        ...
-
-    async def record(self, *bodies: Body) -> None:
-        """Make events durable and apply them; `state` is the new one when this returns."""
         ...
 
     async def resolve(

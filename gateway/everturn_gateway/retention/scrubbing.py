@@ -119,6 +119,7 @@ class Scrubbing(Struct, frozen=True):
         is_own = event.seq in self.traces.seqs
         if record.get("type") == "summarised" and self._is_after(event.seq):
             record["text"] = ERASED_SUMMARY
+            record.pop("opaque", None)  # the provider's own form of it tells the same
         if record.get("type") == "context_reduced" and record.get("note"):
             record["note"] = ERASED if self._is_after(event.seq) else record["note"]
         return from_record(as_object(self._scrubbed(record, is_own=is_own)))
@@ -131,6 +132,7 @@ class Scrubbing(Struct, frozen=True):
             summary = reductions.get("summary")
             if is_object(summary):
                 summary["text"] = ERASED_SUMMARY
+                summary.pop("opaque", None)
             if reductions.get("note"):
                 reductions["note"] = ERASED
         labels = record.get("labels")
