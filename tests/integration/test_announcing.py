@@ -111,7 +111,7 @@ class Post:
                 await soon()
 
 
-@pytest.mark.parametrize("kind", ["memory", "files"])
+@table("kind", ["memory", "files"])
 async def test_it_is_said_once_and_told_once_however_often_it_is_handed_in(
     tmp_path: Path, kind: str
 ) -> None:
@@ -234,7 +234,7 @@ async def test_an_ended_session_refuses_it_and_its_conversation_goes_on() -> Non
         assert not told.duplicate
 
 
-@pytest.mark.parametrize("key", [HTTP, ConversationKey(channel="test", chat="c", agent="test")])
+@table("key", [HTTP, ConversationKey(channel="test", chat="c", agent="test")])
 async def test_a_repeat_after_the_end_of_the_session_is_known(key: ConversationKey) -> None:
     """Also where no platform hands anything in again: the scheduler does."""
     async with open_test_service(delivery_ports={"test": Post()}) as test:

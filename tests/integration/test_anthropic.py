@@ -264,7 +264,7 @@ async def test_each_model_thinks_in_its_own_way(
     assert body == wanted
 
 
-@pytest.mark.parametrize("before", [Reply(calls=(LOOKED,)), "thought"], ids=["foreign", "own"])
+@table("before", [Reply(calls=(LOOKED,)), "thought"], ids=["foreign", "own"])
 async def test_a_budget_is_given_where_its_own_thought_leads_on(before: Reply | str) -> None:
     """With results of calls that no thought of its own led to, the API refuses a budget."""
     async with open_model_api() as api, open_kind(ANTHROPIC, api, name=OLD) as adapter:

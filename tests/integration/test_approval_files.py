@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.tables import table
 
 from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
@@ -141,7 +142,7 @@ async def test_a_file_that_changed_meanwhile_is_asked_about_anew_by_its_name() -
         assert act.runs == 1
 
 
-@pytest.mark.parametrize("changes", [True, False])
+@table("changes", [True, False])
 async def test_a_restart_between_the_answer_and_the_run_changes_nothing_of_it(
     changes: bool,
 ) -> None:

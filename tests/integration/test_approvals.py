@@ -7,6 +7,7 @@ from math import inf
 
 import anyio
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import (
     ApprovalClosedError,
@@ -367,7 +368,7 @@ async def test_a_call_that_is_refused_is_told_with_the_reason() -> None:
         assert await results(test, submission.session_id) == [("rm is on the deny list", True)]
 
 
-@pytest.mark.parametrize("fault", [RuntimeError("bug"), CoreError("unreadable")])
+@table("fault", [RuntimeError("bug"), CoreError("unreadable")])
 async def test_a_gate_that_fails_allows_nothing(fault: Exception) -> None:
     """A policy that cannot be read must not allow everything."""
     act = Act()

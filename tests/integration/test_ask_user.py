@@ -154,7 +154,7 @@ async def test_an_answer_that_is_on_disk_counts_after_a_crash() -> None:
         assert await results(test, submission.session_id) == [("Light blue", False)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("default", "result"),
     [
         ("Red", ("nobody answered in time; go on with: Red", False)),
@@ -176,7 +176,7 @@ async def test_without_an_answer_the_agent_goes_on_with_what_it_said(
         assert await results(test, submission.session_id) == [result]
 
 
-@pytest.mark.parametrize("steering", [True, False])
+@table("steering", [True, False])
 async def test_a_message_closes_the_question_and_is_read(steering: bool) -> None:
     """People answer by writing; whatever they write, the agent reads it and goes on."""
     spec = _with_steering(make_spec(), steering=steering)
@@ -262,7 +262,7 @@ async def test_in_a_chat_the_choices_are_buttons(tmp_path: Path) -> None:
     assert [each.text for each in state.held_turns[0].steps[0].results] == ["Light blue"]
 
 
-@pytest.mark.parametrize("has_buttons", [True, False])
+@table("has_buttons", [True, False])
 async def test_the_question_and_its_end_are_told_in_the_chat(has_buttons: bool) -> None:
     """People read what is asked and what holds without them, and later what was answered."""
     able = capabilities(chunk_units=1000, buttons=has_buttons)
@@ -333,7 +333,7 @@ async def test_over_http_the_question_is_shown_and_answered_by_number(tmp_path: 
     assert gateway.provider.requests[1].messages[-1].text == "Light blue"
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "result"),
     [
         ("no", "No"),

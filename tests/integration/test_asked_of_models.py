@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.model_api import Answer, open_model_api, refused
 from support.provider_kinds import (
     ANTHROPIC,
@@ -38,7 +37,7 @@ async def body_of(kind: Kind, options: CallOptions, **fields: Any) -> dict[str, 
         return dict(api.requests[0].json())
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "told"),
     [
         (

@@ -14,6 +14,7 @@ import pytest
 from msgspec import structs
 from support.model_api import ModelApi, open_model_api, overflow
 from support.pictures import picture, png
+from support.tables import table
 
 from everturn_actors.context.estimation.estimates import MEDIA_UNITS
 from everturn_actors.context.render import render
@@ -403,7 +404,7 @@ async def open_with_model(api: ModelApi, provider: str = "openai") -> AsyncGener
         yield test
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "ollama"])
+@table("provider", ["openai", "anthropic", "ollama"])
 async def test_the_bytes_arrive_in_the_provider_s_body(provider: str) -> None:
     """All the way: from the entry point to the wire, in the form of each API."""
     async with open_model_api() as api, open_with_model(api, provider) as test:

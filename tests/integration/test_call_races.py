@@ -9,6 +9,7 @@ from contextlib import aclosing
 import anyio
 import pytest
 from msgspec import structs
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import (
@@ -221,7 +222,7 @@ async def test_a_call_that_is_cancelled_in_the_moment_it_is_logged_does_not_begi
         assert await results(test, submission.session_id) == [("a", "cancelled before it finished")]
 
 
-@pytest.mark.parametrize("cancel_first", [True, False])
+@table("cancel_first", [True, False])
 async def test_a_cancel_and_a_word_in_the_same_moment_run_nothing(*, cancel_first: bool) -> None:
     """Of two people, one stops the turn and one allows its call: it was stopped."""
     act = Deed("act")
@@ -388,7 +389,7 @@ async def test_a_restart_runs_what_had_begun_and_nothing_that_a_message_overtook
 # --- the end of a session, the stop of a service ---
 
 
-@pytest.mark.parametrize("ends", ["reset", "delete"])
+@table("ends", ["reset", "delete"])
 async def test_a_session_ends_while_a_call_runs_and_while_one_waits(ends: str) -> None:
     """/reset is an answer to a turn that hangs, whatever it hangs on."""
     act, work = Deed("act"), Deed("work", held=True)

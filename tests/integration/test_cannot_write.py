@@ -17,6 +17,7 @@ import httpx2
 import pytest
 from anyio import to_thread
 from support.command import start, write_agent
+from support.tables import table
 
 from everturn_actors.journal.health import WriteHealth
 from everturn_actors.testing import ManualClock
@@ -128,7 +129,7 @@ def test_the_limit_of_descriptors_is_raised(caplog: pytest.LogCaptureFixture) ->
     assert "raise the hard limit" in caplog.text
 
 
-@pytest.mark.parametrize(
+@table(
     ("limit", "most", "followers"),
     [(resource.RLIM_INFINITY, 1024, 768), (4096, 1024, 768), (1024, 768, 576), (60, 30, 22)],
 )

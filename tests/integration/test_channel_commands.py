@@ -298,7 +298,7 @@ async def test_a_command_that_comes_twice_is_done_once(tmp_path: Path) -> None:
         assert await fed.service.conversations.current(fed.key()) == state.session_id
 
 
-@pytest.mark.parametrize("name", ["reset", "stop"])
+@table("name", ["reset", "stop"])
 async def test_a_command_that_comes_again_after_a_restart_ends_nothing_newer(
     tmp_path: Path, name: str
 ) -> None:

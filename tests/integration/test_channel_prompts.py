@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from support.feeding_adapter import GROUP, Fed, feeding
 from support.inbound_events import DM
+from support.tables import table
 
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import Received
@@ -132,7 +132,7 @@ async def _told_nothing(text: str) -> None:
     raise AssertionError(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("typed", "name", "places"),
     [
         ("a", "a", {}),

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from support.command import everturn, start, write_agent, write_scripted
 from support.model_api import Answer, open_model_api
+from support.tables import table
 
 KEY = {"OPENAI_API_KEY": "sk-test"}
 
@@ -94,7 +95,7 @@ async def test_a_deadline_cancels_the_turn(tmp_path: Path) -> None:
     assert "(active)" in shown.out
 
 
-@pytest.mark.parametrize("served", [False, True], ids=["in process", "through a gateway"])
+@table("served", [False, True], ids=["in process", "through a gateway"])
 async def test_ctrl_c_cancels_the_turn(tmp_path: Path, served: bool) -> None:
     """130 is what a shell expects of an interrupted command, and the model call is closed."""
     (tmp_path / "everturn.yaml").write_text("server: {port: 0}\n")

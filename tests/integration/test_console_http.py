@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 import httpx2
-import pytest
 from support.gateway import open_http_gateway
+from support.tables import table
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.http.access.scopes import RULES
@@ -223,7 +223,7 @@ async def test_a_cookie_counts_in_requests_of_the_own_page_alone(tmp_path: Path)
     assert reached == []
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@table("site", ["cross-site", "same-site"])
 async def test_without_a_token_no_other_page_reaches_anything(tmp_path: Path, site: str) -> None:
     """On loopback the machine is all the authority there is, and a browser is on it too."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:

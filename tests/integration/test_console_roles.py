@@ -10,6 +10,7 @@ import anyio
 import httpx2
 import pytest
 from support.gateway import HttpGateway, open_http_gateway
+from support.tables import table
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.principals import Logins
@@ -155,7 +156,7 @@ async def test_a_principal_stays_itself_with_a_raised_role(tmp_path: Path) -> No
     assert left == [200, 401]
 
 
-@pytest.mark.parametrize("how", ["logout", "expiry", "revoked"])
+@table("how", ["logout", "expiry", "revoked"])
 async def test_what_is_open_ends_with_the_login(tmp_path: Path, how: str) -> None:
     """Nothing more is told to a page that was logged out, here or in another tab."""
     times = Times()

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.context_policies import POLICIES
+from support.tables import table
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.errors import (
@@ -197,7 +198,7 @@ async def test_a_request_that_cannot_become_shorter_ends_with_an_error_that_name
         assert (after.outcome, after.text) == ("answered", "back again")
 
 
-@pytest.mark.parametrize("names_it", [True, False])
+@table("names_it", [True, False])
 async def test_sixty_calls_side_by_side_fit_a_window_of_4096(names_it: bool) -> None:
     """One step, so none of it can leave: its results become shorter, down to what they were."""
     window = 4_096
@@ -462,7 +463,7 @@ async def test_compact_of_a_short_conversation_says_that_there_is_nothing_to_do(
         assert writer.requests == []
 
 
-@pytest.mark.parametrize("is_written", [False, True], ids=["digest", "model"])
+@table("is_written", [False, True], ids=["digest", "model"])
 async def test_compact_that_makes_nothing_smaller_says_so_and_changes_nothing(
     *, is_written: bool
 ) -> None:

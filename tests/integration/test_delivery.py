@@ -11,6 +11,7 @@ import pytest
 from support.crashing import CrashingStore
 from support.delivering import Delivering, delivering, idle, pass_doubt
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ContextOverflowError, JournalError, ModelRefusedError
@@ -364,7 +365,7 @@ async def send_file(test: Delivering) -> None:
     await test.until_delivered(said.session_id)
 
 
-@pytest.mark.parametrize(
+@table(
     ("able", "refused", "expected"),
     [
         (capabilities(), False, "<a.txt>"),
@@ -458,7 +459,7 @@ async def test_a_reply_that_is_too_long_goes_as_its_beginning_and_a_file() -> No
     assert shown[1].message.file.data.decode() == LONG
 
 
-@pytest.mark.parametrize("able", [True, False])
+@table("able", [True, False])
 async def test_a_reply_that_cannot_go_as_a_file_goes_as_messages(*, able: bool) -> None:
     """A bot without the right to send files must not lose the end of its replies."""
     adapter = ScriptedAdapter(able=capabilities(files_max_bytes=1000 if able else 10))
@@ -603,7 +604,7 @@ async def test_a_question_that_is_settled_before_it_is_asked_is_not_asked() -> N
         assert test.adapter.world.texts == ["done"]
 
 
-@pytest.mark.parametrize(
+@table(
     "errors",
     [
         (NotSentError("flood", retry_after_s=33),),

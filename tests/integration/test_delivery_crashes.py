@@ -13,10 +13,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
-import pytest
 from support.crashing import CrashingStore, Moment
 from support.delivering import Delivering, delivering, idle, pass_doubt
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
+from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import CoreError
@@ -158,7 +158,7 @@ async def die_and_live(kind: str, number: int, *, streams: bool, dedupes: bool) 
     return check(life.platform, where=f"{kind} {number}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("streams", "dedupes"),
     [(True, False), (False, True), (True, True)],
     ids=["streaming, no nonces", "plain, nonces", "streaming, nonces"],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from support.delivering import Delivering, delivering, idle
 from support.scripted_adapter import Platform, ScriptedAdapter
+from support.tables import table
 
 from everturn_actors.events import ChunkMarked
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
@@ -92,7 +92,7 @@ async def test_another_chat_that_is_reached_ends_the_pause() -> None:
         assert test.adapter.world.texts == ["reply 2", "(again) reply 1"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "expected"),
     [
         (CUT, "It may have come all the same."),

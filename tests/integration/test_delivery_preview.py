@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from support.delivering import Delivering, Dictated, delivering, idle
 from support.scripted_adapter import Platform, ScriptedAdapter, capabilities
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.errors import ModelRefusedError
@@ -142,7 +142,7 @@ async def test_a_group_gets_no_draft() -> None:
         assert adapter.world.drafts == []
 
 
-@pytest.mark.parametrize("chat", ["dm1", "many"])
+@table("chat", ["dm1", "many"])
 async def test_without_streaming_nothing_is_shown_before_the_reply(chat: str) -> None:
     """By setting, and where the platform cannot."""
     adapter = ScriptedAdapter(able=capabilities(preview_s=0, drafts=("dm",)))
@@ -178,7 +178,7 @@ async def test_a_429_while_streaming_stops_all_edits_and_the_reply_still_arrives
         assert test.adapter.world.texts == ["the end"]
 
 
-@pytest.mark.parametrize(
+@table(
     "error",
     [RefusedError("no"), NotSentError("offline"), UnknownOutcomeError("cut")],
     ids=lambda error: type(error).__name__,
@@ -202,7 +202,7 @@ async def test_a_preview_that_cannot_be_shown_costs_nothing_but_the_preview(
         assert test.adapter.world.texts == [f"{says}{FIRST} more more more"]
 
 
-@pytest.mark.parametrize("is_deleted", [False, True])
+@table("is_deleted", [False, True])
 async def test_a_preview_whose_answer_was_lost_is_found_again_by_its_nonce(
     *, is_deleted: bool
 ) -> None:

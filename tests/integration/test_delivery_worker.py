@@ -15,6 +15,7 @@ import anyio.lowlevel
 import pytest
 from msgspec import structs
 from support.stores import FileWorld, MemoryWorld, World
+from support.tables import table
 from support.tool_doubles import Deed, Rules
 
 from everturn_actors.delivery.port import Outgoing
@@ -186,7 +187,7 @@ async def test_conversations_of_other_channels_are_not_carried() -> None:
         assert post.calls == 0
 
 
-@pytest.mark.parametrize("kind", ["memory", "files"])
+@table("kind", ["memory", "files"])
 async def test_what_is_owed_is_carried_after_a_restart_by_itself(tmp_path: Path, kind: str) -> None:
     """The process ended between the reply and its delivery, and nobody writes again."""
     world = worlds(tmp_path)[kind]

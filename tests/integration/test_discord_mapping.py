@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.discord_desk import Desk
 from support.discord_world import FORUM, Payload
+from support.tables import table
 
 from everturn_channels.adapter import Message
 from everturn_channels.discord import discord  # with what its import warns of kept quiet
@@ -34,7 +34,7 @@ def test_the_bots_name_leaves_the_start_and_others_become_readable() -> None:
     assert got.is_addressed
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "is_addressed"),
     [("hello", False), ("@everyone", False), ("<@ME> hello", True), ("hi <@&ROLE>", True)],
 )

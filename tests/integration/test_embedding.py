@@ -112,7 +112,7 @@ async def test_a_turn_without_an_answer_is_an_error() -> None:
     assert "refused" in str(asked.value)
 
 
-@pytest.mark.parametrize(("decision", "deleted"), [("allow_once", ["x"]), ("deny", [])])
+@table(("decision", "deleted"), [("allow_once", ["x"]), ("deny", [])])
 async def test_a_call_waits_for_approval(decision: everturn.Decision, deleted: list[str]) -> None:
     """The tool runs after a yes, and only then."""
     deleting = Deleting()
@@ -299,7 +299,7 @@ async def test_the_api_answers_where_it_is_mounted() -> None:
     assert "hello" in answer.json()["choices"][0]["message"]["content"]
 
 
-@pytest.mark.parametrize(("token", "sent"), [(TOKEN, ""), (TOKEN, "guess"), ("", "")])
+@table(("token", "sent"), [(TOKEN, ""), (TOKEN, "guess"), ("", "")])
 async def test_a_mounted_api_is_closed_to_whoever_has_no_token(token: str, sent: str) -> None:
     """Also where the program sets none: others may reach what it listens on."""
     app = fastapi.FastAPI()
@@ -389,7 +389,7 @@ async def test_a_channel_is_closed_until_an_agent_says_who_may_write() -> None:
     assert model.requests == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("names", "message"),
     [
         (["http"], "'http' is taken"),

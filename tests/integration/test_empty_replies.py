@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.command import everturn, write_agent
 from support.model_api import Answer, open_model_api
+from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.events import ReplyBroken
@@ -37,7 +37,7 @@ async def broken(test: TestService, result: TurnResult) -> list[str]:
     return [e.body.reason for e in events if isinstance(e.body, ReplyBroken)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reply", "reason"),
     [
         (EMPTY, "it was empty"),
@@ -83,7 +83,7 @@ async def test_a_turn_that_sent_a_file_may_end_without_a_word() -> None:
         assert await broken(test, result) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("stop_reason", "words"),
     [("refusal", "the model declined"), ("content_filter", "content filter")],
 )

@@ -21,6 +21,7 @@ import anyio
 import pytest
 from anyio.lowlevel import EventLoopToken, current_token
 from msgspec import structs
+from support.tables import table
 
 from everturn.testing._histories import KEY, OTHER_ID, SESSION_ID, replay, simple_log
 from everturn_actors.errors import (
@@ -184,7 +185,7 @@ async def files_in(folder: Path) -> list[str]:
     return sorted([path.name async for path in anyio.Path(folder).iterdir()])
 
 
-@pytest.mark.parametrize("how", ["removed", "made anew"])
+@table("how", ["removed", "made anew"])
 async def test_a_lock_file_that_somebody_removes_lets_nobody_in(tmp_path: Path, how: str) -> None:
     """It looks like what a crash left behind, and `rm` is what people do with that."""
     with python(HOLD, tmp_path) as first:
@@ -205,7 +206,7 @@ async def test_a_lock_file_that_somebody_removes_lets_nobody_in(tmp_path: Path, 
         assert await store.active() == ()
 
 
-@pytest.mark.parametrize("how", ["removed", "made anew", "moved away"])
+@table("how", ["removed", "made anew", "moved away"])
 async def test_a_store_whose_lock_is_gone_writes_nothing_more(tmp_path: Path, how: str) -> None:
     """Whoever comes next may believe that the workspace is theirs; and nobody is told otherwise."""
     workspace = tmp_path / "workspace"
@@ -278,7 +279,7 @@ async def test_where_folders_cannot_be_locked_the_file_keeps_others_out(
     assert caught.group_contains(WorkspaceLostError)
 
 
-@pytest.mark.parametrize("acknowledged", [1, 7, 60])
+@table("acknowledged", [1, 7, 60])
 async def test_nothing_acknowledged_is_lost_when_the_process_is_killed(
     tmp_path: Path, acknowledged: int
 ) -> None:
@@ -615,7 +616,7 @@ async def test_history_shows_nothing_before_it_is_durable(
     assert (during, after) == (LOG[:1], LOG[:2])
 
 
-@pytest.mark.parametrize("change", ["longer", "shorter", "no newline", "gone"])
+@table("change", ["longer", "shorter", "no newline", "gone"])
 async def test_a_log_that_somebody_else_changed_is_not_appended_to(
     tmp_path: Path, change: str
 ) -> None:

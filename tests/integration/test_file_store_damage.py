@@ -125,7 +125,7 @@ async def test_what_was_cut_off_is_kept_and_named(tmp_path: Path) -> None:
         assert "50 bytes" in first.repairs[0]
 
 
-@pytest.mark.parametrize(
+@table(
     "last",
     [
         pytest.param(LINES[15].replace(b"answered", b"answerd "), id="checksum"),
@@ -199,7 +199,7 @@ async def test_events_of_another_version_are_refused(tmp_path: Path) -> None:
         assert contents(files.folder) == before
 
 
-@pytest.mark.parametrize("compaction", ["archive", "discard", "disabled"])
+@table("compaction", ["archive", "discard", "disabled"])
 async def test_a_missing_log_stops_the_session(tmp_path: Path, compaction: Compaction) -> None:
     """What was logged after the snapshot is gone, and nobody knows what it was."""
     async with a_session(tmp_path, log=None, snapshot_at=6, compaction=compaction) as (store, _):

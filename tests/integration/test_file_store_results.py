@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from support.tables import table
 
 from everturn.testing._histories import OTHER_ID, SESSION_ID, simple_log
 from everturn_actors.errors import JournalError, JournalWriteError
@@ -173,7 +174,7 @@ async def test_a_result_that_cannot_be_removed_is_reported_and_the_new_one_kept(
         assert await store.read_result(SESSION_ID, "call_1") is None
 
 
-@pytest.mark.parametrize("linked", ["file", "folder"])
+@table("linked", ["file", "folder"])
 async def test_no_symbolic_link_is_followed(tmp_path: Path, linked: str) -> None:
     """An agent's tools may write here; a link of theirs must not lead us to other files."""
     outside = tmp_path / "outside"

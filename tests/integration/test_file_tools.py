@@ -14,6 +14,7 @@ import anyio.lowlevel
 import pytest
 from support.callers import Caller, largest_file
 from support.children import Children
+from support.tables import table
 from support.tool_sites import tool_site
 
 from everturn_actors.errors import ToolFailedError
@@ -170,7 +171,7 @@ async def test_folders_that_rule_the_agent_are_closed(tmp_path: Path) -> None:
     assert "policy" not in await call("list_files", pattern="*.yaml")
 
 
-@pytest.mark.parametrize("folder", ["agents/a", "agents", ".everturn"])
+@table("folder", ["agents/a", "agents", ".everturn"])
 async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folder: str) -> None:
     """There everything rules some agent."""
     home, state = tmp_path / "agents" / "a", tmp_path / ".everturn"

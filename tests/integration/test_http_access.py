@@ -253,7 +253,7 @@ async def test_a_client_that_reads_nothing_does_not_keep_its_connection(tmp_path
     assert status == 200
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])
+@table("said", [b"", b"GET /livez HT", b"GET /livez HTTP/1.1\r\nHost: loc"])
 async def test_a_silent_connection_is_closed(tmp_path: Path, said: bytes) -> None:
     """Connections that never come to a request cannot use the server up."""
     server = ServerConfig(idle_timeout_s=0.3)
@@ -361,7 +361,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"cannot listen on 127.0.0.1:{port}: the port is in use")
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
+@table("host", ["192.0.2.1", "no-such-name.invalid"])
 async def test_an_address_of_another_machine_is_named(tmp_path: Path, host: str) -> None:
     """A mistyped host is an error that says which one."""
     async with open_http_gateway(tmp_path) as gateway:

@@ -75,7 +75,7 @@ async def test_a_file_is_given_back_as_a_download(tmp_path: Path) -> None:
     assert page["content-disposition"].endswith("''a%22b%3B%C3%BC.html")
 
 
-@pytest.mark.parametrize("name", ["0" * 64 + ".png", "events.jsonl", "..%2Fevents.jsonl", "%00"])
+@table("name", ["0" * 64 + ".png", "events.jsonl", "..%2Fevents.jsonl", "%00"])
 async def test_what_is_no_file_of_the_session_is_not_found(tmp_path: Path, name: str) -> None:
     """Only files of messages are given away, and only by their own session."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
@@ -177,7 +177,7 @@ def client_of(gateway: HttpGateway) -> openai.AsyncOpenAI:
     )
 
 
-@pytest.mark.parametrize("stateful", [False, True])
+@table("stateful", [False, True])
 async def test_images_of_an_openai_client_reach_the_model(tmp_path: Path, stateful: bool) -> None:
     """Existing programs show pictures as they are used to."""
     messages: list[Any] = [

@@ -19,6 +19,7 @@ from support.gateway import (
     write_agent,
 )
 from support.shell_agents import running, shell_agent
+from support.tables import table
 
 from everturn_actors.events import CallFinished, Event, Summarised
 from everturn_actors.model import Reply, ToolCall, Usage, UserMessage
@@ -353,7 +354,7 @@ async def test_compact_without_a_summariser_makes_a_digest(tmp_path: Path) -> No
     assert done["tokens_after"] < done["tokens_before"]
 
 
-@pytest.mark.parametrize("headers", [{}, {"Prefer": "respond-async"}])
+@table("headers", [{}, {"Prefer": "respond-async"}])
 async def test_compact_refuses_what_it_cannot_do(tmp_path: Path, headers: dict[str, str]) -> None:
     """An ended session gets no summary, and an unknown one no 202."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client(headers=headers) as client:

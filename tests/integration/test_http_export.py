@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from support.gateway import open_http_gateway
 from support.shell_agents import running, write_shell_agent
+from support.tables import table
 
 SESSIONS = "/api/v1/sessions"
 HOSTILE = "# I am a heading\n\n> and `I` quote\n</html><script>"
@@ -39,7 +39,7 @@ async def test_a_conversation_is_taken_along_for_people(tmp_path: Path) -> None:
     assert (unknown.status_code, wrong.status_code) == (404, 422)
 
 
-@pytest.mark.parametrize("compaction", ["archive", "discard"])
+@table("compaction", ["archive", "discard"])
 async def test_events_are_taken_along_as_they_are(tmp_path: Path, compaction: str) -> None:
     """A program reads each line; those that an agent lets go of are named."""
     async with (

@@ -13,6 +13,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from support.gateway import HttpGateway, open_http_gateway
 from support.one_gateway import on_one_gateway
 from support.openai_client import HI, KEY, client_of
+from support.tables import table
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Reply, ToolResult, Usage
@@ -130,7 +131,7 @@ async def test_without_a_conversation_a_call_is_one_stateless_turn(tmp_path: Pat
     assert sessions == ()
 
 
-@pytest.mark.parametrize("by", ["header", "user"])
+@table("by", ["header", "user"])
 async def test_with_a_conversation_the_last_user_message_is_taken(tmp_path: Path, by: str) -> None:
     """The history is the gateway's own: what the client repeats of it is not said twice."""
     provider = ScriptedProvider("first", "second")
@@ -313,7 +314,7 @@ async def test_errors_have_the_shape_of_openai(tmp_path: Path) -> None:
     assert all(set(answer.json()) == {"error"} for answer in answers)
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     ["embeddings", "images/generations", "completions", "moderations"],
 )

@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import httpx2
-import pytest
 from support.command import everturn
 from support.command import write_agent as write_cli_agent
 from support.gateway import DEADLINE_S, open_http_gateway, server_events
 from support.model_api import Answer, open_model_api, server_error
+from support.tables import table
 
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import OUTAGE_LINE
@@ -81,7 +81,7 @@ async def test_a_stream_tells_of_it_once_and_then_has_the_answer(tmp_path: Path)
         assert seen[-1].data["content"] == "reply 6"
 
 
-@pytest.mark.parametrize("path", ["messages", "chat"])
+@table("path", ["messages", "chat"])
 async def test_a_client_that_asks_for_no_waiting_is_told_at_once(tmp_path: Path, path: str) -> None:
     """An interactive program has something better to do than to wait for a quarter of an hour."""
     clock, provider = ManualClock(), ScriptedProvider(*DOWN)

@@ -18,6 +18,7 @@ import pytest
 from fastapi.routing import APIRoute
 from support.gateway import DEADLINE_S, HttpGateway, open_http_gateway, server_events, write_agent
 from support.pictures import body_of, picture
+from support.tables import table
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.events import Received, SessionEnded, SessionStarted, TurnFinished
@@ -469,7 +470,7 @@ async def test_a_token_is_in_force_with_the_next_request_and_ends_with_the_next(
     assert 'error="invalid_token"' in expired.headers["www-authenticate"]
 
 
-@pytest.mark.parametrize("how", ["revoked", "expired", "taken back"])
+@table("how", ["revoked", "expired", "taken back"])
 async def test_what_is_open_ends_within_seconds(tmp_path: Path, how: str) -> None:
     """A stream that outlived its token would go on telling for days."""
     clock = ClockAhead()

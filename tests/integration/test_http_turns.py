@@ -18,6 +18,7 @@ from support.gateway import (
     serving,
 )
 from support.one_gateway import on_one_gateway
+from support.tables import table
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Inbound, Reply, ToolCall
@@ -284,7 +285,7 @@ async def test_a_key_with_another_message_is_refused(tmp_path: Path) -> None:
     assert state.turns == 1
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "tab\there"])
+@table("key", ["", "x" * 256, "tab\there"])
 async def test_a_bad_key_is_refused(tmp_path: Path, key: str) -> None:
     """A key that could not be kept is never half taken."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
@@ -460,7 +461,7 @@ async def test_a_follower_sees_messages_of_others_live(tmp_path: Path) -> None:
     assert said(events) == "reply 1"
 
 
-@pytest.mark.parametrize("value", ["x", "-1", "1.5", "9" * 30])
+@table("value", ["x", "-1", "1.5", "9" * 30])
 async def test_a_bad_place_is_refused(tmp_path: Path, value: str) -> None:
     """A place that is no event number is an error, not the beginning."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
@@ -477,7 +478,7 @@ async def test_a_bad_place_is_refused(tmp_path: Path, value: str) -> None:
 # --- clients that leave ---
 
 
-@pytest.mark.parametrize("route", ["messages", "stream"])
+@table("route", ["messages", "stream"])
 async def test_a_turn_pauses_when_its_client_leaves(tmp_path: Path, route: str) -> None:
     """With `pause`, nothing is spent on an answer that nobody waits for; who comes back gets it."""
     provider = ScriptedProvider(WORDS, WORDS)
@@ -503,7 +504,7 @@ async def test_a_turn_pauses_when_its_client_leaves(tmp_path: Path, route: str) 
     assert [event.seq for event in events if event.seq] == list(range(1, 9))
 
 
-@pytest.mark.parametrize("route", ["messages", "stream"])
+@table("route", ["messages", "stream"])
 async def test_a_turn_continues_when_its_client_leaves(tmp_path: Path, route: str) -> None:
     """With `continue`, the answer is there when the client comes back."""
     provider = ScriptedProvider(WORDS)

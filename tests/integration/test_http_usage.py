@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 from support.gateway import open_http_gateway
+from support.tables import table
 
 from everturn_actors.model import Reply, Usage
 from everturn_actors.testing import ManualClock, ScriptedProvider
@@ -89,7 +89,7 @@ async def test_a_report_is_of_days_and_agents(tmp_path: Path) -> None:
     assert nobody == []
 
 
-@pytest.mark.parametrize("asked", ["days=0", "days=367", "days=x", "agent=" + "a" * 129])
+@table("asked", ["days=0", "days=367", "days=x", "agent=" + "a" * 129])
 async def test_a_question_that_is_none_is_refused(tmp_path: Path, asked: str) -> None:
     """A mistyped number must not look like a week without costs."""
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:

@@ -9,6 +9,7 @@ import anyio
 import httpx2
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
+from support.tables import table
 
 from everturn_gateway.client.in_process import InProcessTransport
 
@@ -112,7 +113,7 @@ async def test_a_client_that_is_cancelled_before_the_answer_leaves() -> None:
         assert left.is_set()
 
 
-@pytest.mark.parametrize("begins", [False, True])
+@table("begins", [False, True])
 async def test_what_the_application_raises_is_raised_here(*, begins: bool) -> None:
     """Its traceback belongs into the log of the command; a person is told of a fault."""
 

@@ -209,7 +209,7 @@ async def test_a_log_of_another_session_goes_on_from_the_snapshot(tmp_path: Path
         assert kept(files) == {"events.jsonl": b"".join(OTHER_LINES)}
 
 
-@pytest.mark.parametrize("compaction", ["archive", "disabled"])
+@table("compaction", ["archive", "disabled"])
 async def test_a_damaged_snapshot_is_set_aside(tmp_path: Path, compaction: Compaction) -> None:
     """The log has everything."""
     async with open_file_store(tmp_path) as store:

@@ -534,7 +534,7 @@ REPLACED: dict[str, list[Step]] = {
 
 
 @needs_sandbox
-@pytest.mark.parametrize("way", REPLACED)
+@table("way", REPLACED)
 async def test_what_may_run_stays_what_it_was(tmp_path: Path, way: str) -> None:
     """A script that a pattern runs, and a model that tries to put another in its place."""
     agent = judged(tmp_path, *RECOMMENDED, "code:sh tools/report.sh")

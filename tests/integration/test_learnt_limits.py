@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from msgspec.structs import replace
+from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
@@ -82,7 +82,7 @@ async def test_an_explicit_window_stands_until_it_is_refused_twice() -> None:
     assert "64,000 tokens, and requests are made for 8,192 until" in then
 
 
-@pytest.mark.parametrize("declared", [None, 128_000])
+@table("declared", [None, 128_000])
 async def test_a_provider_that_names_no_number_is_refused_by_but_a_few_times(
     declared: int | None,
 ) -> None:
@@ -105,9 +105,7 @@ async def test_a_provider_that_names_no_number_is_refused_by_but_a_few_times(
     assert len(refused) <= 3
 
 
-@pytest.mark.parametrize(
-    "text", ["\u12a0\u121b\u122d\u129b " * 8_000, "e\u0301\u0323" * 15_000, "q" * 60_000]
-)
+@table("text", ["\u12a0\u121b\u122d\u129b " * 8_000, "e\u0301\u0323" * 15_000, "q" * 60_000])
 async def test_a_message_that_no_estimate_knows_is_shortened_until_it_is_taken(text: str) -> None:
     """Amharic, stacked accents, one letter again and again: a cold session failed on each."""
 

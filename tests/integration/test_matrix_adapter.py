@@ -10,6 +10,7 @@ import pytest
 from aiohttp import web
 from support.inbox import QuickClock
 from support.matrix_world import open_world
+from support.tables import table
 
 from everturn_channels.adapter import (
     Button,
@@ -127,7 +128,7 @@ async def test_a_change_counts_only_by_whoever_wrote_the_message(tmp_path: Path)
     assert [(e.id, e.text, e.sender.id) for e in edits] == [(written, "at four", world.ann.user)]
 
 
-@pytest.mark.parametrize("is_encrypted", [False, True])
+@table("is_encrypted", [False, True])
 async def test_files_go_both_ways(tmp_path: Path, is_encrypted: bool) -> None:
     """In encrypted rooms the homeserver sees neither the bytes nor the name."""
     async with (
@@ -208,7 +209,7 @@ async def test_a_message_can_come_back_to_what_it_was(tmp_path: Path) -> None:
     assert changes == ["b", "a"]
 
 
-@pytest.mark.parametrize("is_encrypted", [False, True])
+@table("is_encrypted", [False, True])
 async def test_a_button_is_a_reaction(tmp_path: Path, is_encrypted: bool) -> None:
     """Its choices are numbered, and stand there to be clicked."""
     async with (

@@ -10,6 +10,7 @@ import pytest
 from mcp_types import INVALID_PARAMS
 from support.mcp_server import open_http_server, refusal
 from support.mcp_world import DEADLINE_S, McpWorld, open_world
+from support.tables import table
 
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.transports import streamable
@@ -205,7 +206,7 @@ async def test_a_server_that_cannot_be_met_is_left_out_with_the_reason(
             assert fault.startswith(f"MCP server 'web': {why}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "why"),
     [
         (at("http://127.0.0.1:1/mcp"), "it cannot be reached: "),

@@ -16,6 +16,7 @@ from support.command import write_agent as write_only_agent
 from support.gateway import open_http_gateway, write_agent
 from support.mcp_server import HttpServer, open_http_server, refusal
 from support.mcp_world import DEADLINE_S, open_world
+from support.tables import table
 
 from everturn_gateway.tools.mcp import McpServerSettings
 from everturn_gateway.tools.mcp.errors import McpAnswerError
@@ -45,7 +46,7 @@ def write(folder: Path, url: str) -> None:
     file.write_text(yaml.safe_dump(document))
 
 
-@pytest.mark.parametrize("is_modern", [False, True])
+@table("is_modern", [False, True])
 async def test_a_person_fills_a_prompt_in_and_sends_it(tmp_path: Path, *, is_modern: bool) -> None:
     """The text is the server's, so the turn that answers it has read text from outside."""
     async with opened(tmp_path, is_modern=is_modern) as (client, _):

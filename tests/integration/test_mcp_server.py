@@ -44,7 +44,7 @@ async def ask(client: Client, text: str, **more: Any) -> CallToolResult:
     return await client.call_tool("ask_test", {"text": text, **more})
 
 
-@pytest.mark.parametrize("era", ERAS)
+@table("era", ERAS)
 async def test_an_agent_is_a_tool_and_its_session_a_resource(tmp_path: Path, era: str) -> None:
     """The whole way: find it, ask it, go on with it, read what was said."""
     heard = Heard()

@@ -10,6 +10,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from support.callers import Caller, largest_file
+from support.tables import table
 from support.tool_sites import call_tool, tool_context, tool_site
 
 from everturn_actors.errors import ToolFailedError
@@ -247,9 +248,7 @@ async def test_a_topic_is_a_plain_name(tmp_path: Path, clock: ManualClock, topic
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.parametrize(
-    ("topic", "name"), [("Our  People", "our-people"), ("Zürich", "zürich"), ("सिस्टम", "सिस्टम")]
-)
+@table(("topic", "name"), [("Our  People", "our-people"), ("Zürich", "zürich"), ("सिस्टम", "सिस्टम")])
 def test_topics_have_names_in_every_language(topic: str, name: str) -> None:
     """Agents note in the language they are spoken to."""
     assert topic_name(topic) == name

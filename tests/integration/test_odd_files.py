@@ -219,7 +219,7 @@ async def test_an_odd_job_file_is_set_aside(tmp_path: Path, oddity: Callable[[Pa
     assert names(told, path), told
 
 
-@pytest.mark.parametrize("name", ODD_NAMES, ids=["bytes", "line-end", "tab", "right-to-left"])
+@table("name", ODD_NAMES, ids=["bytes", "line-end", "tab", "right-to-left"])
 async def test_an_odd_name_is_told_and_stops_nobody(tmp_path: Path, name: bytes) -> None:
     """A name need not be text, nor one line; what is said of it is."""
     config = configured(tmp_path)

@@ -98,7 +98,7 @@ async def test_a_request_has_the_form_of_the_documents() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "num_ctx"),
     [
         ({}, None),
@@ -159,7 +159,7 @@ async def test_how_long_a_model_stays_is_said_as_ollama_says_it(value: str, sent
         assert api.requests[0].json().get("keep_alive") == sent
 
 
-@pytest.mark.parametrize("value", ["soon", "5 minutes", "1d", "--1"])
+@table("value", ["soon", "5 minutes", "1d", "--1"])
 async def test_a_time_that_ollama_cannot_read_is_refused_at_load(value: str) -> None:
     """It would refuse every request."""
     async with open_providers(environ={"OLLAMA_KEEP_ALIVE": value}, models_dir=Path()) as providers:

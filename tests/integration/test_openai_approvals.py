@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from support.gateway import HttpGateway
 from support.openai_client import client_of
 from support.shell_agents import results, running, shell_agent, until_asked
+from support.tables import table
 
 from everturn_gateway.config.settings import OpenAIApiConfig, ServerConfig
 
@@ -50,7 +51,7 @@ async def the_session(gateway: HttpGateway) -> str:
     return session.session_id
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@table("streams", [True, False], ids=["streamed", "whole"])
 async def test_a_page_is_asked_and_answers(tmp_path: Path, streams: bool) -> None:
     """The answer ends with the question, a word in the chat lets the turn go on."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
@@ -73,7 +74,7 @@ async def test_a_page_is_asked_and_answers(tmp_path: Path, streams: bool) -> Non
     ]
 
 
-@pytest.mark.parametrize("word", ["no", "deny c1", "what is it?"])
+@table("word", ["no", "deny c1", "what is it?"])
 async def test_it_does_not_run(tmp_path: Path, word: str) -> None:
     """A no is an answer, and anything else that is said comes first."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
@@ -142,7 +143,7 @@ async def test_a_stream_tells_of_it_and_goes_on(tmp_path: Path) -> None:
     assert other == "It says hi."
 
 
-@pytest.mark.parametrize("streams", [True, False])
+@table("streams", [True, False])
 async def test_responses_tell_of_it(tmp_path: Path, streams: bool) -> None:
     """The question is an item of its own, and the next response answers it."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
@@ -177,7 +178,7 @@ def waits_for(gateway: HttpGateway, seconds: float) -> None:
     gateway.config = replace(gateway.config, openai_api=api)
 
 
-@pytest.mark.parametrize("named", ["header", "user", "metadata"])
+@table("named", ["header", "user", "metadata"])
 async def test_who_waits_for_a_whole_answer_is_asked(tmp_path: Path, named: str) -> None:
     """The answer ends with the question; the word for it is the next message."""
     ways: dict[str, dict[str, Any]] = {
@@ -246,7 +247,7 @@ class Place(BaseModel):
     town: str
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@table("streams", [True, False], ids=["streamed", "whole"])
 async def test_a_form_leaves_no_room_for_a_question(tmp_path: Path, streams: bool) -> None:
     """It comes as the refusal, which clients show and do not read as JSON."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:
@@ -268,7 +269,7 @@ async def test_a_form_leaves_no_room_for_a_question(tmp_path: Path, streams: boo
     assert shown[1] == (None, Place(town="Bonn"))
 
 
-@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+@table("streams", [True, False], ids=["streamed", "whole"])
 async def test_so_it_is_with_responses(tmp_path: Path, streams: bool) -> None:
     """The question is a refusal beside the answer, in the stream as well."""
     async with shell_agent(tmp_path) as gateway, client_of(gateway) as client:

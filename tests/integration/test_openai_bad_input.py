@@ -11,6 +11,7 @@ from openai.types.chat import ChatCompletionToolUnionParam
 from support.gateway import HttpGateway, open_http_gateway
 from support.openai_client import HI, client_of
 from support.shell_agents import shell_agent
+from support.tables import table
 
 from everturn_actors.testing import ScriptedProvider
 from everturn_gateway.config.settings import ServerConfig
@@ -54,8 +55,8 @@ async def test_two_tools_of_one_name(tmp_path: Path) -> None:
     assert caught.value.param == "tools"
 
 
-@pytest.mark.parametrize("call_id", ["call_1", "call_20260101T000000000-00000000_abcdef"])
-@pytest.mark.parametrize("route", ["chat", "responses"])
+@table("call_id", ["call_1", "call_20260101T000000000-00000000_abcdef"])
+@table("route", ["chat", "responses"])
 async def test_a_result_for_a_call_that_was_never_made(
     tmp_path: Path, route: str, call_id: str
 ) -> None:
@@ -133,7 +134,7 @@ async def test_a_response_of_a_session_that_ended(tmp_path: Path) -> None:
     assert kept.output_text == one.output_text
 
 
-@pytest.mark.parametrize("route", ["chat", "responses"])
+@table("route", ["chat", "responses"])
 async def test_a_stream_that_its_client_leaves(tmp_path: Path, route: str) -> None:
     """The turn pauses, and goes on with the next message of the conversation."""
     provider = ScriptedProvider("one two three", "again")
@@ -164,7 +165,7 @@ async def test_a_stream_that_its_client_leaves(tmp_path: Path, route: str) -> No
     assert sum(len(turn.heard) for turn in state.held_turns) == 2
 
 
-@pytest.mark.parametrize("route", ["chat", "responses"])
+@table("route", ["chat", "responses"])
 async def test_an_idempotency_key_that_came_with_another_message(
     tmp_path: Path, route: str
 ) -> None:

@@ -306,7 +306,7 @@ async def test_a_proxy_is_asked_for_other_machines(monkeypatch: pytest.MonkeyPat
     assert proxy.requests[0].path == "http://models.invalid/v1/chat/completions"
 
 
-@pytest.mark.parametrize("streams", [True, False])
+@table("streams", [True, False])
 async def test_a_reply_that_only_lost_its_usage_counts(streams: bool) -> None:
     """The text is whole once the finish reason came, whether it came in pieces or at once."""
     chunk = b'data: {"choices":[{"delta":{"content":"4"},"finish_reason":"stop"}]}\n\n'
@@ -435,7 +435,7 @@ async def official(api: ModelApi, answer: Answer) -> Reply:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         Answer(text="Grüße an 🌍, “alle”\n\n\u2028 und \x7f."),

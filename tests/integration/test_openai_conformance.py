@@ -7,11 +7,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, get_type_hints
 
-import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from support.gateway import HttpGateway
 from support.one_gateway import on_one_gateway
+from support.tables import table
 
 DOCS: Final = Path(__file__).parents[2] / "docs" / "clients.md"
 Outcome: TypeAlias = Literal["taken", "named", "refused"]
@@ -217,7 +217,7 @@ async def post(gateway: HttpGateway, route: str, **fields: Any) -> Any:
         return await client.post(f"/v1/{route}", json={"model": "test", **said, **fields})
 
 
-@pytest.mark.parametrize(
+@table(
     ("rows", "parameters"),
     [(CHAT, CompletionCreateParamsBase), (RESPONSES, ResponseCreateParamsBase)],
     ids=["chat", "responses"],

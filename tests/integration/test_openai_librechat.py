@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx2
-import pytest
 from support.gateway import HttpGateway, open_http_gateway
+from support.tables import table
 
 from everturn_actors.testing import ScriptedProvider
 
@@ -74,7 +74,7 @@ def said(gateway: HttpGateway) -> list[list[str]]:
     return [[m.text for m in request.messages] for request in gateway.provider.requests]
 
 
-@pytest.mark.parametrize("has_parts", [False, True], ids=["texts", "parts"])
+@table("has_parts", [False, True], ids=["texts", "parts"])
 async def test_a_chat_is_a_session_and_its_title_is_apart(tmp_path: Path, has_parts: bool) -> None:
     """A person's first message, the title that LibreChat asks for meanwhile, and the second."""
 

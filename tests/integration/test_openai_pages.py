@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import openai
-import pytest
 from openai.types.chat import ChatCompletionMessageParam
 from support.agents import write_agent
 from support.gateway import HttpGateway, open_http_gateway
@@ -218,7 +217,7 @@ async def test_a_chat_of_a_page_is_one_session(tmp_path: Path) -> None:
     assert (state.turns, state.key.chat) == (3, PAGE["X-OpenWebUI-Chat-Id"])
 
 
-@pytest.mark.parametrize("edited", ["b", "another b"], ids=["anew", "edited"])
+@table("edited", ["b", "another b"], ids=["anew", "edited"])
 async def test_an_answer_is_made_anew(tmp_path: Path, edited: str) -> None:
     """The chat goes on behind what the page still has, with what tools gave there."""
     look = ToolCall(call_id="c1", name="recall", arguments='{"days": 1}')
@@ -293,7 +292,7 @@ async def test_a_branch_survives_a_restart_with_its_files(tmp_path: Path) -> Non
     assert kept.content == png()
 
 
-@pytest.mark.parametrize("name", ["", "new", "temporary:17", "{{CHAT_ID}}"])
+@table("name", ["", "new", "temporary:17", "{{CHAT_ID}}"])
 async def test_a_chat_that_the_page_does_not_keep_is_not_kept(tmp_path: Path, name: str) -> None:
     """Temporary chats and placeholders name no conversation."""
     async with open_http_gateway(tmp_path) as gateway, client_of(gateway) as client:
@@ -333,7 +332,7 @@ async def test_responses_are_in_chats_too(tmp_path: Path) -> None:
     assert "Rhyme." in asked(gateway)[1].system
 
 
-@pytest.mark.parametrize("route", ["chat", "responses"])
+@table("route", ["chat", "responses"])
 async def test_metadata_name_a_conversation(tmp_path: Path, route: str) -> None:
     """Clients that can send no header name it there; `user` names it where nothing else does."""
     name: Any = {"metadata": {"conversation_id": "ticket 4711"}}

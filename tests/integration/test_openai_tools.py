@@ -16,6 +16,7 @@ from openai.types.chat import (
 from openai.types.shared_params import ResponseFormatJSONSchema
 from support.gateway import open_http_gateway
 from support.openai_client import HI, client_of
+from support.tables import table
 
 from everturn_actors.model import ModelRequest, Reply, ToolCall, ToolResult
 from everturn_actors.testing import ScriptedProvider
@@ -57,7 +58,7 @@ def and_results(completion: ChatCompletion, *texts: str) -> list[ChatCompletionM
     return [*HI, sent_back, *results]
 
 
-@pytest.mark.parametrize("headers", [{}, CHAT], ids=["alone", "in a conversation"])
+@table("headers", [{}, CHAT], ids=["alone", "in a conversation"])
 async def test_a_client_runs_its_own_tools(tmp_path: Path, headers: dict[str, str]) -> None:
     """The turn stops at such a call, and goes on with what the client says it gave."""
     provider = ScriptedProvider(asking("Bonn", "Jena"), "It rains.")
@@ -227,7 +228,7 @@ FORM: ResponseFormatJSONSchema = {
 }
 
 
-@pytest.mark.parametrize("wrong", ["Bonn!", '{"city": "Bonn"}', '["Bonn"]'])
+@table("wrong", ["Bonn!", '{"city": "Bonn"}', '["Bonn"]'])
 async def test_an_answer_has_the_form_that_was_asked_for(tmp_path: Path, wrong: str) -> None:
     """A program that parses the answer gets one that parses: the model is asked again for it."""
     provider = ScriptedProvider(wrong, '{"town": "Bonn"}')

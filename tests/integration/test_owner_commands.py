@@ -102,7 +102,7 @@ async def test_an_owner_answers_a_question_of_another_chat_by_its_button(tmp_pat
         assert again == click_late()
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "decision", "runs"),
     [
         ("approve {}", "allow_once", {"c1": 1}),

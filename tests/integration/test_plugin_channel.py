@@ -298,7 +298,7 @@ async def test_a_flood_waits_in_the_pipe_and_not_in_memory(tmp_path: Path) -> No
     assert most == WINDOW
 
 
-@pytest.mark.parametrize("error", [FULL, NotNowError("stops", retry_after_s=5)])
+@table("error", [FULL, NotNowError("stops", retry_after_s=5)])
 async def test_what_cannot_be_kept_comes_back_in_order(tmp_path: Path, error: Exception) -> None:
     """Neither lost nor overtaken by the next one of its chat."""
     clock = ManualClock()
@@ -685,7 +685,7 @@ async def test_files_are_fetched_in_parts_and_not_beyond_the_limit(tmp_path: Pat
     assert len(errors) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         {"outcome": "done", "data": "AAAA" * 100},
@@ -909,7 +909,7 @@ async def test_a_plugin_that_says_nothing_is_not_waited_for(tmp_path: Path) -> N
     assert "did not say hello within 30 s" in str(error)
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "cwd", "words"),
     [
         ("no-such-program", "", "there is no program 'no-such-program' in"),
@@ -1045,7 +1045,7 @@ async def test_a_check_says_who_is_logged_in_and_what_was_found(tmp_path: Path) 
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind", "words"),
     [
         ("hello()\nsay(type='failed', kind='setup', why='bad token')", SetupError, "bad token"),

@@ -156,7 +156,7 @@ async def test_the_api_of_these_tests_answers_anthropics_client_without_streamin
     assert message.stop_reason == "tool_use"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "error"),
     [
         (401, anthropic.AuthenticationError),
@@ -284,7 +284,7 @@ def forced(value: object) -> object:
     return value
 
 
-@pytest.mark.parametrize("name", ["claude-opus-5", "claude-sonnet-4-5", "claude-3-haiku-20240307"])
+@table("name", ["claude-opus-5", "claude-sonnet-4-5", "claude-3-haiku-20240307"])
 async def test_anthropics_types_accept_what_is_sent(name: str) -> None:
     """The official client would let the same request out."""
     async with open_model_api() as api, open_kind(ANTHROPIC, api, name=name) as adapter:

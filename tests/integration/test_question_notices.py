@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import pytest
 from msgspec.structs import replace
 from support.feeding_adapter import Fed, feeding
 from support.inbound_events import GROUP
+from support.tables import table
 from support.tool_doubles import Deed, Rules, by_name
 
 from everturn_actors.journal.memory import MemoryDisk
@@ -75,7 +75,7 @@ async def test_a_question_that_nobody_answers_is_brought_once_with_its_buttons(
         assert tool.runs == {"c1": 1}
 
 
-@pytest.mark.parametrize(
+@table(
     "owner",
     [
         replace(OWNER, notify=False),

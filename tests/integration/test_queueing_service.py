@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 from msgspec.structs import replace
+from support.tables import table
 from support.tool_doubles import Deed, Rules
 
 from everturn_actors.delivery.port import Outgoing
@@ -395,7 +396,7 @@ async def test_a_burst_does_not_drop_its_own_beginning() -> None:
         assert await answered(test) == [["part 0", "part 1", "part 2"]]
 
 
-@pytest.mark.parametrize("overflow", ["drop_new", "reject"])
+@table("overflow", ["drop_new", "reject"])
 async def test_where_too_many_wait_the_new_one_is_refused(overflow: Overflow) -> None:
     """The error tells whether the sender is to be told."""
     async with open_test_service() as test:
@@ -590,7 +591,7 @@ async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
         assert question.approvers == ("ann",)
 
 
-@pytest.mark.parametrize(
+@table(
     ("senders", "approvers"),
     [
         pytest.param([""], ("",), id="a post without a sender"),
@@ -730,7 +731,7 @@ async def test_what_is_said_beside_while_a_turn_runs_waits_for_the_next() -> Non
         assert [text.count("meanwhile") for text in texts(test.provider.requests[1])] == [0, 1]
 
 
-@pytest.mark.parametrize("text", ["x" * (1024 * 1024 + 1), "a\ud800"])
+@table("text", ["x" * (1024 * 1024 + 1), "a\ud800"])
 async def test_what_is_no_text_is_not_kept(text: str) -> None:
     """The log holds what can be read."""
     async with open_test_service() as test:

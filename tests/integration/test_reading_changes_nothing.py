@@ -13,12 +13,12 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import httpx2
-import pytest
 import yaml
 from support.command import everturn
 from support.gateway import HttpGateway, open_http_gateway, write_agent
 from support.pictures import picture
 from support.stores import tree_marks
+from support.tables import table
 
 from everturn_actors.events import ApprovalAsked, Event, StatusChanged
 from everturn_actors.model import Reply, ToolCall
@@ -191,7 +191,7 @@ async def fetch(client: httpx2.AsyncClient, path: str) -> int:
         return response.status_code
 
 
-@pytest.mark.parametrize("ahead_s", [0, 100 * DAY_S], ids=["fresh", "expired"])
+@table("ahead_s", [0, 100 * DAY_S], ids=["fresh", "expired"])
 async def test_no_get_changes_anything(tmp_path: Path, ahead_s: float) -> None:
     """A page that is left open, a probe, a crawler: whoever looks, nothing happens by it."""
     async with (

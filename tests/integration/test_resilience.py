@@ -10,7 +10,6 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-import pytest
 from support.agents import write_folder
 from support.command import everturn
 from support.model_api import (
@@ -21,6 +20,7 @@ from support.model_api import (
     server_error,
     unauthorized,
 )
+from support.tables import table
 
 from everturn_actors.events import Event, TurnFinished
 from everturn_actors.journal.keyed import FileKeyedStore
@@ -89,7 +89,7 @@ async def say(gateway: Gateway, text: str, chat: str = "chat") -> TurnResult:
     return await submission.result()
 
 
-@pytest.mark.parametrize(
+@table(
     "answer", [server_error(), rate_limited(retry_after="30"), unauthorized(), server_error(529)]
 )
 async def test_a_turn_is_answered_while_the_model_is_down(tmp_path: Path, answer: Answer) -> None:

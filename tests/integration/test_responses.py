@@ -14,6 +14,7 @@ from openai.types.responses import FunctionToolParam, Response, ResponseInputIte
 from pydantic import BaseModel
 from support.gateway import open_http_gateway
 from support.openai_client import client_of
+from support.tables import table
 
 from everturn_actors.errors import ModelAuthError
 from everturn_actors.model import Reply, ToolCall, ToolResult, Usage
@@ -98,7 +99,7 @@ async def test_a_stream_has_the_events_that_the_client_expects(tmp_path: Path) -
     assert final.output_text == WORDS
 
 
-@pytest.mark.parametrize("streams", [False, True], ids=["at once", "streamed"])
+@table("streams", [False, True], ids=["at once", "streamed"])
 async def test_a_client_runs_its_own_tools(tmp_path: Path, streams: bool) -> None:
     """The turn waits for the output of the call, which names it."""
     call = ToolCall(call_id="c1", name="weather", arguments='{"town": "Bonn"}')

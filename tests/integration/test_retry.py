@@ -15,6 +15,7 @@ from support.delivering import delivering
 from support.gateway import open_http_gateway
 from support.model_api import open_model_api, unauthorized
 from support.stores import MemoryWorld
+from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import (
@@ -125,7 +126,7 @@ async def test_the_same_wish_twice_is_one() -> None:
         assert test.provider.requests == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "why"),
     [
         (["fine"], "the newest message was answered"),
@@ -200,7 +201,7 @@ async def ask_and_retry(store: SessionStore, send: Deed, calls: list[int]) -> st
     return ""
 
 
-@pytest.mark.parametrize("moment", ["before", "half", "after"])
+@table("moment", ["before", "half", "after"])
 async def test_a_retry_survives_the_end_of_the_process_at_every_write(moment: Moment) -> None:
     """Nothing is done twice by it, and the message has one answer in the end."""
     for number in range(1, 40):
@@ -264,7 +265,7 @@ async def test_it_can_be_asked_again_over_http(tmp_path: Path) -> None:
         assert [row["turn_id"] for row in messages if row["role"] == "user"] == ["t2", "t4"]
 
 
-@pytest.mark.parametrize("typed", [False, True], ids=["sessions retry", "/retry"])
+@table("typed", [False, True], ids=["sessions retry", "/retry"])
 async def test_it_can_be_asked_again_from_a_terminal(tmp_path: Path, typed: bool) -> None:
     """After the key was set right, the question still stands."""
     env = {"OPENAI_API_KEY": "sk-test"}

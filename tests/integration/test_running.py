@@ -55,7 +55,7 @@ async def test_a_process_that_asks_for_input_gets_its_end_or_what_it_is_given(
     assert (await _bash(tmp_path, "cat", stdin=b"a" * 200_000)).left_out_bytes == 190_000
 
 
-@pytest.mark.parametrize(
+@table(
     "leaves",
     [
         pytest.param("sleep 1000", id="in the background"),
@@ -106,7 +106,7 @@ async def test_a_process_may_put_its_things_in_order_before_it_ends(tmp_path: Pa
     assert (tmp_path / "tidied").exists()
 
 
-@pytest.mark.parametrize("stubborn", ["", "trap '' TERM; "])
+@table("stubborn", ["", "trap '' TERM; "])
 async def test_cancellation_ends_the_whole_tree_before_it_returns(
     tmp_path: Path, stubborn: str
 ) -> None:

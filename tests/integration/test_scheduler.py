@@ -620,7 +620,7 @@ async def test_the_sessions_of_old_isolated_runs_are_deleted_with_them(tmp_path:
         assert {s.session_id for s in await live.service.reader.sessions(limit=100)} == kept
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"every": 3600, "end": "2026-01-01T00:00:00Z"},
@@ -671,7 +671,7 @@ async def test_a_job_that_could_not_be_armed_is_armed_when_the_disk_is_well_agai
         assert view.next_at == NINE
 
 
-@pytest.mark.parametrize("how", ["cancel", "pause", "change"])
+@table("how", ["cancel", "pause", "change"])
 async def test_what_waits_for_its_next_try_heeds_what_is_done_to_its_job(
     tmp_path: Path, how: str
 ) -> None:

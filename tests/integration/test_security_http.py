@@ -70,7 +70,7 @@ async def test_every_route_needs_a_token_but_the_one_that_says_that_it_lives(
     assert guessed == {200, 401}
 
 
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/v1/sessions", "/v1/models"])
+@table("path", ["/v1/chat/completions", "/api/v1/sessions", "/v1/models"])
 async def test_a_page_from_elsewhere_reaches_no_route_whatever_it_sends(
     tmp_path: Path, path: str
 ) -> None:
@@ -214,7 +214,7 @@ class OneWebhook:
         return 200
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "secret", "status"),
     [("telegram", "wrong", b"401"), ("telegram", "", b"401"), ("other", "right", b"404")],
 )

@@ -159,7 +159,7 @@ async def test_conversations_do_not_wait_for_each_other() -> None:
         assert (await test.service.view(slow.session_id)).open_turn is not None
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "why"),
     [
         ("", "empty"),
@@ -292,7 +292,7 @@ async def test_a_transient_failure_is_tried_again_after_the_delay_that_was_asked
         assert (await submission.result()).text == "at last"
 
 
-@pytest.mark.parametrize(
+@table(
     ("errors", "calls", "why"),
     [
         ([ModelAuthError("the key was refused")], 1, "the key was refused"),
@@ -544,7 +544,7 @@ async def test_an_open_turn_goes_on_by_itself_at_the_next_start() -> None:
         assert (await log(test, submission.session_id)).count("TurnStarted") == 1
 
 
-@pytest.mark.parametrize(("repeatable", "runs"), [(False, 0), (True, 1)])
+@table(("repeatable", "runs"), [(False, 0), (True, 1)])
 async def test_a_call_cut_short_is_closed_or_run_again_as_its_tool_says(
     *, repeatable: bool, runs: int
 ) -> None:

@@ -200,7 +200,7 @@ FAULTS: dict[str, Callable[[], BaseException]] = {
 }
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@table("kind", FAULTS)
 async def test_a_fault_in_the_work_on_a_turn_ends_the_turn_and_not_the_session(kind: str) -> None:
     """The message was accepted and never answered, and nor was any after it."""
     async with open_faulty_store() as store, open_test_service(store=store) as test:
@@ -228,7 +228,7 @@ async def test_a_fault_in_the_work_on_a_turn_ends_the_turn_and_not_the_session(k
         assert store.loads == 1
 
 
-@pytest.mark.parametrize("part", ["model_statistics", "tools", "provider", "agents"])
+@table("part", ["model_statistics", "tools", "provider", "agents"])
 async def test_whatever_a_turn_asks_may_fail(part: str) -> None:
     """Each turn ends in words, within a second; the session lives on."""
     provider = ScriptedProvider()
@@ -329,7 +329,7 @@ async def test_a_tool_that_is_stopped_with_the_gateway_did_not_take_too_long() -
         assert results == ["interrupted by a restart, outcome unknown"]
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@table("kind", FAULTS)
 async def test_who_waits_for_an_answer_is_told_that_the_session_failed(kind: str) -> None:
     """Also where what failed only looked like a stop: nobody had called it off."""
     async with open_faulty_store() as store, open_test_service(store=store) as test:
@@ -471,7 +471,7 @@ async def test_a_session_that_fails_again_and_again_is_left_alone() -> None:
         assert store.loads - before <= 3  # `edit` and `flush` look which session it is
 
 
-@pytest.mark.parametrize("way_out", ["cancel", "reset", "delete"])
+@table("way_out", ["cancel", "reset", "delete"])
 async def test_there_is_a_way_out_that_does_not_let_the_turn_go_on(way_out: str) -> None:
     """Today's fault must not need a shell on the machine."""
     async with poisoned() as (test, store, session_id):

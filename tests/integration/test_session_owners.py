@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.tables import table
 
 from everturn_actors.errors import InvalidInputError, SessionEndedError
 from everturn_actors.events import SessionEnded, SessionShared, TurnFinished
@@ -83,7 +84,7 @@ async def test_sharing_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
             await test.service.conversations.share(session_id, "bob", is_withdrawn=True)
 
 
-@pytest.mark.parametrize("ends", [False, True])
+@table("ends", [False, True])
 async def test_the_log_names_who_cancelled_and_who_ended(*, ends: bool) -> None:
     """Among several people, who stopped the work is asked first."""
     async with open_test_service() as test:

@@ -500,7 +500,7 @@ async def test_while_the_gateway_stops_no_error_becomes_the_result() -> None:
         assert not any(isinstance(event.body, CallFinished) for event in events)
 
 
-@pytest.mark.parametrize("arguments", [{}, {"action": "write"}, {"action": "read", "limit": 0}])
+@table("arguments", [{}, {"action": "write"}, {"action": "read", "limit": 0}])
 async def test_a_call_says_which_argument_is_wrong(arguments: Mapping[str, object]) -> None:
     """A small model often forgets one."""
     with pytest.raises(ToolFailedError, match=r"action|limit"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anyio
-import pytest
 from msgspec.structs import replace
 from support.conversations import simple_turn
+from support.tables import table
 
 from everturn_actors.context.estimation.estimates import message_units, prompt_units
 from everturn_actors.context.summaries import SummaryTask, digest
@@ -193,7 +193,7 @@ async def test_a_fault_of_the_provider_leaves_a_digest() -> None:
     assert "KeyError" in event.error
 
 
-@pytest.mark.parametrize("error", [ModelAuthError("bad key"), ModelRefusedError("no such model")])
+@table("error", [ModelAuthError("bad key"), ModelRefusedError("no such model")])
 async def test_a_refusal_ends_the_tries(error: ModelError) -> None:
     """The next answer would be the same."""
     provider = ScriptedProvider(error)

@@ -262,9 +262,7 @@ async def test_short_outages_are_waited_out_and_long_ones_reported() -> None:
         await adapter.send(out())
 
 
-@pytest.mark.parametrize(
-    "token", ["", "no token", "4242424242:AAHanother-token_of-thirty-five-chars"]
-)
+@table("token", ["", "no token", "4242424242:AAHanother-token_of-thirty-five-chars"])
 async def test_a_bad_token_names_the_setting(token: str) -> None:
     """Its owner has to know where to put another one."""
     async with open_telegram_api() as api:
@@ -322,7 +320,7 @@ async def test_what_can_be_read_of_an_odd_message_is_answered() -> None:
     ]
 
 
-@pytest.mark.parametrize("inside", [b"[" * 60_000 + b"]" * 60_000, b"9" * 5_000, b'"\\ud800"'])
+@table("inside", [b"[" * 60_000 + b"]" * 60_000, b"9" * 5_000, b'"\\ud800"'])
 async def test_a_page_that_is_no_json_hides_no_other_update(inside: bytes) -> None:
     """The same page comes with each poll: a bot that waits for a better one is deaf for ever."""
     async with open_bot() as (api, _, inbox):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from aiogram.types import Update
 from support.tables import table
 from support.telegram_api import ANN, BOT, BOT_ID, Json, TelegramApi
@@ -216,7 +215,7 @@ def test_what_somebody_else_may_have_written_is_not_typed(fields: Json) -> None:
     assert isinstance(changed, Edit)
 
 
-@pytest.mark.parametrize("part", ["forward_origin", "edit_date", "sender_business_bot"])
+@table("part", ["forward_origin", "edit_date", "sender_business_bot"])
 def test_where_it_cannot_be_read_who_wrote_it_is_no_command(part: str) -> None:
     """A part of a message that is left out may be the one that says that it was passed on."""
     raw = {"update_id": 1, "message": TelegramApi().message("/pair ABC", chat=ANN, **{part: "?"})}
@@ -333,7 +332,7 @@ def test_whatever_people_send_is_told_in_words(fields: Json, words: str, is_outs
     assert compose(message, in_group=False) == f"[{shown}]"
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"new_chat_members": [BOB]},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import anyio
-import pytest
 from msgspec.structs import replace
 from support.tables import table
 from support.tool_doubles import Deed
@@ -51,7 +50,7 @@ async def both_ways(test: TestService, said: Submission) -> tuple[bool, bool]:
     return followed.untrusted, (await result_of(again)).untrusted
 
 
-@pytest.mark.parametrize("untrusted", [False, True])
+@table("untrusted", [False, True])
 async def test_a_result_of_a_call_taints_it(*, untrusted: bool) -> None:
     """What a scheduled task found on a page must not be passed on as the agent's own word."""
     provider = ScriptedProvider(calling(("a", "fetch")), "done")
@@ -60,7 +59,7 @@ async def test_a_result_of_a_call_taints_it(*, untrusted: bool) -> None:
         assert await both_ways(test, await say(test)) == (untrusted, untrusted)
 
 
-@pytest.mark.parametrize("untrusted", [False, True])
+@table("untrusted", [False, True])
 async def test_its_own_message_taints_it(*, untrusted: bool) -> None:
     """A job may have been written by a turn that had read such text."""
     async with open_test_service() as test:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from support.tables import table
 from support.warm_start import everturn_command
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def script(page: Path, port: int) -> tuple[str, dict[int, list[str]]]:
     return "\n".join(lines), wanted
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@table("page", PAGES, ids=lambda page: page.stem)
 def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """From an empty folder, one block after the other."""
     with socket.socket() as probe:

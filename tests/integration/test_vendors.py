@@ -83,7 +83,7 @@ async def test_gemini_gets_the_signature_of_its_thought_back() -> None:
     assert sent["extra_content"] == {"a": 1}
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "extra"),
     [
         ("gemini-3.5-flash", {"google": {"thought_signature": "skip_thought_signature_validator"}}),
@@ -100,7 +100,7 @@ async def test_gemini_takes_over_calls_that_another_model_made(name: str, extra:
     assert message["tool_calls"][0].get("extra_content") == extra
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "delta"),
     [
         (GEMINI, calling(extra_content=SIGNED)),

@@ -150,7 +150,7 @@ async def test_a_later_page_of_a_text_that_is_not_kept_is_fetched() -> None:
         assert "Page: 2 of" in got.text
 
 
-@pytest.mark.parametrize("status", [404, 500, 429])
+@table("status", [404, 500, 429])
 async def test_an_error_of_the_server_is_one_and_shows_its_page(status: int) -> None:
     """What the server says may tell the model what to do instead."""
     async with open_web_server() as web:
@@ -166,7 +166,7 @@ async def test_an_error_of_the_server_is_one_and_shows_its_page(status: int) -> 
         assert len(got.text) < 3_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("charset", "head", "text"),
     [("shift_jis", "", "日本語"), ("", '<meta charset="windows-1251">', "привет")],
 )

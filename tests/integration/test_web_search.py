@@ -77,7 +77,7 @@ async def search(tool: WebSearch, query: str = "cod & chips", **arguments: objec
 # --- finding ---
 
 
-@pytest.mark.parametrize("provider", EVERY)
+@table("provider", EVERY)
 async def test_what_is_found_is_listed_the_best_first(provider: SearchProvider) -> None:
     """Title, address and a few words: enough to choose what to read."""
     async with open_web_server() as web:
@@ -93,7 +93,7 @@ async def test_what_is_found_is_listed_the_best_first(provider: SearchProvider) 
         assert "cod" in web.asked[0].path + web.asked[0].body.decode()
 
 
-@pytest.mark.parametrize("provider", EVERY)
+@table("provider", EVERY)
 async def test_nothing_found_is_no_error(provider: SearchProvider) -> None:
     """The model should try other words, not give up on the tool."""
     async with open_web_server() as web:
@@ -123,9 +123,7 @@ async def test_markup_and_what_is_no_page_are_left_out_and_long_ones_cut() -> No
         assert len(text) < 1_000
 
 
-@pytest.mark.parametrize(
-    ("provider", "variable"), [("brave", "BRAVE_API_KEY"), ("tavily", "TAVILY_API_KEY")]
-)
+@table(("provider", "variable"), [("brave", "BRAVE_API_KEY"), ("tavily", "TAVILY_API_KEY")])
 async def test_a_key_may_come_from_the_environment(provider: SearchProvider, variable: str) -> None:
     """A key in a file under version control is a key lost."""
     async with open_web_server() as web:
@@ -148,7 +146,7 @@ def test_a_searxng_without_address_is_refused_when_the_agent_is_loaded() -> None
 # --- failures ---
 
 
-@pytest.mark.parametrize("provider", ["brave", "tavily"])
+@table("provider", ["brave", "tavily"])
 async def test_a_refused_key_is_the_owners_to_mend(provider: SearchProvider) -> None:
     """The model can do nothing about it, and must not try for ever."""
     async with open_web_server() as web:
@@ -255,9 +253,7 @@ async def test_a_key_that_comes_back_in_an_error_is_masked(
         assert KEY not in got.text + caplog.text + repr(tool._api)
 
 
-@pytest.mark.parametrize(
-    "arguments", [{"query": ""}, {"query": "x" * 401}, {"query": "x", "count": 21}]
-)
+@table("arguments", [{"query": ""}, {"query": "x" * 401}, {"query": "x", "count": 21}])
 async def test_what_no_provider_takes_is_refused_before_it_is_asked(
     arguments: dict[str, object],
 ) -> None:

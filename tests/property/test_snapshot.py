@@ -52,7 +52,7 @@ from everturn_actors.state.recovery import recover
 from everturn_actors.state.session_state import SessionState
 
 
-@pytest.mark.parametrize("log", [rich_log, delivered_log, outage_log])
+@table("log", [rich_log, delivered_log, outage_log])
 def test_a_replay_from_every_snapshot_of_a_rich_turn_gives_the_same_state(
     log: Callable[[], tuple[Event, ...]],
 ) -> None:
@@ -517,7 +517,7 @@ def test_what_is_no_state_at_all_is_refused(data: bytes) -> None:
         decode_state(data)
 
 
-@pytest.mark.parametrize("read", [decode_state, decode_header])
+@table("read", [decode_state, decode_header])
 def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
     """The operator has to upgrade; a rebuild from the log would lose what that version knew."""
     assert callable(read)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.tables import table
 
 from everturn_gateway.providers.transport.sse import (
     EVENT_LIMIT_BYTES,
@@ -99,7 +100,7 @@ def test_a_missing_last_blank_line_loses_nothing_but_a_cut_line_is_not_read() ->
     assert parsed([b'data: {"half":']) == []
 
 
-@pytest.mark.parametrize("unit", [b"x" * 65536, b"data: " + b"y" * 65530 + b"\n"])
+@table("unit", [b"x" * 65536, b"data: " + b"y" * 65530 + b"\n"])
 def test_an_endless_event_is_refused(unit: bytes) -> None:
     """A server that never ends a line or an event must not fill the memory."""
     parser = EventParser()
