@@ -105,25 +105,40 @@ def _words(name: str, what: str, *, is_needed: bool = False) -> tuple[Argument, 
     return (Argument(name=name, what=what, is_needed=is_needed),)
 
 
+def _beside(
+    name: str,
+    what: str,
+    arguments: tuple[Argument, ...] = (),
+    aliases: tuple[str, ...] = (),
+    where: frozenset[Place] = _BOTH,
+) -> CommandSpec:
+    """Return a command that is answered beside the conversation, whatever goes on in it."""
+    return CommandSpec(
+        name=name,
+        what=what,
+        arguments=arguments,
+        aliases=aliases,
+        where=where,
+        passes=True,
+        is_about_session=False,
+    )
+
+
+def _for_owners(name: str, what: str, arguments: tuple[Argument, ...] = ()) -> CommandSpec:
+    return CommandSpec(name=name, what=what, arguments=arguments, who="owners", where=_PRIVATE)
+
+
+def _in_terminal(name: str, what: str, arguments: tuple[Argument, ...] = ()) -> CommandSpec:
+    return CommandSpec(name=name, what=what, arguments=arguments, where=_TERMINAL)
+
+
 _SESSION_ID: Final = Argument(name="session", what=marked("its id"), is_needed=True)
 _CODE: Final = Argument(name="code", what=marked("of the question"), is_needed=True)
 _CALL: Final = _words("call", marked("the id of the call"))
 
 COMMANDS: Final[tuple[CommandSpec, ...]] = (
-    CommandSpec(
-        name="start",
-        what=marked("say hello, and what this bot is"),
-        where=_CHAT,
-        passes=True,
-        is_about_session=False,
-    ),
-    CommandSpec(
-        name="help",
-        what=marked("show this list"),
-        aliases=("commands",),
-        passes=True,
-        is_about_session=False,
-    ),
+    _beside("start", marked("say hello, and what this bot is"), where=_CHAT),
+    _beside("help", marked("show this list"), aliases=("commands",)),
     CommandSpec(
         name="reset",
         what=marked("forget this conversation and begin a new one"),
@@ -163,26 +178,20 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     CommandSpec(name="stop", what=marked("cancel the answer that is being worked on"), passes=True),
     CommandSpec(name="retry", what=marked("try again what could not be answered")),
     CommandSpec(name="undo", what=marked("take back the files of the last turn that changed some")),
-    CommandSpec(
-        name="search",
-        what=marked("find what was said here, also before a reset; words or a question follow"),
+    _beside(
+        "search",
+        marked("find what was said here, also before a reset; words or a question follow"),
         arguments=_words("words", marked("a question, or words")),
-        passes=True,
-        is_about_session=False,
     ),
-    CommandSpec(
-        name="sessions",
-        what=marked("show the conversations that were had here, the newest first"),
-        passes=True,
-        is_about_session=False,
+    _beside(
+        "sessions",
+        marked("show the conversations that were had here, the newest first"),
         where=_CHAT,
     ),
-    CommandSpec(
-        name="memory",
-        what=marked("show what I know of you; TOPIC: TEXT notes it, forget TOPIC removes it"),
+    _beside(
+        "memory",
+        marked("show what I know of you; TOPIC: TEXT notes it, forget TOPIC removes it"),
         arguments=_words("text", marked("TOPIC: TEXT, or forget TOPIC")),
-        passes=True,
-        is_about_session=False,
     ),
     CommandSpec(
         name="pin",
@@ -208,85 +217,42 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         ),
         is_about_session=False,
     ),
-    CommandSpec(
-        name="whoami",
-        what=marked("show who you are here: your id, this chat's, and who answers"),
+    _beside(
+        "whoami",
+        marked("show who you are here: your id, this chat's, and who answers"),
         where=_CHAT,
-        passes=True,
-        is_about_session=False,
     ),
     # What owners can do, in private unless it says otherwise.
-    CommandSpec(
-        name="questions",
-        what=marked("show the calls that wait for an answer, in any conversation"),
-        who="owners",
-        where=_PRIVATE,
+    _for_owners("questions", marked("show the calls that wait for an answer, in any conversation")),
+    _for_owners(
+        "approve",
+        marked("let a call run, once or from now on"),
+        (_CODE, Argument(name="always", what=marked("from now on"))),
     ),
-    CommandSpec(
-        name="approve",
-        what=marked("let a call run, once or from now on"),
-        arguments=(_CODE, Argument(name="always", what=marked("from now on"))),
-        who="owners",
-        where=_PRIVATE,
+    _for_owners("deny", marked("do not let a call run"), (_CODE,)),
+    _for_owners(
+        "pair",
+        marked("show who waits to be let in, or let somebody in"),
+        _words("code", marked("of whoever asks")),
     ),
-    CommandSpec(
-        name="deny",
-        what=marked("do not let a call run"),
-        arguments=(_CODE,),
-        who="owners",
-        where=_PRIVATE,
-    ),
-    CommandSpec(
-        name="pair",
-        what=marked("show who waits to be let in, or let somebody in"),
-        arguments=_words("code", marked("of whoever asks")),
-        who="owners",
-        where=_PRIVATE,
-    ),
-    CommandSpec(
-        name="sessions",
-        what=marked("show the conversations that go on"),
-        who="owners",
-        where=_PRIVATE,
-    ),
-    CommandSpec(
-        name="reset",
-        what=marked("end one of them"),
-        arguments=(_SESSION_ID,),
-        who="owners",
-        where=_PRIVATE,
-    ),
-    CommandSpec(
-        name="usage",
-        what=marked("show what the agents used today"),
-        who="owners",
-        where=_PRIVATE,
-    ),
+    _for_owners("sessions", marked("show the conversations that go on")),
+    _for_owners("reset", marked("end one of them"), (_SESSION_ID,)),
+    _for_owners("usage", marked("show what the agents used today")),
     # What the terminal has beside.
-    CommandSpec(
-        name="attach",
-        what=marked("send a file with your next message; alone, put those that wait back"),
-        arguments=_words("file", marked("its path")),
-        where=_TERMINAL,
+    _in_terminal(
+        "attach",
+        marked("send a file with your next message; alone, put those that wait back"),
+        _words("file", marked("its path")),
     ),
-    CommandSpec(
-        name="allow",
-        what=marked("let the call that waits run, this once; a call id may follow"),
-        arguments=_CALL,
-        where=_TERMINAL,
+    _in_terminal(
+        "allow", marked("let the call that waits run, this once; a call id may follow"), _CALL
     ),
-    CommandSpec(
-        name="always",
-        what=marked("let it run, and from now on without asking"),
-        arguments=_CALL,
-        where=_TERMINAL,
-    ),
+    _in_terminal("always", marked("let it run, and from now on without asking"), _CALL),
     CommandSpec(name="deny", what=marked("do not let it run"), arguments=_CALL, where=_TERMINAL),
-    CommandSpec(
-        name="answer",
-        what=marked("answer what the agent asks, with a number or in words"),
-        arguments=_words("text", marked("the answer"), is_needed=True),
-        where=_TERMINAL,
+    _in_terminal(
+        "answer",
+        marked("answer what the agent asks, with a number or in words"),
+        _words("text", marked("the answer"), is_needed=True),
     ),
     CommandSpec(
         name="exit",

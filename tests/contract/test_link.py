@@ -32,7 +32,7 @@ from everturn_actors.cluster.frames import (
 )
 from everturn_actors.cluster.greeting import Identity, greet
 from everturn_actors.cluster.hub import STRANGERS_MAX, Hub, Subscriber
-from everturn_actors.cluster.link import Asked, Following, Given, NoLink, StreamLink
+from everturn_actors.cluster.link import Asked, Following, Given, StreamLink
 from everturn_actors.cluster.wire import Beat, Wire
 from everturn_actors.errors import (
     CoreError,
@@ -295,8 +295,6 @@ async def test_a_node_that_is_gone_or_is_another_fails_what_waits(tmp_path: Path
         for address in ("127.0.0.1:1", "", "nowhere", "/no/such.sock"):
             with pytest.raises(LinkBrokenError, match="cannot be reached"):
                 await it.link.ask(Node(name="d", address=address), asked, deadline_s=5)
-        with pytest.raises(LinkBrokenError, match=r"no `cluster\.listen`"):
-            await NoLink().ask(it.node, asked, deadline_s=5)
 
 
 async def test_a_node_that_says_nothing_any_more_is_gone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from everturn_actors.cluster.leases import (
     to_leave,
     wanted,
 )
-from everturn_actors.cluster.ownership import LeaseOwnership
+from everturn_actors.cluster.ownership import LeaseOwnership, until_left
 from everturn_actors.cluster.partitions import partition_in
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock
@@ -155,7 +155,7 @@ class Heartbeat:
     async def _lose_one(self, lease: str, drain_s: float, epoch: int | None) -> None:
         if one := self._ownership.partitions((lease,)):
             await contain(lease, lambda: self._ownership.on_lose(one, drain_s))
-        await self._ownership.until_left(lease)
+        await until_left(self._ownership, lease)
         held = self._view.held.get(lease)
         if epoch is not None and held is not None and held.epoch == epoch and drain_s:
             self._ownership.show(replace(self._view, left=self._view.left | {lease}))

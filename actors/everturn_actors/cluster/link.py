@@ -111,24 +111,6 @@ class Link(Protocol):
         ...
 
 
-class NoLink:
-    """`Link` of a node that has no address: it reaches nobody."""
-
-    async def ask(self, node: Node, asked: Asked, *, deadline_s: float) -> Given:
-        """See `Link.ask`."""
-        del asked, deadline_s
-        raise LinkBrokenError(_no_way(node))
-
-    async def follow(self, node: Node, following: Following) -> None:
-        """See `Link.follow`."""
-        del following
-        raise LinkBrokenError(_no_way(node))
-
-
-def _no_way(node: Node) -> str:
-    return f"node {node.name!r} cannot be reached: this one has no `cluster.listen`"
-
-
 class StreamLink:
     """`Link` over streams, opened when they are first needed and kept."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import anyio
@@ -52,11 +52,14 @@ class LeaseOwnership:
         self.on_lose: OnLose
         self.nudged = anyio.Event()
         "Set where the next heartbeat must not wait for its time."
-        self._placement, self._homes = Placement(), dict[str, str]()
+        self.placement = Placement()
+        "Which lease a session goes by."
+        self.homes: Mapping[str, str] = {}
+        "By seat: the name of the process that should have it, see `offer`."
         self._nodes: dict[str, Node] = {}
         self._news = anyio.Event()
-        self._seats: dict[str, anyio.Event] = {}
-        "Set where what ran while the seat was held has ended."
+        self.ends: dict[str, anyio.Event] = {}
+        "By seat: set where what ran while it was held has ended, see `while_held`."
 
     # --- Ownership ---
 
@@ -67,19 +70,19 @@ class LeaseOwnership:
 
     def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""
-        return self._placement.partition(session_id, key)
+        return self.placement.partition(session_id, key)
 
     def is_known(self, session_id: str) -> bool:
         """See `Ownership.is_known`."""
-        return self._placement.is_known(session_id)
+        return self.placement.is_known(session_id)
 
     def learn(self, session_id: str, key: ConversationKey) -> None:
         """See `Ownership.learn`."""
-        self._placement.learn(session_id, key)
+        self.placement.learn(session_id, key)
 
     def works_for(self, agent: str) -> bool:
         """See `Ownership.works_for`."""
-        if not self._placement.has_home(agent):
+        if not self.placement.has_home(agent):
             return True
         return self.seat_epoch(agent_seat(agent)) is not None
 
@@ -87,19 +90,19 @@ class LeaseOwnership:
         """See `Ownership.why_nobody`."""
         if partition == NOWHERE:
             return ""
-        seat = self._placement.lease(partition)
-        node = self._homes.get(seat, "")
+        seat = self.placement.lease(partition)
+        node = self.homes.get(seat, "")
         if not node or node in {each.name for each in self.nodes()}:
             return ""
         return f"the seat {seat} is node {node}'s, which does not live"
 
     def holder(self, partition: int) -> Node | None:
         """See `Ownership.holder`."""
-        return self.seat_holder(self._placement.lease(partition))
+        return self.seat_holder(self.placement.lease(partition))
 
     def epoch(self, partition: int) -> int | None:
         """See `Ownership.epoch`."""
-        return self.seat_epoch(self._placement.lease(partition))
+        return self.seat_epoch(self.placement.lease(partition))
 
     def nodes(self) -> tuple[Node, ...]:
         """See `Ownership.nodes`."""
@@ -121,72 +124,11 @@ class LeaseOwnership:
         """Return the number of this process's lease of a seat; None = it is not its own now."""
         return self.view.epoch(lease, self.elapsed())
 
-    async def while_held(
-        self,
-        seat: str,
-        body: Callable[[], Awaitable[object]],
-        otherwise: Callable[[], Awaitable[object]] | None = None,
-    ) -> None:
-        """Run `body` whenever this process holds a seat; return when one run ends by itself.
-
-        It is cancelled as soon as the seat moves or the lease may run out, and the seat is given
-        back when it has ended. What it raises passes.
-
-        Args:
-            seat: One of those of this process.
-            body: What the one that has it does.
-            otherwise: What the others do, in the same way; None = nothing.
-        """
-        while True:
-            epoch = self.seat_epoch(seat)
-            work = otherwise or anyio.sleep_forever if epoch is None else body
-            ended, is_over = anyio.Event(), False
-            if epoch is not None:
-                self._seats[seat] = ended
-            try:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(self._cancel_later, seat, epoch, tasks.cancel_scope)
-                    await work()
-                    is_over = True
-                    tasks.cancel_scope.cancel()
-            finally:
-                ended.set()
-            if is_over:
-                return
-
-    async def _cancel_later(self, seat: str, epoch: int | None, scope: anyio.CancelScope) -> None:
-        while self.seat_epoch(seat) == epoch:
-            await self._news.wait()
-        scope.cancel()
-
     # --- for people ---
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """Who lives, as far as is known."""
-        return self.view.members
-
-    @property
-    def seats(self) -> tuple[str, ...]:
-        """What it may do for all."""
-        return self.view.me.seats
 
     def holders(self) -> dict[str, str]:
         """Return the name of the process that holds each lease that is held, by lease."""
         return {**self.view.others, **dict.fromkeys(self.view.held, self.me.name)}
-
-    @property
-    def homes(self) -> Mapping[str, str]:
-        """By seat: the name of the process that should have it, see `offer`."""
-        return self._homes
-
-    def is_bound(self, agents: Collection[str], channels: Collection[str]) -> bool:
-        """Say whether sessions of these agents and channels go with seats, and no others."""
-        return self._placement.is_bound(agents, channels)
-
-    def bind(self, agents: Collection[str], channels: Collection[str]) -> None:
-        """Let sessions of these agents and channels be whose seat that is; see `Handover`."""
-        self._placement.bind(agents, channels)
 
     def offer(self, seats: Iterable[str], homes: Mapping[str, str]) -> None:
         """Say which seats this process may have from now on.
@@ -195,7 +137,7 @@ class LeaseOwnership:
             seats: What it can do for all.
             homes: By seat: the name of the process that should have it before others.
         """
-        self._homes = dict(homes)
+        self.homes = dict(homes)
         seats = tuple(seats)
         preferred = [seat for seat in seats if homes.get(seat) == self.me.name]
         me = replace(self.view.me, seats=seats, prefers=tuple(preferred))
@@ -233,7 +175,7 @@ class LeaseOwnership:
     def partitions(self, leases: Iterable[str]) -> frozenset[int]:
         """Return the partitions that leases are of; that of a seat where sessions go with it."""
         found = ((name, partition_in(name)) for name in leases)
-        numbers = (self._placement.number(name) if n is None else n for name, n in found)
+        numbers = (self.placement.number(name) if n is None else n for name, n in found)
         return frozenset(number for number in numbers if number is not None)
 
     def show(self, view: View, *, is_new: bool = False) -> None:
@@ -250,11 +192,58 @@ class LeaseOwnership:
             news, self._news = self._news, anyio.Event()
             news.set()
 
-    async def until_left(self, seat: str) -> None:
-        """Wait until what ran here while a seat was held has ended."""
-        if seat in self._seats:
-            await self._seats[seat].wait()
-
 
 def _has_others(view: View) -> bool:
     return any(each.node.name != view.me.node.name and not each.drains for each in view.members)
+
+
+class LeasedSeats:
+    """What one process may do for all, while it holds the seat for that."""
+
+    def __init__(self, ownership: LeaseOwnership) -> None:
+        """Go by the leases of this process."""
+        self._ownership = ownership
+
+    async def while_held(
+        self,
+        seat: str,
+        body: Callable[[], Awaitable[object]],
+        otherwise: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """Run `body` whenever this process holds a seat; return when one run ends by itself.
+
+        It is cancelled as soon as the seat moves or the lease may run out, and the seat is given
+        back when it has ended. What it raises passes.
+
+        Args:
+            seat: One of those of this process.
+            body: What the one that has it does.
+            otherwise: What the others do, in the same way; None = nothing.
+        """
+        while True:
+            epoch = self._ownership.seat_epoch(seat)
+            work = otherwise or anyio.sleep_forever if epoch is None else body
+            ended, is_over = anyio.Event(), False
+            if epoch is not None:
+                self._ownership.ends[seat] = ended
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._cancel_later, seat, epoch, tasks.cancel_scope)
+                    await work()
+                    is_over = True
+                    tasks.cancel_scope.cancel()
+            finally:
+                ended.set()
+            if is_over:
+                return
+
+    async def _cancel_later(self, seat: str, epoch: int | None, scope: anyio.CancelScope) -> None:
+        while self._ownership.seat_epoch(seat) == epoch:
+            await self._ownership.changed()
+        scope.cancel()
+
+
+async def until_left(ownership: LeaseOwnership, seat: str) -> None:
+    """Wait until what ran here while a seat was held has ended."""
+    if seat in ownership.ends:
+        await ownership.ends[seat].wait()

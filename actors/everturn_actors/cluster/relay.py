@@ -54,9 +54,11 @@ class Place(Protocol):
         """Find out whose a session is, where its id alone does not say it."""
         ...
 
-    async def pause(self, longest_s: float) -> None:
-        """Wait until who owns what has changed, at most so long."""
-        ...
+
+async def pause(ownership: Ownership, longest_s: float) -> None:
+    """Wait until who owns what has changed, at most so long."""
+    with anyio.move_on_after(longest_s):
+        await ownership.changed()
 
 
 class Relay:
@@ -117,7 +119,7 @@ class Relay:
                     if place.is_here(self._session_id):
                         return  # its own actor publishes from now on
                     if owner == self._owner():
-                        await place.pause(LOOK_S)
+                        await pause(place.ownership, LOOK_S)
         finally:
             place.relays.discard(self)
             self._is_running = False

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from everturn_actors.cluster.hub import Subscriber
 from everturn_actors.cluster.link import Asked, Given, Link
-from everturn_actors.cluster.relay import Relay
+from everturn_actors.cluster.relay import Relay, pause
 from everturn_actors.errors import (
     ActorStoppedError,
     LinkBrokenError,
@@ -44,8 +44,8 @@ from everturn_actors.protocol.commands import (
     Submit,
 )
 from everturn_actors.protocol.feed import READ_EVENTS, Feed, TextDelta
+from everturn_actors.protocol.placing import place
 from everturn_actors.protocol.subscription import follow, log_of
-from everturn_actors.session.placing import place
 from everturn_actors.session.registry import Registry
 from everturn_actors.state.session_state import SessionState
 
@@ -216,13 +216,8 @@ class RoutedActors:
                 raise OwnerAwayError(session_id, name, str(error)) from error
             if anyio.current_time() >= until_s:
                 raise OwnerAwayError(session_id, name, ownership.why_nobody(partition) or why)
-            await self.pause(_PAUSES[min(tries, len(_PAUSES) - 1)])
+            await pause(self.ownership, _PAUSES[min(tries, len(_PAUSES) - 1)])
             tries += 1
-
-    async def pause(self, longest_s: float) -> None:
-        """Wait until who owns what has changed, at most so long."""
-        with anyio.move_on_after(longest_s):
-            await self.ownership.changed()
 
     async def watch(self) -> None:
         """Follow changes of owners, until cancelled: what is followed goes to the new ones."""

@@ -9,5 +9,6 @@ Both sides know this: the actor, and whoever sends to it or follows it.
   reply
 - `followers`: what followers of a session read, and how far each of them is
 - `mailbox`: the bounded inbox of an actor, and the slot in which a caller waits for its answer
+- `placing`: finds out which sessions are whose, where their ids alone do not say it
 - `subscription`: reads what happens in a session, from where a follower stands to its end
 """

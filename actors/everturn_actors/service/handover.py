@@ -7,7 +7,7 @@ from typing import Protocol
 
 from everturn_actors.errors import CoreError
 from everturn_actors.ports import Ownership, SessionStore
-from everturn_actors.session.placing import place
+from everturn_actors.protocol.placing import place
 from everturn_actors.session.registry import Registry
 
 

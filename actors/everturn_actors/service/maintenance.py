@@ -15,7 +15,6 @@ class SessionMaintenance:
 
     def __init__(
         self,
-        *,
         store: SessionStore,
         registry: Registry,
         on_delete: Callable[[str], Awaitable[None]] | None,

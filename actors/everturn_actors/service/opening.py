@@ -130,9 +130,7 @@ async def open_service(
             registry=router or registry,
             stateless=Stateless(store=scratch, runtime=live, registry=scratch_registry),
             bindings=bindings,
-            maintenance=SessionMaintenance(
-                store=store, registry=registry, on_delete=ports.on_delete
-            ),
+            maintenance=SessionMaintenance(store, registry, ports.on_delete),
             on_delete=ports.on_delete,
         )
         half, remove = service.branches.is_half, service.delete

@@ -84,10 +84,8 @@ class SessionActor:
         self._is_new = activation.is_new
         self._mailbox, self._feed, self._runtime = mailbox, feed, runtime
         self._passivate_after_s = 0.0 if activation.passivate_at_once else runtime.passivate_after_s
-        self._passivates_soon = False
-        self._was_fenced = False  # since the last append
-        self._memory = Memory()
-        self._snapshots, self._news = Snapshots(session_id, runtime), News()
+        self._passivates_soon = self._was_fenced = False  # the latter since the last append
+        self._memory, self._snapshots, self._news = Memory(), Snapshots(session_id, runtime), News()
         self._turns = TurnRunner(
             session_id=session_id,
             runtime=runtime,

@@ -28,7 +28,7 @@ _BAD_SETUP = {
     4012: "Discord does not know this version of its gateway any more: Everturn is too old.",
     4013: "Discord does not know an intent of ours: Everturn is too old.",
 }
-UNKNOWN_CHANNEL, UNKNOWN_GUILD, UNKNOWN_MESSAGE = 10003, 10004, 10008
+UNKNOWN_CHANNEL, UNKNOWN_GUILD = 10003, 10004
 MISSING_ACCESS, MISSING_PERMISSIONS, INVALID_FORM = 50001, 50013, 50035
 NO_HISTORY = 160_002
 _GONE = {

@@ -97,8 +97,10 @@ class ChannelInboundHandler:
         """Deal with one event. See `InboundHandler.handle`."""
         self.received()
         self._health.count_in()
+        if isinstance(event, Command):  # by its own name, or the message that it is
+            event = self._commands.meant(event, moved_chat_ref(event.chat, self._aliases))
         # Before anything goes by the chat's id.
-        event = moved_event(self._as_meant(event), self._aliases)
+        event = moved_event(event, self._aliases)
         self._chat_types.note(event.chat)
         name = _name_of(event)
         if name is not None and name in self._settled:
@@ -124,12 +126,6 @@ class ChannelInboundHandler:
     def menu(self) -> Sequence[CommandSpec]:
         """Return what the bot offers. See `InboundHandler.menu`."""
         return self._commands.menu()
-
-    def _as_meant(self, event: InboundEvent) -> InboundEvent:
-        """Return a command by its own name, or as the message that it is where it is none."""
-        if not isinstance(event, Command):
-            return event
-        return self._commands.meant(event, moved_chat_ref(event.chat, self._aliases))
 
     async def _receive(self, event: InboundEvent) -> None:
         """Have an event taken, unless nobody waits for it any more."""

@@ -53,14 +53,14 @@ class RecordingHandler:
         """
         if gate := self._gates.get(event.chat.id):
             self.waiting.append(event)
-            self._notify()
+            self.received()
             await gate.wait()
         if self._refusals:
             self._refusals -= 1
             self.refused.append(event)
             raise NotNowError("not now", retry_after_s=0)  # noqa: EM101, TRY003 - of a test
         self.events.append(event)
-        self._notify()
+        self.received()
 
     def menu(self) -> tuple[CommandSpec, ...]:
         """Return the commands of every bot."""
@@ -97,7 +97,7 @@ class RecordingHandler:
         """Keep what could not be read."""
         del chat
         self.passed_over.append(f"{kind}: {fault}")
-        self._notify()
+        self.received()
 
     def blocked(self, chat: str, why: str) -> float:
         """Let a chat be tried again at once."""
@@ -130,12 +130,13 @@ class RecordingHandler:
 
     def received(self) -> None:
         """Look again at what is waited for."""
-        self._notify()
+        changed, self._changed = self._changed, anyio.Event()
+        changed.set()
 
     def connected(self, account: str) -> None:
         """Keep the name."""
         self.account = account
-        self._notify()
+        self.received()
 
     def cursor(self, name: str) -> str:
         """Return what was kept."""
@@ -144,8 +145,4 @@ class RecordingHandler:
     async def keep_cursor(self, name: str, value: str) -> None:
         """Keep a cursor."""
         self.cursors[name] = value
-        self._notify()
-
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        self.received()

@@ -23,7 +23,7 @@ from everturn_actors.cluster.greeting import Identity
 from everturn_actors.cluster.heartbeat import Heartbeat
 from everturn_actors.cluster.leases import Member, Referee, Share, shares
 from everturn_actors.cluster.node import LinkedNode, open_node
-from everturn_actors.cluster.ownership import LeaseOwnership
+from everturn_actors.cluster.ownership import LeasedSeats, LeaseOwnership
 from everturn_actors.cluster.placement import channel_seat
 from everturn_actors.errors import UnknownAgentError
 from everturn_actors.ports import Clock, Node
@@ -39,6 +39,7 @@ from everturn_gateway.specs import AgentLibrary
 __all__ = [
     "SCHEDULER",
     "Homes",
+    "LeasedSeats",
     "SharedScheduler",
     "compare",
     "differences",
@@ -155,11 +156,11 @@ async def compare(ownership: LeaseOwnership, library: AgentLibrary) -> NoReturn:
 
 def differences(ownership: LeaseOwnership) -> tuple[str, ...]:
     """Return what other nodes have otherwise than this one, and which homes are away, in lines."""
-    me = next((each for each in ownership.members if each.node == ownership.me), None)
+    me = next((each for each in ownership.view.members if each.node == ownership.me), None)
     if me is None:
         return ()
     notes = list(homes_away(ownership))
-    for other in ownership.members:
+    for other in ownership.view.members:
         if other.node.version != me.node.version:
             notes.append(
                 f"node {other.node.name} runs Everturn {other.node.version}, this one"
@@ -185,7 +186,7 @@ def homes_away(ownership: LeaseOwnership) -> tuple[str, ...]:
 
 def nodes_of(ownership: LeaseOwnership) -> tuple[Share, ...]:
     """Return which nodes live, by name, and what each of them holds, as far as this one knows."""
-    return shares(ownership.members, ownership.holders())
+    return shares(ownership.view.members, ownership.holders())
 
 
 def digest_of(library: AgentLibrary) -> str:

@@ -424,7 +424,7 @@ async def _run(
             supervisor.start(maintenance, "rows of other nodes", rows)
             assert isinstance(work.schedules, cluster.SharedScheduler)
             run_jobs = partial(
-                work.ownership.while_held,
+                cluster.LeasedSeats(work.ownership).while_held,
                 cluster.SCHEDULER,
                 work.schedules.serve_anew,
                 work.schedules.look_on,
@@ -437,7 +437,8 @@ async def _run(
             models=agents.models,
             messages=base.messages,
         )
-        site = ChannelSite(supervisor=supervisor, seats=work.ownership)
+        seats = cluster.LeasedSeats(work.ownership) if work.ownership is not None else None
+        site = ChannelSite(supervisor=supervisor, seats=seats)
         talk = partial(agents.channels.run, service, answers, site)
         supervisor.start(connections, "channels", talk)
         return

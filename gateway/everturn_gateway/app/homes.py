@@ -64,7 +64,7 @@ class Homes:
         self._config, self._cluster = config, config.cluster
         self._document = Document(keyed, SEATS_KEY, SEATS_FORM)
         self._ownership, self._library, self._handover = ownership, library, handover
-        self._seats = ownership.seats
+        self._seats = ownership.view.me.seats
         "What every node of this configuration can do."
         self._bound = tuple(each for each in config.channels if not each.plugin.is_shareable)
         self._since: dict[str, float] = {}
@@ -113,8 +113,8 @@ class Homes:
 
     async def _bind(self, agents: Collection[str]) -> None:
         channels = [each.name for each in self._bound]
-        if not self._ownership.is_bound(agents, channels):
-            bind = partial(self._ownership.bind, agents, channels)
+        if not self._ownership.placement.is_bound(agents, channels):
+            bind = partial(self._ownership.placement.bind, agents, channels)
             await self._handover.rebind(bind, self._config.server.stop_timeout_s * DRAIN_SHARE)
 
     async def _claims(self, homes: Mapping[str, str], own: Mapping[str, AgentFile]) -> set[str]:
