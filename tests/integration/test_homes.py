@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from uuid import uuid4
@@ -149,8 +150,8 @@ async def test_a_channel_of_one_process_is_whole_on_one_node(
     async with open_model_api(default=echo) as model:
         configs = [
             await to_thread.run_sync(
-                lambda name=name: make_node(
-                    tmp_path, name, model.url, store, channels={"external": [channel]}
+                partial(
+                    make_node, tmp_path, name, model.url, store, channels={"external": [channel]}
                 )
             )
             for name in "ab"

@@ -138,7 +138,7 @@ class Server:
     def sleeper(self, for_s: float) -> subprocess.Popen[bytes]:
         """Take a connection, and keep it for a while."""
         assert PROGRAMS is not None
-        asked = [PROGRAMS / "psql", "-qX", "-c", f"SELECT pg_sleep({for_s})", self.url()]
+        asked = [str(PROGRAMS / "psql"), "-qX", "-c", f"SELECT pg_sleep({for_s})", self.url()]
         return subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def psql(self, statement: str, database: str = "postgres") -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import discord
+from discord.http import Route
 
 from everturn_channels.adapter import ButtonClick, ChatRef, Command
 from everturn_channels.command_registry import CommandSpec, command_named
@@ -107,7 +108,7 @@ async def register_commands(client: Client, menu: Sequence[CommandSpec]) -> None
 
 async def _known_commands(client: Client, application_id: int) -> list[dict[str, Any]]:
     """Return the commands that Discord has, with their texts in all languages."""
-    route = discord.http.Route(
+    route = Route(
         "GET",
         "/applications/{application_id}/commands?with_localizations=true",
         application_id=application_id,

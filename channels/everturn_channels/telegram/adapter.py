@@ -165,6 +165,7 @@ class TelegramAdapter(Adapter):
         self, line: Line, handler: InboundHandler, updates: UpdateReader
     ) -> None:
         """Receive until cancelled, and keep the bot's menu beside that."""
+        failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             offer = partial(self._offer_commands, line)
             tasks.start_soon(keep_menu, handler, offer)
