@@ -34,6 +34,11 @@ def _no_commands(agent: str) -> Sequence[CommandSpec]:
     return ()
 
 
+async def _no_remind(key: ConversationKey, argument: str, name: str) -> str:
+    del key, argument, name
+    return "Nobody keeps a clock."
+
+
 async def _no_prompts(agent: str) -> Sequence[OfferedPrompt]:
     del agent
     return ()
@@ -101,6 +106,9 @@ class ChannelContext(Struct, frozen=True, kw_only=True):
     """Does what stands after `/memory`, for a sender; returns what they are told, as Markdown."""
     commands: Callable[[str], Sequence[CommandSpec]] = _no_commands
     "The commands that an agent adds, by its name."
+    remind: Callable[[ConversationKey, str, str], Awaitable[str]] = _no_remind
+    """Does what stands after `/remind`, once for each name of a command, which comes last; returns
+    what its sender is told, as Markdown."""
     prompts: Callable[[str], Awaitable[Sequence[OfferedPrompt]]] = _no_prompts
     "What MCP servers of an agent have for people to send. Raises UnknownAgentError."
     fill_prompt: Callable[[str, str, Mapping[str, str]], Awaitable[str]] = _fill_no_prompt

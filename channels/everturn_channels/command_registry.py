@@ -35,6 +35,7 @@ _CHAT: Final[frozenset[Place]] = frozenset(("chat",))
 _TERMINAL: Final[frozenset[Place]] = frozenset(("terminal",))
 _BOTH: Final[frozenset[Place]] = _CHAT | _TERMINAL
 _PRIVATE: Final[frozenset[Place]] = frozenset(("private",))
+_GROUP: Final[frozenset[Place]] = frozenset(("group",))
 
 
 class Argument(Struct, frozen=True, kw_only=True):
@@ -188,6 +189,16 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         marked("show the conversations that were had here, the newest first"),
         where=_CHAT,
     ),
+    CommandSpec(
+        name="remind",
+        what=marked("be reminded here: 20m TEXT, 18:30 TEXT, or 2026-12-24 09:00 TEXT"),
+        arguments=(
+            Argument(name="when", what=marked("20m, 2h, 18:30, or a day and a time")),
+            Argument(name="text", what=marked("of what")),
+        ),
+        where=_CHAT,
+        is_about_session=False,
+    ),
     _beside(
         "memory",
         marked("show what I know of you; TOPIC: TEXT notes it, forget TOPIC removes it"),
@@ -238,6 +249,18 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _for_owners("sessions", marked("show the conversations that go on")),
     _for_owners("reset", marked("end one of them"), (_SESSION_ID,)),
     _for_owners("usage", marked("show what the agents used today")),
+    CommandSpec(
+        name="allow",
+        what=marked("let me answer in this group"),
+        who="owners",
+        where=_GROUP,
+    ),
+    CommandSpec(
+        name="disallow",
+        what=marked("take that back"),
+        who="owners",
+        where=_GROUP,
+    ),
     # What the terminal has beside.
     _in_terminal(
         "attach",

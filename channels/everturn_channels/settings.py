@@ -75,6 +75,8 @@ class Route(Struct, frozen=True, kw_only=True):
     "The name of a channel, or of a platform: then all its bots."
     chat_type: ChatType | Literal[""] = ""
     chat_id: str = ""
+    topic: str = ""
+    "Of a topic or thread in it."
     sender_id: str = ""
 
 

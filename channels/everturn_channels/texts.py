@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Final, Literal, assert_never
 
 from msgspec import Struct
 
@@ -326,6 +326,37 @@ def whoami_text(sender: Person, key: ConversationKey, *, is_owner: bool) -> str:
         *([t("You are one of its owners.")] if is_owner else []),
     ]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def reminder_how() -> str:
+    """Answer /remind that cannot be read."""
+    return t(
+        "Write when and of what: /remind 20m TEXT, /remind 18:30 TEXT or"
+        " /remind 2026-12-24 09:00 TEXT"
+    )
+
+
+def reminder_set(text: str, at: str, zone: str) -> str:
+    """Answer /remind."""
+    return t("I will remind you at {time}, {zone}: {text}", time=at, zone=zone, text=_plain(text))
+
+
+def group_allowed(*, is_allowed: bool) -> str:
+    """Answer /allow and /disallow: whether the agent takes part in this group from now on."""
+    if is_allowed:
+        return t("Done: I take part in this group.")
+    return t("Done: I take no part in this group, unless it is listed.")
+
+
+def group_closed(reason: Literal["no route", "not yours", "disabled"]) -> str:
+    """Tell an owner why a group cannot be allowed."""
+    match reason:
+        case "no route":
+            return t("No agent answers here: set a route for this chat.")
+        case "not yours":
+            return t("The agent that answers here is not yours.")
+        case "disabled":
+            return t("This agent takes part in no group: {field}.", field="`spec.access.groups`")
 
 
 class FoundLine(Struct, frozen=True, kw_only=True):

@@ -36,7 +36,14 @@ from everturn_channels.inbound.owners.texts import (
     NO_SUCH_SESSION,
 )
 from everturn_channels.settings import AccessRules, DmRules, Route
-from everturn_channels.texts import click_late, click_refused, no_session, unknown_command
+from everturn_channels.texts import (
+    click_late,
+    click_refused,
+    group_allowed,
+    group_closed,
+    no_session,
+    unknown_command,
+)
 from everturn_gateway.channels.running import LaterDeliveryPort
 
 ADA = Person(id="1", name="Ada")
@@ -455,3 +462,34 @@ async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None
 
         assert shown[0].splitlines()[2] == "May send run?"
         assert len(listed.splitlines()) == 1
+
+
+async def test_an_owner_lets_the_agent_take_part_in_a_group(tmp_path: Path) -> None:
+    """From the group itself, where its id need not be looked up; over a restart, and taken back."""
+    closed = structs.replace(OPEN, groups=structs.replace(OPEN.groups, policy="allowlist"))
+    told: list[str] = []
+    async with feeding(tmp_path, rules=closed, owners=[OWNER]) as fed:
+        in_group = partial(fed.command, chat=GROUP, is_addressed=True)
+        told += [await in_group("allow"), await in_group("allow", sender=BOB)]
+        told.append(await fed.command("allow", chat=GROUP, sender=ADA))
+        await fed.say("hello", chat=GROUP, is_addressed=True)
+        before = await fed.state(GROUP.id)
+        allowed = [await in_group("allow", sender=ADA) for _ in range(2)]
+    async with feeding(tmp_path, rules=closed, owners=[OWNER]) as fed:
+        in_group = partial(fed.command, chat=GROUP, is_addressed=True)
+        await fed.say("hello", chat=GROUP, is_addressed=True)
+        state = await fed.until_idle(GROUP.id)
+        taken_back = await in_group("disallow", sender=ADA)
+        after = await in_group("status")
+        fed.rules["test"] = structs.replace(
+            closed, groups=structs.replace(closed.groups, policy="disabled")
+        )
+        disabled = await in_group("allow", sender=ADA)
+
+    assert told == ["", "", ""]
+    assert before is None
+    assert allowed == [group_allowed(is_allowed=True)] * 2
+    assert state.turns == 1
+    assert taken_back == group_allowed(is_allowed=False)
+    assert after == ""
+    assert disabled == group_closed("disabled")

@@ -73,6 +73,7 @@ def _group(
         (Route(agent="x", chat_type="channel"), False),
         (Route(agent="x", chat_id="-100"), True),
         (Route(agent="x", chat_id="-10"), False),
+        (Route(agent="x", topic="9"), False),
         (Route(agent="x", sender_id="7"), True),
         (Route(agent="x", sender_id="8"), False),
         (Route(agent="x", channel="telegram", chat_id="-100", sender_id="8"), False),
@@ -86,6 +87,23 @@ def test_a_route_matches_where_all_it_names_is_so(route: Route, *, matches: bool
     )
 
     assert found == (route if matches else None)
+
+
+def test_each_topic_may_have_an_agent_of_its_own() -> None:
+    """The rest of the chat goes by the routes behind."""
+    routes = [Route(agent="docs", chat_id="-100", topic="9"), Route(agent="rest")]
+    found = [
+        find_route(
+            routes,
+            channel="telegram",
+            platform="telegram",
+            chat=ChatRef(id=GROUP.id, type="group", topic=topic),
+            sender=ANN,
+        )
+        for topic in ("9", "10", "")
+    ]
+
+    assert [route.agent if route else "" for route in found] == ["docs", "rest", "rest"]
 
 
 def test_the_first_route_that_matches_wins() -> None:

@@ -1,10 +1,11 @@
 """Pairing: unknown people are given a code, and an owner approves it.
 
-Two values, so that no gateway has to run for an approval and none has to be told of it:
+Three values, so that no gateway has to run for an approval and none has to be told of it:
 
     pairing/pending.json     codes that are open; written by the gateway alone
     pairing/approved.json    people who were approved; changed by the command line, over HTTP, or
                              by an owner's command in a chat
+    pairing/groups.json      groups that owners allowed there, by `/allow`
 
 Names in them are what people call themselves: for display, never to be trusted.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Generator
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
@@ -36,6 +37,7 @@ CODE_LIFE: Final = timedelta(hours=1)
 OPEN_CODES_MAX: Final = 100  # of a channel; strangers cost a line in a file each
 PENDING_KEY: Final = "pairing/pending.json"
 APPROVED_KEY: Final = "pairing/approved.json"
+GROUPS_KEY: Final = "pairing/groups.json"
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,17 @@ class Paired(Value, frozen=True, kw_only=True):
     "Which owner did it, see `Owner.by`; empty = whoever runs the gateway, on the command line."
 
 
+class AllowedGroup(Value, frozen=True, kw_only=True):
+    """A group in which an owner let an agent take part."""
+
+    channel: str
+    chat: str
+    agent: str
+    allowed_at: Instant
+    by: str = ""
+    "Which owner did it, see `Owner.by`."
+
+
 class Pairing:
     """Knows who is paired, hands out codes, and lets people in. For one event loop.
 
@@ -86,6 +99,7 @@ class Pairing:
         self._clock = clock
         self._pending = Document(store, PENDING_KEY, _REQUESTS)
         self._approved = Document(store, APPROVED_KEY, _PEOPLE)
+        self._groups = Document(store, GROUPS_KEY, _GROUPS)
         self._asking = anyio.Lock()
         self._open: _Requests | None = None
         "Codes, oldest first; None until they were read."
@@ -100,6 +114,54 @@ class Pairing:
         Where the list cannot be read, nobody is paired, and the log says so once.
         """
         return any(_is(each, channel, sender_id) for each in await self._people())
+
+    async def is_allowed(self, channel: str, chats: Collection[str], agent: str) -> bool:
+        """Whether an owner let an agent take part in a group, by any of its ids.
+
+        Where the list cannot be read, none is, and the log says so.
+        """
+        try:
+            groups = await self._groups.read()
+        except JournalError as error:
+            logger.error("no group counts as allowed: the list cannot be read", exc_info=error)
+            return False
+        return any(
+            each.channel == channel and each.chat in chats and each.agent == agent
+            for each in groups
+        )
+
+    async def allow(self, channel: str, chats: Sequence[str], agent: str, *, by: str) -> None:
+        """Let an agent take part in a group, durably; twice does no harm.
+
+        Raises:
+            PairingError: The list cannot be read or written; the text names it.
+        """
+        await self.disallow(channel, chats, agent)
+        group = AllowedGroup(
+            channel=channel, chat=chats[0], agent=agent, allowed_at=self._clock.now(), by=by
+        )
+        with _translated():
+            await self._groups.change(lambda groups: (*groups, group))
+
+    async def disallow(self, channel: str, chats: Collection[str], agent: str) -> bool:
+        """Take that back, durably; return whether it was so.
+
+        Raises:
+            PairingError: The list cannot be read or written; the text names it.
+        """
+        was_allowed = await self.is_allowed(channel, chats, agent)
+
+        def left(groups: _AllowedGroups) -> _AllowedGroups:
+            return tuple(
+                each
+                for each in groups
+                if (each.channel, each.agent) != (channel, agent) or each.chat not in chats
+            )
+
+        if was_allowed:
+            with _translated():
+                await self._groups.change(left)
+        return was_allowed
 
     async def people(self, channel: str) -> tuple[str, ...]:
         """Return the ids of those whom the owner approved for a channel; none where it fails."""
@@ -327,3 +389,5 @@ _Requests: TypeAlias = tuple[Request, ...]
 _People: TypeAlias = tuple[Paired, ...]
 _REQUESTS: Final = form_of("requests", _Requests, _Requests(), check=_named)
 _PEOPLE: Final = form_of("people", _People, _People(), check=_named)
+_AllowedGroups: TypeAlias = tuple[AllowedGroup, ...]
+_GROUPS: Final = form_of("groups", _AllowedGroups, _AllowedGroups())

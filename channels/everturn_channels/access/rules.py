@@ -36,6 +36,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias, assert_never
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.settings import (
@@ -90,6 +91,7 @@ def find_route(
             (route.channel, (channel, platform)),
             (route.chat_type, (chat.type,)),
             (route.chat_id, (chat.id, *chat.aliases)),
+            (route.topic, (chat.topic,)),
             (route.sender_id, (sender.id,)),
         )
         if all(not name or name in found for name, found in wanted):
@@ -105,12 +107,13 @@ def evaluate(
     sender: Person,
     is_addressed: bool,
     is_paired: bool,
+    is_allowed: bool = False,
 ) -> AccessDecision:
     """Say what becomes of a message.
 
     `places` are the channel's name and its platform's: an entry of an allowlist may begin with
     either. `is_paired` is whether the owner approved this person for this channel; it counts in a
-    dm.
+    dm. `is_allowed` is whether an owner let the agent take part in this group, from the group.
     """
     match str(chat.type):  # a plug-in may send any word
         case "dm":
@@ -119,6 +122,9 @@ def evaluate(
             ids = (chat.id, *chat.aliases)
             names = (f"{prefix}:{chat_id}" for chat_id in ids for prefix in places)
             keys = tuple(dict.fromkeys(names))
+            if is_allowed and rules.groups.policy != "disabled":
+                listed = (*rules.groups.allowlist, *keys)
+                rules = replace(rules, groups=replace(rules.groups, allowlist=listed))
             return _evaluate_group(rules.groups, keys, chat, sender, is_addressed=is_addressed)
         case other:
             return AccessDecision(action="refuse", reason=f"the chat type {other!r} is not known")

@@ -137,6 +137,7 @@ class AccessControl:
             sender=sender,
             is_addressed=is_addressed,
             is_paired=is_dm and await self._is_let_in(sender, key.agent),
+            is_allowed=not is_dm and await self._is_allowed(chat, key.agent),
         )
         match decision.action:
             case "answer" | "ambient" | "record" | "ignore":
@@ -170,6 +171,7 @@ class AccessControl:
             sender=sender,
             is_addressed=True,
             is_paired=is_let_in,
+            is_allowed=await self._is_allowed(chat, key.agent),
         )
         match decision.action:
             case "refuse":
@@ -187,6 +189,10 @@ class AccessControl:
         if owner is not None and owner.owns(agent):
             return True
         return await self._context.pairing.is_paired(channel, sender.id)
+
+    async def _is_allowed(self, chat: ChatRef, agent: str) -> bool:
+        ids = (chat.id, *chat.aliases)
+        return await self._context.pairing.is_allowed(self._adapter.name, ids, agent)
 
     def is_flood(self, event: InboundEvent) -> bool:
         """Whether somebody sends more than is taken, by the platform's clock.

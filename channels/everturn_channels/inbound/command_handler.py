@@ -22,6 +22,7 @@ from everturn_actors.errors import (
     UnknownFormatError,
 )
 from everturn_actors.model import ConversationKey
+from everturn_channels.access.pairing import PairingError
 from everturn_channels.adapter import ButtonClick, ChatRef, Command, Message
 from everturn_channels.channel_context import ChannelContext
 from everturn_channels.command_registry import (
@@ -44,11 +45,13 @@ from everturn_channels.inbound.commands import answer_to
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.commands import OwnerAnswer, OwnerCommands, owners_command
 from everturn_channels.inbound.owners.model_command import ModelCommand
-from everturn_channels.inbound.owners.texts import IN_PRIVATE
+from everturn_channels.inbound.owners.texts import IN_PRIVATE, PAIRING_FAILS
 from everturn_channels.languages import marked
 from everturn_channels.prompts import read_prompt
 from everturn_channels.texts import (
     click_refused,
+    group_allowed,
+    group_closed,
     help_text,
     owner_help_text,
     prompt_sent,
@@ -153,6 +156,10 @@ class CommandHandler:
         if is_by_owner and chat.type == "dm":
             await self._command_of_owner(command)
             return
+        if is_by_owner and meaning is not None and "group" in meaning.where:
+            if command.is_addressed:  # else some other bot may be meant
+                await self._notifier.respond(command.answer, await self._open_group(command))
+            return
         admission = await self._access.admit(
             chat, sender, is_addressed=command.is_addressed, notify=notify
         )
@@ -187,6 +194,30 @@ class CommandHandler:
         if command.chat.type == "dm" and self._owners.owner_of(command.sender) is not None:
             return owner_help_text(commands, commands_for("private", "owners"))
         return help_text(commands)
+
+    async def _open_group(self, command: Command) -> str:
+        """Let the agent of a group take part in it, or take that back; return what is told."""
+        chat, owner = command.chat, self._owners.owner_of(command.sender)
+        key = self._access.key_of(chat, command.sender)
+        rules = self._context.rules(key.agent) if key is not None else None
+        if key is None or rules is None:
+            return group_closed("no route")
+        if owner is None or not owner.owns(key.agent):
+            return group_closed("not yours")
+        if rules.groups.policy == "disabled":
+            return group_closed("disabled")
+        pairing, ids = self._context.pairing, (chat.id, *chat.aliases)
+        try:
+            if command.name == "allow":
+                await pairing.allow(key.channel, ids, key.agent, by=owner.by)
+            else:
+                await pairing.disallow(key.channel, ids, key.agent)
+        except PairingError as error:
+            logger.warning("an owner could not allow a group", extra={"error": str(error)})
+            return PAIRING_FAILS
+        extra = {**self._fields, "owner": owner.name, "did": f"/{command.name}", "chat": chat.id}
+        logger.info("an owner acted from a chat", extra=extra)
+        return group_allowed(is_allowed=command.name == "allow")
 
     async def _say_own(self, command: Command, meaning: CommandSpec, admission: Admission) -> str:
         """Say what a command of the agent's own stands for, as the words of whoever gave it."""

@@ -85,6 +85,10 @@ async def _memory(command: Command, key: ConversationKey, context: ChannelContex
     return await context.memory(key, command.argument, command.sender.id)
 
 
+async def _remind(command: Command, key: ConversationKey, context: ChannelContext) -> str:
+    return await context.remind(key, command.argument, message_key(key, command.id))
+
+
 async def _sessions(command: Command, key: ConversationKey, context: ChannelContext) -> str:
     """Return the sessions that were held in a chat with its agent."""
     del command
@@ -220,6 +224,7 @@ _ABOUT_AGENT: Final[Mapping[str, _OfAgent]] = {
     "start": _start,
     "search": _search,
     "memory": _memory,
+    "remind": _remind,
     "sessions": _sessions,
     "whoami": _who_am_i,
 }

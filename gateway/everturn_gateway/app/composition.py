@@ -435,6 +435,8 @@ async def _run(
             tool_factory=base.tool_factory,
             ledger=base.usage,
             models=agents.models,
+            schedules=work.schedules,
+            timezone=start.config.schedules.timezone,
             messages=base.messages,
         )
         seats = cluster.LeasedSeats(work.ownership) if work.ownership is not None else None

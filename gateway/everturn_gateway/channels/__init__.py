@@ -5,6 +5,7 @@
 - `bots`: one channel of a gateway: its bot is loaded, kept running, and delivers
 - `checking`: whether a channel is set up as it has to be: a bot of its own logs in and looks
 - `moves`: what an operator may change where chats were given another id by their platform
+- `reminders`: `/remind` in a chat: a job of the agent, for the conversation in which it is given
 - `running`: all channels of a gateway: run together, and asked for their status
 - `searching`: `/search` in a chat: what was said in this conversation, in all its sessions
 - `seats`: which of several gateways receives on a channel; all of them send

@@ -35,11 +35,13 @@ from everturn_channels.names import visible
 from everturn_channels.prompts import OfferedPrompt
 from everturn_channels.settings import AccessRules, Route
 from everturn_channels.texts import sentence
+from everturn_gateway.channels.reminders import remind
 from everturn_gateway.channels.searching import search_conversation
 from everturn_gateway.config.owners import missing_agents
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import printable
 from everturn_gateway.model_choices import ModelChoices
+from everturn_gateway.scheduler.client import SchedulerClient
 from everturn_gateway.tools.checkpoints import Checkpoints, Undone, UnknownCheckpointError
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import ToolFactory
@@ -172,6 +174,10 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
     "What agents used of models."
     models: ModelChoices
     "Which models they could have."
+    schedules: SchedulerClient | None = None
+    "Where reminders are made; None = nobody keeps a clock."
+    timezone: str = ""
+    "In which people mean times; empty = UTC."
     messages: MessageIndex | None = None
     "Finds what was said; None = nobody keeps an index."
 
@@ -217,6 +223,12 @@ class AgentAnswers(Struct, frozen=True, kw_only=True):
                     return note_forgotten(topic, was_there=await notes.forget(topic))
         except (ToolFailedError, InvalidInputError) as error:
             return sentence(str(error))
+
+    async def remind(self, clock: Clock, key: ConversationKey, argument: str, name: str) -> str:
+        """Do what stands after `/remind` in a chat; return what its sender is told."""
+        if self.schedules is None:
+            return "Nobody keeps a clock."
+        return await remind(self.schedules, clock, self.timezone or "UTC", key, argument, name)
 
     async def prompts(self, agent: str) -> Sequence[OfferedPrompt]:
         """Return what MCP servers of an agent have for people to send."""
@@ -288,6 +300,7 @@ def make_channel_context(
         describe_usage=answers.describe_usage,
         save_file=answers.save_file,
         undo=answers.undo,
+        remind=partial(answers.remind, clock),
         prompts=answers.prompts,
         fill_prompt=answers.fill_prompt,
         search=partial(answers.search, service),

@@ -148,6 +148,7 @@ class MatchSection(Section):
     gateway: str | None = None  # Duragent's name for it
     chat_type: ChatType | None = None
     chat_id: str | None = None
+    topic: str | None = None
     sender_id: str | None = None
 
 
@@ -165,6 +166,7 @@ class RouteSection(Section):
             channel=match.channel or match.gateway or "",
             chat_type=match.chat_type or "",
             chat_id=match.chat_id or "",
+            topic=match.topic or "",
             sender_id=match.sender_id or "",
         )
 
