@@ -46,6 +46,7 @@ async def test_who_works_on_what_is_seen_as_it_changes(tmp_path: Path, browser: 
     assert "75 %" in texts[0]
     assert "48 of 64" in texts[0]
     assert "scheduler" in texts[0]
+    assert "Home of the agents" in texts[0]
     assert "⟨U+202E⟩evil" in texts[1]
     assert "shows this page" not in texts[1]
     assert "⟨U+202E⟩evil" in differs

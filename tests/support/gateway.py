@@ -202,8 +202,8 @@ class HttpGateway:
         return self.differing
 
     def homes(self) -> dict[str, str]:
-        """Say that it is alone."""
-        return {}
+        """Say at which node each agent with a folder is: all at the first."""
+        return {f"agent:{each}": self.node for each in self.library.names()} if self.shares else {}
 
     def homes_away(self) -> tuple[str, ...]:
         """Say that it is alone."""

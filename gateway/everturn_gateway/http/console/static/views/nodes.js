@@ -10,8 +10,9 @@ import { may, role } from "../role.js";
 import { failed, needsLogin, onRefresh, say, state } from "../state.js";
 
 const LOOK_MS = 2000;
+const AGENT = "agent:"; // how the seat of an agent with a folder begins
 
-const nodes = { rows: [], differences: [], isLoading: true, error: "" };
+const nodes = { rows: [], homes: {}, differences: [], isLoading: true, error: "" };
 let looking = 0;
 
 async function look() {
@@ -20,7 +21,7 @@ async function look() {
   if (!document.hidden) {
     try {
       const found = await get("admin/nodes");
-      Object.assign(nodes, { rows: found.nodes, differences: found.differences, error: "" });
+      Object.assign(nodes, { rows: found.nodes, homes: found.homes, differences: found.differences, error: "" });
     } catch (error) {
       if (!needsLogin(error)) nodes.error = failed(error);
     }
@@ -51,6 +52,8 @@ function list() {
 
 function nodeRow(node, all) {
   const share = all ? node.partitions / all : 0;
+  const homes = Object.keys(nodes.homes).filter((seat) => seat.startsWith(AGENT) && nodes.homes[seat] === node.name);
+  const agents = homes.map((seat) => seat.slice(AGENT.length));
   return html`<li class="thing node">
     <div class="line">
       <span class="title">${plain(node.name)}</span>
@@ -62,6 +65,7 @@ function nodeRow(node, all) {
     <dl class="counts">
       <div><dt>${t("Of the sessions")}</dt><dd>${number(Math.round(share * 100))} %</dd></div>
       <div><dt>${t("Parts of them")}</dt><dd>${t("{count} of {all}", { count: node.partitions, all })}</dd></div>
+      ${agents.length ? html`<div><dt>${t("Home of the agents")}</dt><dd>${agents.map((agent) => html`<code>${plain(agent)}</code> `)}</dd></div>` : nothing}
       <div><dt>${t("Does for all")}</dt><dd>${node.seats.length ? node.seats.map((seat) => html`<code>${plain(seat)}</code> `) : t("nothing")}</dd></div>
     </dl>
   </li>`;
