@@ -54,12 +54,13 @@ export function dollars(cost) {
   return (cost < 0.01 ? less : cents)().format(cost);
 }
 
-// Copies a text, also where the page is no secure context and has no clipboard.
+// Copies a text, also where the page is no secure context and has no clipboard, or may not use it.
 export function copyText(text, done) {
-  if (navigator.clipboard) {
-    navigator.clipboard.writeText(text).then(done);
-    return;
-  }
+  if (navigator.clipboard) navigator.clipboard.writeText(text).then(done, () => copySelected(text, done));
+  else copySelected(text, done);
+}
+
+function copySelected(text, done) {
   const area = document.createElement("textarea");
   area.value = text;
   document.body.append(area);
