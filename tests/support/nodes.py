@@ -10,6 +10,7 @@ from typing import cast
 import anyio
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
+from support.owning import IdsAlone
 
 from everturn_actors.cluster.frames import (
     Ask,
@@ -66,26 +67,11 @@ class Board(Struct, kw_only=True):
         news.set()
 
 
-class BoardOwnership:
+class BoardOwnership(IdsAlone):
     """`Ownership` as a board has it."""
 
     def __init__(self, board: Board, name: str) -> None:
         self._board, self.me = board, Node(name=name)
-
-    def is_known(self, session_id: str) -> bool:
-        """See `Ownership.is_known`."""
-        return True
-
-    def learn(self, session_id: str, key: ConversationKey) -> None:
-        """See `Ownership.learn`."""
-
-    def works_for(self, agent: str) -> bool:
-        """See `Ownership.works_for`."""
-        return True
-
-    def why_nobody(self, partition: int) -> str:
-        """See `Ownership.why_nobody`."""
-        return ""
 
     def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""

@@ -16,19 +16,8 @@ from everturn_actors.testing import ManualClock, ScriptedProvider, StaticAgents,
 EVERYTHING = frozenset((0,))
 
 
-class SwitchedOwnership:
-    """`Ownership` as a test says: all of it is this process's, or another one's."""
-
-    def __init__(self, name: str, *, owns: bool) -> None:
-        self.me, self.other = Node(name=name), Node(name=f"not {name}")
-        self._owns = owns
-        self._news = anyio.Event()
-
-    def switch(self, *, owns: bool) -> None:
-        """Give it all, or take it all away."""
-        self._owns = owns
-        news, self._news = self._news, anyio.Event()
-        news.set()
+class IdsAlone:
+    """The part of an `Ownership` in which no session goes with a seat."""
 
     def is_known(self, session_id: str) -> bool:
         """See `Ownership.is_known`."""
@@ -44,6 +33,21 @@ class SwitchedOwnership:
     def why_nobody(self, partition: int) -> str:
         """See `Ownership.why_nobody`."""
         return ""
+
+
+class SwitchedOwnership(IdsAlone):
+    """`Ownership` as a test says: all of it is this process's, or another one's."""
+
+    def __init__(self, name: str, *, owns: bool) -> None:
+        self.me, self.other = Node(name=name), Node(name=f"not {name}")
+        self._owns = owns
+        self._news = anyio.Event()
+
+    def switch(self, *, owns: bool) -> None:
+        """Give it all, or take it all away."""
+        self._owns = owns
+        news, self._news = self._news, anyio.Event()
+        news.set()
 
     def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
         """See `Ownership.partition`."""

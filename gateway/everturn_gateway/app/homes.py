@@ -121,7 +121,7 @@ class Homes:
         """Return the seats that nobody has, and whose home this node should be."""
         free = {agent_seat(name): self._files(each) for name, each in own.items()}
         free |= {
-            channel_seat(each.name): self._config.workspace / "channels" / each.name
+            channel_seat(each.name): each.workspace / "channels" / each.name
             for each in self._bound
             if each.plugin.keeps_folder and not self._anchored_elsewhere(each, own.keys())
         }
@@ -144,7 +144,7 @@ class Homes:
             return False
         has_keys_elsewhere = (
             channel.plugin.keeps_folder
-            and not self._cluster.workspace_shared
+            and not self._cluster.is_one_machine
             and homes.get(seat) != self._ownership.me.name
         )
         return has_keys_elsewhere or self._anchored_elsewhere(channel, agents)

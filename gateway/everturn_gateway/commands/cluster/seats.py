@@ -88,8 +88,9 @@ def move_seat(options: Options, seat: str, node: str, *, yes: bool) -> int:
         raise GatewayError(msg)
     before = seats.homes.get(seat, "")
     shared = config.cluster is not None and config.cluster.workspace_shared
-    stays = seat in seats.homes and (seat.startswith(_AGENT) or seat not in _free(seats))
-    run_async(lambda: _move(config, seat, node, before if stays and not shared else "", yes=yes))
+    is_agent = seat.startswith(_AGENT)
+    stays = not shared if is_agent else seat not in _free(seats)
+    run_async(lambda: _move(config, seat, node, before if stays else "", yes=yes))
     say(f"{seat} goes to node {node} within seconds, when its turns have ended")
     return EXIT_OK
 
