@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Literal, TypeAlias
@@ -345,3 +346,13 @@ def _traceback_of(failure: Exception) -> Exception | None:
 def part_of(name: str) -> str:
     """Return the part that a child belongs to: what stands before the colon in its name."""
     return name.partition(":")[0]
+
+
+@asynccontextmanager
+async def cancelled_at_end() -> AsyncGenerator[TaskGroup]:
+    """Open a group of tasks that are cancelled when the block ends."""
+    async with anyio.create_task_group() as tasks:
+        try:
+            yield tasks
+        finally:
+            tasks.cancel_scope.cancel()

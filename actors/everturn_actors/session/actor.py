@@ -359,9 +359,8 @@ class SessionActor:
     async def _commit(self, decision: Decision, batch: list[Envelope]) -> None:
         """Journal, then apply; then start what follows from it."""
         if decision.events:
-            # What the disk has begun cannot be called off. Whoever is cancelled here would not know
-            # whether it was written, and a message that is written must not be tried again. One
-            # scope serves all appends: to make one takes ten times as long as to turn it.
+            # What the disk has begun cannot be called off: whoever is cancelled here would not know
+            # whether it was written. One scope serves all: to make one takes ten times as long.
             self._scope.shield = True
             try:
                 await self._runtime.store.append(

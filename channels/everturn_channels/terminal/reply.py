@@ -172,17 +172,13 @@ class ReplyReader:
                     return ()
                 return (Piece(style="user", text=f"changed to: {clean(body.text)}"),)
             case ChunkMarked():
-                if body.mark not in {"failed", "given_up"}:
-                    return ()
-                return (Piece(style="note", text=f"(did not arrive: {clean(body.error)})"),)
+                return _undelivered(body)
             case PreviewSent() | DeliveryPlanned():
                 return ()
             case Branched():
                 return (Piece(style="note", text=f"(forked from {body.of} at #{body.at_seq})"),)
             case SessionShared():
-                done = "is no longer shared" if body.is_withdrawn else "is shared"
-                text = f"(the session {done} with {clean(body.principal)})"
-                return (Piece(style="note", text=text),)
+                return _shared(body)
             case _:
                 assert_never(body)
 
@@ -272,3 +268,14 @@ def _outcome(body: TurnFinished) -> tuple[Piece, ...]:
             return (Piece(style="error", text=text),)
         case _:
             assert_never(body.outcome)
+
+
+def _undelivered(body: ChunkMarked) -> tuple[Piece, ...]:
+    if body.mark not in {"failed", "given_up"}:
+        return ()
+    return (Piece(style="note", text=f"(did not arrive: {clean(body.error)})"),)
+
+
+def _shared(body: SessionShared) -> tuple[Piece, ...]:
+    done = "is no longer shared" if body.is_withdrawn else "is shared"
+    return (Piece(style="note", text=f"(the session {done} with {clean(body.principal)})"),)

@@ -131,9 +131,9 @@ def _tls(files: ClusterTls) -> Tls:
     return Tls(own=own, others=others)
 
 
-async def give_back(ownership: LeaseOwnership, deadline_s: float) -> None:
+async def give_back(ownership: LeaseOwnership, config: Config) -> None:
     """Let the others have all that this gateway holds, while its turns come to their end."""
-    with anyio.move_on_after(deadline_s) as scope:
+    with anyio.move_on_after(config.server.stop_timeout_s * DRAIN_SHARE) as scope:
         await ownership.drain()
     if scope.cancelled_caught:
         logger.warning("some of what this node held is given up before its turns have ended")

@@ -21,7 +21,7 @@ from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.ports import Clock, KeyedStore, SessionStore
 from everturn_actors.ports.search import MessageIndex
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
-from everturn_actors.supervisor import TRANSIENT, Body, Supervisor
+from everturn_actors.supervisor import TRANSIENT, Body, Supervisor, cancelled_at_end
 from everturn_gateway.app.additions import NO_ADDITIONS, Additions
 from everturn_gateway.app.gateway import (
     MODELS_FOLDER,
@@ -77,8 +77,6 @@ else:
 logger = logging.getLogger(__name__)
 
 DRAIN_SHARE = 0.4  # of the time there is to stop: how long running turns may take to finish
-
-
 _Sharing: TypeAlias = "tuple[LeaseOwnership | None, LinkedNode | None]"
 
 
@@ -131,7 +129,7 @@ async def open_gateway(
             # Beyond the service, whose sessions are this gateway's until they have stopped.
             _owning(start, base) as sharing,
             # As well: what running turns say while it stops still reaches people.
-            _cancelled_at_end() as connections,
+            cancelled_at_end() as connections,
             _open_work(start, base, agents, sharing) as work,
             anyio.create_task_group() as maintenance,
         ):
@@ -146,7 +144,7 @@ async def open_gateway(
             finally:
                 gateway.closing = True
                 if work.ownership is not None:
-                    await cluster.give_back(work.ownership, _drain_s(config))
+                    await cluster.give_back(work.ownership, config)
                 maintenance.cancel_scope.cancel()
 
 
@@ -319,7 +317,7 @@ async def _open_work(
         passivate_after_s=config.sessions.passivate_after_s,
         max_active=config.sessions.max_active,
         resume=start.resume,
-        drain_s=_drain_s(config) if start.resume else 0,
+        drain_s=config.server.stop_timeout_s * DRAIN_SHARE if start.resume else 0,
     )
     async with (
         open_service(
@@ -488,31 +486,16 @@ async def _forget(base: _Base, session_id: str) -> None:
     await base.messages.forget(session_id)
 
 
-def _drain_s(config: Config) -> float:
-    """Return how long running turns may take to finish when the gateway stops."""
-    return config.server.stop_timeout_s * DRAIN_SHARE
-
-
 @asynccontextmanager
 async def _owning(start: _Start, base: _Base) -> AsyncGenerator[_Sharing]:
     """Hold leases and reach the others where the store is shared; who is alone needs neither."""
-    config, referee = start.config, base.storage.referee
-    if referee is None:
+    if base.storage.referee is None:
         yield None, None
         return
+    config, clock, version = start.config, start.clock, start.version
+    referee, own_tasks = base.storage.referee, start.supervisor
     async with (
-        cluster.open_ownership(
-            config, referee, start.clock, start.supervisor, version=start.version
-        ) as ownership,
-        cluster.open_links(config, ownership) if start.watch else nullcontext() as node,
+        cluster.open_ownership(config, referee, clock, own_tasks, version=version) as own,
+        cluster.open_links(config, own) if start.watch else nullcontext() as node,
     ):
-        yield ownership, node
-
-
-@asynccontextmanager
-async def _cancelled_at_end() -> AsyncGenerator[TaskGroup]:
-    async with anyio.create_task_group() as tasks:
-        try:
-            yield tasks
-        finally:
-            tasks.cancel_scope.cancel()
+        yield own, node
