@@ -70,14 +70,10 @@ class AgentLibrary:
         self._by_name: Mapping[str, LoadedAgent] = {}
         self._chosen: dict[tuple[str, ChosenModel], tuple[LoadedAgent, Agent]] = {}
         "Agents with models that were chosen for sessions, each with what it was made from."
-        self._version = 0
+        self.version = 0
+        "How many reloads found something changed: agents, or what is wrong with them."
         self._reloading = anyio.Lock()
         self._next = anyio.Event()
-
-    @property
-    def version(self) -> int:
-        """How many reloads found something changed: agents, or what is wrong with them."""
-        return self._version
 
     def get(self, name: str) -> Agent:
         """Return the current version of an agent.
@@ -216,13 +212,13 @@ class AgentLibrary:
         async with self._reloading:
             # What has not changed is taken from before.
             loaded = await anyio.to_thread.run_sync(self._reader.read, self._loaded)
-            report = self._report(loaded)
+            report = _report(self._by_name, loaded)
             changed = bool(report.added or report.changed or report.removed)
             if changed or loaded.all_faults != self._loaded.all_faults:
                 # Each fault once, however often the folder is read.
                 _log(report, set(self._loaded.all_faults))
                 self._loaded, self._by_name = loaded, loaded.by_name
-                self._version += 1
+                self.version += 1
                 if self._reader.tool_factory is not None:
                     for name in report.removed:
                         # Its servers end when their last call is done.
@@ -239,7 +235,7 @@ class AgentLibrary:
 
     async def wait_beyond(self, version: int) -> None:
         """Wait until `version` has passed. The caller sets the deadline."""
-        while self._version <= version:
+        while self.version <= version:
             await self._next.wait()
 
     async def watch(
@@ -271,15 +267,16 @@ class AgentLibrary:
         why = f"its folder has faults: {wrong[0]}" if wrong else ""
         raise UnknownAgentError(name, self.names(), why=why)
 
-    def _report(self, loaded: LoadedAgents) -> ReloadReport:
-        old, new = self._by_name, loaded.by_name
-        return ReloadReport(
-            added=tuple(sorted(new.keys() - old.keys())),
-            # The reader gives the same value for the same files.
-            changed=tuple(sorted(n for n in new.keys() & old.keys() if new[n] is not old[n])),
-            removed=tuple(sorted(old.keys() - new.keys())),
-            faults=loaded.all_faults,
-        )
+
+def _report(old: Mapping[str, LoadedAgent], loaded: LoadedAgents) -> ReloadReport:
+    new = loaded.by_name
+    return ReloadReport(
+        added=tuple(sorted(new.keys() - old.keys())),
+        # The reader gives the same value for the same files.
+        changed=tuple(sorted(n for n in new.keys() & old.keys() if new[n] is not old[n])),
+        removed=tuple(sorted(old.keys() - new.keys())),
+        faults=loaded.all_faults,
+    )
 
 
 def _log(report: ReloadReport, known: Collection[Fault]) -> None:
