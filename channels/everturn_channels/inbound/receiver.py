@@ -26,6 +26,7 @@ from everturn_actors.errors import (
     UnknownAgentError,
     UnknownFormatError,
     UnknownSessionError,
+    UnusableModelError,
 )
 from everturn_actors.model import (
     IMAGE_TYPES,
@@ -59,6 +60,7 @@ from everturn_channels.texts import (
     nothing_to_read,
     queue_full,
     refused_file,
+    sentence,
 )
 
 logger = logging.getLogger(__name__)
@@ -324,6 +326,10 @@ class Receiver:
             logger.info("a message was refused", extra={**fields, "error": str(error)})
             if is_for_us:
                 self._word(message, t("This was not taken: {reason}.", reason=str(error)))
+        except UnusableModelError as error:
+            logger.warning("a message was refused", extra={**fields, "error": str(error)})
+            if is_for_us:
+                self._word(message, sentence(str(error)))
         except UnknownAgentError as error:
             logger.warning("a message has no agent", extra={**fields, "error": str(error)})
             if is_for_us:

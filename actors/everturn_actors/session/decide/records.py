@@ -179,7 +179,8 @@ def choose_model(command: ChooseModel, draft: Draft) -> ChosenModel | CoreError 
     """Have another model answer from the next turn on; the same once more is no event."""
     if command.model == draft.known.model:
         return command.model
-    if (error := draft.why_refused()) is not None:
+    # Where the model that was chosen cannot be used, this is the way out.
+    if (error := draft.why_ended()) is not None:
         return error
     draft.add(ModelChosen(model=command.model, by=command.by))
     return command.model
