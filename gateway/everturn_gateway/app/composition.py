@@ -251,8 +251,9 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             supervisor=supervisor,
         ) as tool_factory,
     ):
+        link = tool_factory.link
         idle = IdleConversations(
-            service=lambda: tool_factory.link.service,
+            service=lambda: link.service,
             clock=clock,
             statistics=models,
             store=lambda: storage.store,
