@@ -140,10 +140,22 @@ _CALL: Final = _words("call", marked("the id of the call"))
 COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _beside("start", marked("say hello, and what this bot is"), where=_CHAT),
     _beside("help", marked("show this list"), aliases=("commands",)),
+    CommandSpec(  # a chat of a platform has one session at a time: there `new` is `reset`
+        name="new",
+        what="begin a new session; /resume goes back to one before",
+        where=_TERMINAL,
+    ),
     CommandSpec(
         name="reset",
         what=marked("forget this conversation and begin a new one"),
         aliases=("new", "clear"),
+        where=_CHAT,
+    ),
+    CommandSpec(
+        name="reset",
+        what=marked("forget this conversation and begin a new one"),
+        aliases=("clear",),
+        where=_TERMINAL,
     ),
     CommandSpec(
         name="status",
@@ -262,6 +274,29 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         where=_GROUP,
     ),
     # What the terminal has beside.
+    CommandSpec(
+        name="sessions",
+        what="list the agent's sessions by their titles, the one used last first",
+        arguments=_words("words", "of a title"),
+        where=_TERMINAL,
+    ),
+    CommandSpec(
+        name="resume",
+        what="go on in another session; alone, list them",
+        arguments=_words("session", "its number in the list, its id, or words of its title"),
+        where=_TERMINAL,
+    ),
+    CommandSpec(
+        name="usage",
+        what="show what this session and the agent used, and what it cost",
+        where=_TERMINAL,
+    ),
+    CommandSpec(
+        name="calls",
+        what="show the newest call of a tool whole; Ctrl-O does so for all that come",
+        arguments=_words("number", "of another call"),
+        where=_TERMINAL,
+    ),
     _in_terminal(
         "attach",
         marked("send a file with your next message; alone, put those that wait back"),

@@ -60,7 +60,7 @@ async def test_a_running_turn_can_be_stopped_from_outside(tmp_path: Path) -> Non
     async with open_model_api() as api:
         write_agent(tmp_path, provider="openai", model="fake-1", base_url=api.url)
         api.script(
-            Answer(text="first"), Answer(pieces=("never ", "finished"), hold={1: anyio.Event()})
+            Answer(text="first"), Answer(pieces=("never\n\n", "finished"), hold={1: anyio.Event()})
         )
         async with start("serve", cwd=tmp_path, env=KEY) as gateway:
             await gateway.until(READY)
@@ -71,7 +71,7 @@ async def test_a_running_turn_can_be_stopped_from_outside(tmp_path: Path) -> Non
                     await watcher.expect("never")
                     await watcher.enter("/stop")
                     await watcher.expect("(cancelled)")
-                    await watcher.press_control("c")
+                    await watcher.press_control("d")
                     code, _ = await watcher.end()
                 done = await other.end()
 

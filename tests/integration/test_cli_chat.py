@@ -41,14 +41,14 @@ async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
     held = anyio.Event()
     async with model(tmp_path) as api, gateway(tmp_path, served=served):
         api.script(
-            Answer(pieces=("Good ", "morning."), hold={1: held}),
-            Answer(pieces=("This will ", "never end"), hold={1: anyio.Event()}),
+            Answer(pieces=("Good\n\n", "morning."), hold={1: held}),
+            Answer(pieces=("This will\n\n", "never end"), hold={1: anyio.Event()}),
             Answer(text="Still here."),
         )
         async with terminal("chat", cwd=tmp_path, env=KEY) as person:
             await person.expect("helper: session", "you>")
             await person.enter("hello")
-            await person.expect("Good ")
+            await person.expect("Good")
             held.set()
             await person.expect("morning.", "you>")
 
@@ -196,14 +196,13 @@ async def test_a_second_ctrl_c_leaves_an_answer_that_cannot_be_cancelled(tmp_pat
     """Whatever hangs, a person must be able to leave."""
     async with model(tmp_path) as api, start("serve", cwd=tmp_path, env=KEY) as running:
         await running.until("Ctrl-C stops it")
-        api.script(Answer(pieces=("never ", "finished"), hold={1: anyio.Event()}))
+        api.script(Answer(pieces=("never\n\n", "finished"), hold={1: anyio.Event()}))
         async with terminal("chat", cwd=tmp_path, env=KEY) as person:
             await person.expect("you>")
             await person.enter("hello")
             await person.expect("never")
             running.process.send_signal(signal.SIGSTOP)  # the gateway hangs
             await person.press_control("c")
-            await person.expect("^C")
             await person.press_control("c")
             code, _ = await person.end()
 

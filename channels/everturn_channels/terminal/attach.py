@@ -1,4 +1,7 @@
-"""`everturn attach`: look on as a session goes on, and speak in it."""
+"""`everturn attach` through a pipe: look on as a session goes on, and speak in it.
+
+At a terminal it is another program: `live`.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +16,17 @@ from everturn_actors.events import Discarded, SessionEnded, Steered, TurnFinishe
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.attachments import Basket
-from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, describe
-from everturn_channels.terminal.client import Client, Status
-from everturn_channels.terminal.conversation import Conversation
+from everturn_channels.terminal.chat import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from everturn_channels.terminal.client import Client
+from everturn_channels.terminal.commands import obey
+from everturn_channels.terminal.conversation import Conversation, last_messages
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
-from everturn_channels.terminal.lookups import filled_prompt, look_up, prompts_shown
-from everturn_channels.terminal.prompt import PromptReader, Reader
+from everturn_channels.terminal.lookups import filled_prompt
+from everturn_channels.terminal.prompt import Reader
 from everturn_channels.terminal.reply import ReplyReader
 from everturn_channels.terminal.screen import Screen
-from everturn_channels.terminal.slash import (
-    DECISIONS,
-    Command,
-    Mistake,
-    Nothing,
-    Say,
-    help_text,
-    parse,
-)
-
-LOOK_BACK_EVENTS = 400  # read to find the last messages; a plain turn has five events
+from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, parse
 
 
 class Attach:
@@ -75,13 +69,8 @@ class Attach:
             ChannelError: The gateway cannot be reached.
         """
         status = await self._conversation.open()
-        after = await self._begin_after(status, last)
+        after = await last_messages(self._client, status, last)
         async with open_interrupts() as interrupts, AsyncExitStack() as stack:
-            if isinstance(self._reader, PromptReader):
-                interrupts.at_prompt = self._reader.interrupt
-                self._screen.note(f"session {status.session_id} with {status.key.agent}. /help")
-                write = await stack.enter_async_context(self._reader.beside())
-                self._screen = self._screen.on(write)
             tg = await stack.enter_async_context(anyio.create_task_group())
             tg.start_soon(self._leave_on_interrupt, interrupts, tg.cancel_scope)
             tg.start_soon(self._follow, after, tg.cancel_scope)
@@ -96,19 +85,7 @@ class Attach:
         failed = self._failed or bool(self._handed_in & self._unanswered)
         return EXIT_FAILED if failed else EXIT_OK
 
-    async def _begin_after(self, status: Status, last: int) -> int:
-        """Return the number of the event before the `last` messages."""
-        if last <= 0:
-            return status.last_seq
-        messages = await self._client.history.messages(
-            status.session_id, after=max(0, status.last_seq - LOOK_BACK_EVENTS)
-        )
-        asked = [message.seq for message in messages if message.role == "user"]
-        return asked[-last:][0] - 1 if asked else status.last_seq
-
     async def _leave_on_interrupt(self, interrupts: Interrupts, scope: anyio.CancelScope) -> None:
-        if isinstance(self._reader, PromptReader):
-            return  # there Ctrl-C arrives as a key
         await interrupts.wait()
         scope.cancel()
 
@@ -154,8 +131,6 @@ class Attach:
     async def _speak(self, reader: Reader) -> None:
         async with anyio.create_task_group() as self._beside:
             await self._read(reader)
-            if isinstance(reader, PromptReader):
-                self._beside.cancel_scope.cancel()  # a person leaves; a script waits
 
     async def _read(self, reader: Reader) -> None:
         while True:
@@ -163,8 +138,6 @@ class Attach:
                 line = await reader.read()
             except EOFError:
                 break
-            except KeyboardInterrupt:
-                return
             except InvalidInputError as error:
                 self._complain(str(error))
                 continue
@@ -173,9 +146,8 @@ class Attach:
                     return
             except (CoreError, ChannelError) as error:
                 self._complain(str(error))
-        if not isinstance(reader, PromptReader):
-            while not self._handed_in <= self._settled:
-                await self._turn_over.wait()
+        while not self._handed_in <= self._settled:
+            await self._turn_over.wait()
 
     async def _handle(self, line: str) -> bool:
         """Do what was typed; return whether to go on."""
@@ -196,48 +168,24 @@ class Attach:
         return True
 
     async def _obey(self, command: Command) -> bool:
-        """Do what a command says; return whether to go on."""
         match command.name:
             case "exit":
                 return False
-            case "help":
-                self._screen.note(help_text())
-            case "status":
-                status = await self._conversation.status()
-                self._screen.note(describe(status) if status else "no session")
-            case "context":
-                report = await self._conversation.context()
-                if report is not None:
-                    self._screen.show_context(report)
             case "compact":
                 self._screen.note("(summarising)")
                 self._beside.start_soon(self._compact, command.text)
-            case "allow" | "always" | "deny":
-                await self._conversation.decide(DECISIONS[command.name], command.text)
-            case "answer":
-                await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 await self._conversation.retry()
-            case "search" | "memory" | "pin" | "unpin" | "undo":
-                text = await look_up(self._conversation, command.name, command.text)
-                self._screen.note(text)
-            case "stop":
-                if not await self._conversation.cancel():
-                    self._screen.note("(no turn is running)")
-            case "attach":
-                self._screen.note(await self._basket.obey(command.text))
             case "prompt" if command.text:
                 text = await filled_prompt(self._conversation, command.text)
                 uploads = self._basket.uploads
                 seq = await self._conversation.hand_in(text, uploads, untrusted=True)
                 self._basket.empty()
                 self._handed_in.add(seq)
-            case "prompt":
-                self._screen.note(await prompts_shown(self._conversation))
-            case "reset":
+            case "reset" | "new":  # the session itself says that it has ended
                 await self._conversation.reset()
             case _:
-                assert_never(command.name)
+                self._screen.show(await obey(command, self._conversation, self._basket))
         return True
 
     async def _compact(self, focus: str) -> None:

@@ -1,7 +1,6 @@
-"""`everturn chat`: a person and an agent take turns.
+"""`everturn chat` through a pipe: a line, its answer, the next line.
 
-While an answer runs, nothing is read from the keyboard but Ctrl-C, which cancels it, and the answer
-to a call that waits to be allowed.
+At a terminal it is another program: `live`.
 """
 
 from __future__ import annotations
@@ -15,33 +14,23 @@ import anyio
 
 from everturn_actors.errors import CoreError, InvalidInputError
 from everturn_actors.events import TurnFinished
-from everturn_actors.model import Outage
 from everturn_actors.service import TextDelta, Update
 from everturn_channels.errors import ChannelError
-from everturn_channels.money import dollars
 from everturn_channels.names import clean
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.client import Status
+from everturn_channels.terminal.commands import NO_SESSION, obey
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
-from everturn_channels.terminal.lookups import filled_prompt, look_up, prompts_shown
-from everturn_channels.terminal.prompt import PromptReader, Reader
+from everturn_channels.terminal.lookups import filled_prompt
+from everturn_channels.terminal.prompt import Reader
 from everturn_channels.terminal.questions import Questions
 from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_channels.terminal.screen import Screen
-from everturn_channels.terminal.slash import (
-    DECISIONS,
-    Command,
-    Mistake,
-    Nothing,
-    Say,
-    help_text,
-    parse,
-)
+from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, parse
 
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
-NO_SESSION = "no session yet; your message starts one"
 
 _Next: TypeAlias = Literal["go on", "leave"]
 
@@ -64,7 +53,6 @@ class Chat:
         self._screen = screen
         self._basket = Basket()
         self._failed = False
-        self._hinted = False
         self._left = False
         "Whether the person went away from a running turn."
 
@@ -80,24 +68,12 @@ class Chat:
         """
         status = await self._conversation.open(new=new)
         async with open_interrupts() as interrupts:
-            if isinstance(self._reader, PromptReader):
-                interrupts.at_prompt = self._reader.interrupt
-                self._greet(status)
             await self._loop(status, interrupts)
         if interrupts.ended or self._left:
             return EXIT_INTERRUPTED
-        # A person has read what failed, and went on; only a script has to be told at the end.
-        is_person = isinstance(self._reader, PromptReader)
-        return EXIT_FAILED if self._failed and not is_person else EXIT_OK
-
-    def _greet(self, status: Status) -> None:
-        goes_on = f"goes on after {status.turns} turns" if status.turns else "begins"
-        self._screen.note(
-            f"{status.key.agent}: session {status.session_id} {goes_on}. /help, Ctrl-D leaves."
-        )
+        return EXIT_FAILED if self._failed else EXIT_OK
 
     async def _loop(self, status: Status, interrupts: Interrupts) -> None:
-        """Read and answer line by line, until the person leaves."""
         next_: _Next = "go on"
         if status.busy:
             self._screen.note("(the answer to your last message goes on)")
@@ -113,16 +89,9 @@ class Chat:
                 line = await self._reader.read()
             except EOFError:
                 return
-            except KeyboardInterrupt:
-                if self._hinted:
-                    return
-                self._hinted = True
-                self._screen.note("(Ctrl-C again or Ctrl-D leaves)")
-                continue
             except InvalidInputError as error:
                 self._fail(error)
                 continue
-            self._hinted = False
             next_ = await self._handle(line, interrupts)
 
     async def _handle(self, line: str, interrupts: Interrupts) -> _Next:
@@ -160,49 +129,14 @@ class Chat:
         return await self._watch(self._exchange(text, untrusted=True), interrupts)
 
     async def _obey(self, command: Command, interrupts: Interrupts) -> None:
-        """Do what a command says, and show what came of it."""
         match command.name:
-            case "help":
-                self._screen.note(help_text())
-            case "status":
-                status = await self._conversation.status()
-                self._screen.note(describe(status) if status else NO_SESSION)
-            case "context":
-                report = await self._conversation.context()
-                if report is None:
-                    self._screen.note(NO_SESSION)
-                else:
-                    self._screen.show_context(report)
             case "compact":
                 await self._compact(command.text, interrupts)
-            case "attach":
-                self._screen.note(await self._basket.obey(command.text))
-            case "prompt":
-                self._screen.note(await prompts_shown(self._conversation))
-            case "reset":
-                was = await self._conversation.reset()
-                self._screen.note(
-                    "(the session has ended; your next message starts a new one)"
-                    if was
-                    else "(there is no session to end)"
-                )
-            case "allow" | "always" | "deny":
-                await self._conversation.decide(DECISIONS[command.name], command.text)
-            case "answer":
-                await self._conversation.decide("answer", answer=command.text)
             case "retry":
                 seq = await self._conversation.retry()
                 await self._watch(self._conversation.answer(seq), interrupts)
-            case "search" | "memory" | "pin" | "unpin" | "undo":
-                text = await look_up(self._conversation, command.name, command.text)
-                self._screen.note(text)
-            case "stop":
-                if not await self._conversation.cancel():
-                    self._screen.note("(no turn is running)")
-            case "exit":
-                pass
             case _:
-                assert_never(command.name)
+                self._screen.show(await obey(command, self._conversation, self._basket))
 
     async def _compact(self, focus: str, interrupts: Interrupts) -> None:
         """Have older turns summarised; Ctrl-C goes on without waiting for it.
@@ -272,8 +206,7 @@ class Chat:
                     self._fail(problem)
 
             tg.start_soon(cancel_turn)
-            asker = self._reader if isinstance(self._reader, PromptReader) else None
-            questions = Questions(self._conversation, asker, self._screen, tg)
+            questions = Questions(self._conversation, None, self._screen, tg)
             async with aclosing(updates):
                 try:
                     async for update in updates:
@@ -293,30 +226,3 @@ class Chat:
             return
         if update.body.outcome in {"failed", "interrupted"}:
             self._failed = True
-
-
-def _outage(outage: Outage) -> str:
-    return f"model     {outage.described} ({clean(outage.error)})"
-
-
-def describe(status: Status) -> str:
-    """Return what `/status` shows, one fact a line."""
-    state = "answering" if status.busy else status.status
-    usage = status.usage
-    read = f"{usage.input_tokens} in ({usage.cached_tokens} cached)"
-    waits = (
-        f"waits     call {clean(each.call_id)}: {clean(each.reason) or 'to be allowed'}"
-        for each in status.approvals
-    )
-    return "\n".join(
-        (
-            f"session   {status.session_id} ({state})",
-            f"agent     {status.key.agent}",
-            f"turns     {status.turns}, messages {status.messages}",
-            f"tokens    {read}, {usage.output_tokens} out",
-            *waits,
-            *((_outage(status.outage),) if status.outage else ()),
-            *((f"waits     for {clean(status.waiting_for)}",) if status.waiting_for else ()),
-            *((f"cost      {dollars(usage.cost_nanodollars)}",) if usage.cost_nanodollars else ()),
-        )
-    )

@@ -24,6 +24,7 @@ from everturn_actors.service import Compacted, Update
 from everturn_channels.keeping import KnownNote, PinnedMessage
 from everturn_channels.prompts import OfferedPrompt
 
+LISTED_MAX = 20  # sessions in a list that a person picks from
 HISTORY_MAX = 200  # messages given at once; a page of the HTTP API holds no more
 _PAGE_EVENTS = 500
 
@@ -73,6 +74,21 @@ class Match(Struct, frozen=True, kw_only=True):
     "What stands around what was found, in one line."
 
 
+class ListedSession(Struct, frozen=True, kw_only=True):
+    """One session in a list that a person picks from."""
+
+    session_id: str
+    channel: str
+    title: str
+    "What somebody called it, or its first words; empty = nobody has said any."
+    status: SessionStatus
+    updated_at: datetime
+    "UTC, aware."
+    last_seq: int
+    is_running: bool = False
+    is_pinned: bool = False
+
+
 class Prompts(Protocol):
     """What MCP servers of agents have for people to send.
 
@@ -115,7 +131,7 @@ class Contexts(Protocol):
 
 
 class History(Protocol):
-    """What was said in sessions.
+    """What was said in sessions, which there are, and what they used.
 
     Its methods raise what those of `Client` do.
     """
@@ -132,6 +148,25 @@ class History(Protocol):
 
         `wanted` are the parameters of `GET /api/v1/search`.
         """
+        ...
+
+    async def listed(self, *, agent: str, words: str, limit: int) -> Sequence[ListedSession]:
+        """Return sessions of an agent, pinned ones first, then the one used last.
+
+        With `words`, those that have them in title, id, chat or what was said last.
+        """
+        ...
+
+    async def fork(self, session_id: str, *, at_seq: int) -> str:
+        """Begin a session with the history of another one up to an event; return its id."""
+        ...
+
+    def media(self, session_id: str, name: str) -> AsyncGenerator[bytes]:
+        """Yield a file that came with a message, or was sent in the session."""
+        ...
+
+    async def spent(self, agent: str, *, days: int) -> Usage:
+        """Return what an agent used in so many days, today (UTC) included."""
         ...
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from everturn_actors.context.report import ContextReport
 from everturn_actors.errors import (
+    InvalidInputError,
     NothingToRetryError,
     SessionEndedError,
     UnknownApprovalError,
@@ -39,6 +40,7 @@ from everturn_channels.errors import ClientError
 from everturn_channels.terminal.client import Client, Status
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
+_LOOK_BACK_EVENTS = 400  # read to find the last messages; a plain turn has five events
 _EVENTS_OF_AN_END = 20  # in which the reply stands that ended a turn
 
 
@@ -65,8 +67,11 @@ class Conversation:
         "The way to the gateway."
         self._key = key
         self._new_id = new_id
+        self._home = key
         self.session_id = session_id
         "The session; empty until it is opened."
+        self.own_messages: set[str] = set()
+        "The idempotency keys of messages that were handed in here."
 
     @property
     def is_shared(self) -> bool:
@@ -89,6 +94,30 @@ class Conversation:
             status = await self.client.status(self.session_id)
         return status
 
+    async def begin_new(self) -> Status:
+        """Begin a new session, in the conversation that this one began with; return it.
+
+        The session of that conversation ends. One that was gone to with `go_to` stays as it is.
+
+        Raises:
+            InvalidInputError: It began with one named session, which has no other one after it.
+        """
+        if self._home is None:
+            msg = "this goes on in the session that was named; `everturn chat --new` begins one"
+            raise InvalidInputError(msg)
+        self._key = self._home
+        return await self.open(new=True)
+
+    async def go_to(self, session_id: str) -> Status:
+        """Go on in exactly this session from now on; return what is known of it.
+
+        Raises:
+            UnknownSessionError: There is none; then all stays as it is.
+        """
+        status = await self.client.status(session_id)
+        self._key, self.session_id = None, session_id
+        return status
+
     async def agent(self) -> str:
         """Return the name of the agent that it talks with."""
         key = self._key or (await self.client.status(self.session_id)).key
@@ -105,6 +134,7 @@ class Conversation:
             SessionEndedError: The named session has ended.
         """
         message_id = self._new_id()
+        self.own_messages.add(message_id)
         for _ in range(_NEW_SESSIONS_MAX):
             try:
                 return await self._submit(text, message_id, attachments, untrusted=untrusted)
@@ -266,6 +296,20 @@ class Conversation:
     async def status(self) -> Status | None:
         """Return what is known of the session; None where there is none yet."""
         return await self.client.status(self.session_id) if self.session_id else None
+
+
+async def last_messages(client: Client, status: Status, count: int) -> int:
+    """Return the number of the event before the last messages of people, so many of them.
+
+    Raises:
+        CoreError, ChannelError: They cannot be read.
+    """
+    if count <= 0:
+        return status.last_seq
+    after = max(0, status.last_seq - _LOOK_BACK_EVENTS)
+    messages = await client.history.messages(status.session_id, after=after)
+    asked = [message.seq for message in messages if message.role == "user"]
+    return asked[-count:][0] - 1 if asked else status.last_seq
 
 
 class Answer(Struct, frozen=True, kw_only=True):

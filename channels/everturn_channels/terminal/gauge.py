@@ -18,7 +18,7 @@ ASCII: Final = ("#", ".")
 _NAME, _TOKENS, _PERCENT = 10, 9, 6  # columns
 _BAR_MIN, _BAR_MAX = 5, 40
 _COLUMNS_MIN = 30  # narrower than that, lines are wrapped by the terminal itself
-_STYLES: Final[dict[str, Style]] = {"green": "reply", "yellow": "warning", "red": "error"}
+_STYLES: Final[dict[str, Style]] = {"green": "plain", "yellow": "warning", "red": "error"}
 _QUIET: Final = ("margin", "free")  # full is what they should be
 
 
@@ -41,7 +41,7 @@ def show_context(
     for region in report.regions:
         row = _row(region.name, region.tokens, window, columns, bars)
         level = level_of(region.tokens, window)
-        style = "reply" if region.name in _QUIET else _STYLES[level]
+        style = "plain" if region.name in _QUIET else _STYLES[level]
         pieces.append(_line(row, style))
     for name, text in _details(report):
         pieces += _fact(name, text, columns)
@@ -117,14 +117,11 @@ def _row(name: str, tokens: int, window: int, columns: int, bars: tuple[str, str
     return f"{head}  {bars[0] * full}{bars[1] * (room - full)}"
 
 
-def _fact(name: str, text: str, columns: int, style: Style = "reply") -> Iterator[Piece]:
+def _fact(name: str, text: str, columns: int, style: Style = "plain") -> Iterator[Piece]:
     """Yield lines with the name in front of the first, and blanks in front of the others."""
     for index, line in enumerate(wrap(clean(text), columns - _NAME) or [""]):
         yield _line(f"{'' if index else name:<{_NAME}}{line}".rstrip(), style)
 
 
 def _line(text: str, style: Style) -> Piece:
-    """Return a whole line; a reply's text brings its own end."""
-    if style == "reply":
-        return Piece(style="reply", text=f"{text}\n", ends=True)
     return Piece(style=style, text=text)

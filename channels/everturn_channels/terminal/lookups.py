@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias, assert_never
 
 from everturn_channels.keeping import (
@@ -18,7 +19,7 @@ from everturn_channels.keeping import (
     read_memory_intent,
 )
 from everturn_channels.names import clean
-from everturn_channels.prompts import prompts_text, read_prompt
+from everturn_channels.prompts import OfferedPrompt, prompts_text, read_prompt
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.texts import no_session
 
@@ -60,7 +61,12 @@ async def filled_prompt(conversation: Conversation, typed: str) -> str:
 
 async def prompts_shown(conversation: Conversation) -> str:
     """Return what MCP servers of the agent have for people to send, one a line."""
-    return prompts_text(await conversation.client.prompts.offered(await conversation.agent()))
+    return prompts_text(await offered_prompts(conversation))
+
+
+async def offered_prompts(conversation: Conversation) -> Sequence[OfferedPrompt]:
+    """Return what MCP servers of the agent have for people to send."""
+    return await conversation.client.prompts.offered(await conversation.agent())
 
 
 async def _memory(conversation: Conversation, typed: str) -> str:

@@ -54,7 +54,7 @@ from everturn_actors.todo import todo_in, todo_lines
 from everturn_channels.delivery.words import default_text, files_text, inquiry_text
 from everturn_channels.names import clean, one_line, visible
 
-Style: TypeAlias = Literal["reply", "user", "note", "warning", "error"]
+Style: TypeAlias = Literal["reply", "plain", "user", "note", "warning", "error"]
 
 ARGUMENTS_SHOWN = 60  # code points; a call is a hint to a person, not a record
 ASKED_SHOWN = 20_000  # of a call that a person is asked about: all of any that can be judged
@@ -65,7 +65,10 @@ class Piece(Struct, frozen=True, kw_only=True):
 
     style: Style
     text: str
-    "`reply`: goes on where the one before ended. The others: whole lines, no last line end."
+    """`reply`: Markdown that goes on where the one before ended. The others: whole lines.
+
+    They have no last line end.
+    """
     ends: bool = False
     "This piece of a reply is its last."
 
@@ -73,8 +76,15 @@ class Piece(Struct, frozen=True, kw_only=True):
 class ReplyReader:
     """Reads the updates of one conversation in order and says what to show."""
 
-    def __init__(self, *, show_users: bool = False) -> None:
+    def __init__(self, *, show_users: bool = False, show_calls: bool = True) -> None:
+        """Begin.
+
+        Args:
+            show_users: Whether messages of people are shown.
+            show_calls: Whether calls and what failed of them are; else a to-do list alone.
+        """
         self._show_users = show_users
+        self._show_calls = show_calls
         self._place = (0, 0)
         self._shown: str = ""
         self._reply: str = ""
@@ -122,12 +132,15 @@ class ReplyReader:
                 return (Piece(style="user", text=f"{who}: {clean(told)}"),)
             case ModelReplied():
                 self._calls = {call.call_id: call for call in body.calls}
-                return (*self._replied(body.text), *map(_call, body.calls))
+                calls = (c for c in body.calls if self._show_calls or todo_in(c) is not None)
+                return (*self._replied(body.text), *map(_call, calls))
             case Announced():
                 return self._announced(body)
             case CallFinished():
                 if not body.is_error:
                     return tuple(_sent_file(file) for file in body.attachments)
+                if not self._show_calls:
+                    return ()
                 reason = clean(body.text).strip().partition("\n")[0]
                 return (Piece(style="note", text=f"  failed: {reason}"),)
             case TurnFinished():

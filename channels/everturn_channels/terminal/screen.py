@@ -13,6 +13,7 @@ from everturn_channels.terminal.reply import Piece, Style
 
 _COLOURS: dict[Style, str] = {
     "reply": "",
+    "plain": "",
     "user": "\x1b[36m",
     "note": "\x1b[2m",
     "warning": "\x1b[33m",
@@ -27,6 +28,12 @@ def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
     Source: https://no-color.org - any value of NO_COLOR but the empty one means no.
     """
     return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def coloured(text: str, style: Style, *, colour: bool) -> str:
+    """Return text in the colour of a style, without its line end."""
+    begin = _COLOURS[style] if colour else ""
+    return f"{begin}{text}{_PLAIN}" if begin else text
 
 
 class Screen:
@@ -62,8 +69,9 @@ class Screen:
 
         Where there is none, 80 columns, unless COLUMNS says otherwise.
         """
-        bars = BLOCKS if self._can_show("".join(BLOCKS)) else ASCII
-        self.show(show_context(report, columns=get_terminal_size().columns, bars=bars))
+        self.show(
+            show_context(report, columns=get_terminal_size().columns, bars=bars_in(self._encoding))
+        )
 
     def note(self, text: str) -> None:
         """Write a line about the conversation."""
@@ -79,13 +87,6 @@ class Screen:
             self._open_line = False
             self._write("\n")
 
-    def _can_show(self, text: str) -> bool:
-        try:
-            text.encode(self._encoding)
-        except (UnicodeEncodeError, LookupError):
-            return False
-        return True
-
     def _render(self, piece: Piece) -> str:
         # Here, and not only where a piece is made: whatever is shown comes through here.
         text = clean(piece.text)
@@ -98,8 +99,16 @@ class Screen:
             return text
         begin = "\n" if self._open_line else ""
         self._open_line = False
-        colour = _COLOURS[piece.style] if self._colour else ""
-        return f"{begin}{colour}{text}{_PLAIN if colour else ''}\n"
+        return f"{begin}{coloured(text, piece.style, colour=self._colour)}\n"
+
+
+def bars_in(encoding: str) -> tuple[str, str]:
+    """Return what bars are made of in an encoding."""
+    try:
+        "".join(BLOCKS).encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return ASCII
+    return BLOCKS
 
 
 def stream_writer(stream: TextIO) -> Callable[[str], None]:

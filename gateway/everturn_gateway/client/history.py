@@ -10,14 +10,15 @@ from urllib.parse import quote
 import httpx2
 
 from everturn_actors.events import Event
-from everturn_actors.model import UserMessage
-from everturn_channels.terminal.client import HISTORY_MAX, Match, Said
+from everturn_actors.model import Usage, UserMessage
+from everturn_channels.terminal.client import HISTORY_MAX, ListedSession, Match, Said
 from everturn_gateway.client.answers import (
     TryAgainError,
     attachments_of,
     number_of,
     session_path,
     update_of,
+    usage_of,
     value_of,
 )
 from everturn_gateway.client.api import Api, NothingMoreError, lost
@@ -56,6 +57,37 @@ class HistoryClient:
     def media(self, session_id: str, name: str) -> AsyncGenerator[bytes]:
         """Yield a file that came with a message, or was sent in the session."""
         return self._api.download(f"{session_path(session_id)}/media/{quote(name, safe='')}")
+
+    async def listed(self, *, agent: str, words: str, limit: int) -> Sequence[ListedSession]:
+        """Return sessions of an agent, pinned ones first, then the one used last."""
+        data = await self._api.get(
+            "/api/v1/sessions", order="activity", agent=agent, q=words.strip(), limit=limit
+        )
+        return [
+            ListedSession(
+                session_id=row["id"],
+                channel=row["channel"],
+                title=row["title"],
+                status=row["status"],
+                updated_at=datetime.fromisoformat(row["updated_at"]),
+                last_seq=row["last_event"],
+                is_running=row["running"],
+                is_pinned=row["pinned"],
+            )
+            for row in data["sessions"]
+        ]
+
+    async def fork(self, session_id: str, *, at_seq: int) -> str:
+        """Begin a session with the history of another one up to an event; return its id."""
+        data = await self._api.ask(
+            "POST", f"{session_path(session_id)}/fork", body={"at_seq": at_seq}
+        )
+        return str(data["id"])
+
+    async def spent(self, agent: str, *, days: int) -> Usage:
+        """Return what an agent used in so many days, today (UTC) included."""
+        data = await self._api.get("/api/v1/usage", agent=agent, days=days)
+        return value_of(usage_of, data["total"])
 
     async def search(self, text: str, **wanted: str | int) -> Sequence[Match]:
         """Return what was said that fits a question or words, the best match first."""

@@ -7,7 +7,10 @@ import sys
 from everturn_channels.terminal.attach import Attach
 from everturn_channels.terminal.chat import Chat
 from everturn_channels.terminal.conversation import Conversation
-from everturn_channels.terminal.prompt import PipeReader, PromptReader, Reader, open_history
+from everturn_channels.terminal.live.chat import LiveChat, TerminalOf
+from everturn_channels.terminal.live.markdown import Look
+from everturn_channels.terminal.prompt import PipeReader, open_history
+from everturn_channels.terminal.screen import bars_in, wants_colour
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
 from everturn_gateway.commands.first_steps.offer import offer_setup
@@ -16,6 +19,7 @@ from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.private_environ import process_environ
 from everturn_gateway.workspace_files import HISTORY_NAME
 
 
@@ -41,7 +45,11 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
             if not session_id:
                 name = await pick_agent(agent, client, config)
                 conversation = Conversation(client, key=conversation_key(name))
-            reader = await _reader(config)
+            if is_terminal():
+                terminal = await this_terminal(config)
+                live = LiveChat(conversation, client, terminal, began_at=began_at)
+                return await live.run(new=new)
+            reader = PipeReader(sys.stdin.buffer)
             return await Chat(conversation, reader, stdout_screen(), began_at=began_at).run(new=new)
 
     return run_async(main)
@@ -60,14 +68,32 @@ def attach(options: Options, session_id: str, *, read_only: bool, last: int) -> 
 
     async def main() -> int:
         async with open_client(config, resume=not read_only) as client:
-            reader = None if read_only else await _reader(config)
+            if not read_only and is_terminal():
+                conversation = Conversation(client, session_id=session_id)
+                live = LiveChat(conversation, client, await this_terminal(config))
+                return await live.run(last=last)
+            reader = None if read_only else PipeReader(sys.stdin.buffer)
             view = Attach(client, session_id, reader=reader, screen=stdout_screen())
             return await view.run(last=last)
 
     return run_async(main)
 
 
-async def _reader(config: Config) -> Reader:
-    if sys.stdin.isatty() and sys.stdout.isatty():
-        return PromptReader(await open_history(config.workspace / HISTORY_NAME))
-    return PipeReader(sys.stdin.buffer)
+def is_terminal() -> bool:
+    """Whether a person types here, and sees what is written."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def this_terminal(config: Config) -> TerminalOf:
+    """Return what the person sits at, with what was typed on other days."""
+    environ = process_environ()
+    encoding = sys.stdout.encoding or "utf-8"
+    styles = environ.get("TERM") != "dumb"
+    look = Look(colour=wants_colour(sys.stdout, environ), styles=styles, encoding=encoding)
+    return TerminalOf(
+        look=look,
+        bars=bars_in(encoding),
+        history=await open_history(config.workspace / HISTORY_NAME),
+        environ=environ,
+        now=SystemClock().now,
+    )

@@ -13,8 +13,8 @@ from everturn_actors.model import Decision
 from everturn_actors.ports import SessionSummary
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.names import clean
-from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client, Said, Status
+from everturn_channels.terminal.commands import describe
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_channels.terminal.reply import Piece, Style
 from everturn_gateway.commands.clients import open_client
