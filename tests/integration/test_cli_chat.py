@@ -77,6 +77,38 @@ async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
     assert roles[-1] == "user"
 
 
+async def test_the_prompt_stays_while_an_answer_runs(tmp_path: Path) -> None:
+    """A person writes on, stops what runs, and goes from one session to another and back."""
+    async with model(tmp_path) as api:
+        api.script(Answer(pieces=("This will\n\n", "never end"), hold={1: anyio.Event()}))
+        api.default = Answer(text="| a | b |\n|---|---|\n| 1 | **2** |")
+        async with terminal("chat", cwd=tmp_path, env={**KEY, "NO_COLOR": "1"}) as person:
+            await person.expect("you>")
+            await person.enter("a long story")
+            await person.expect("This will")
+            await person.enter("/status")
+            await person.expect("(answering)", "you>")
+            await person.enter("/stop")
+            await person.expect("(cancelled)", "you>")
+            await person.enter("/new")
+            await person.expect("(a new session: ")
+            await person.type("\x1b[200~a table\nplease\x1b[201~\r")
+            table = await person.expect("────", "1  2", "you>")
+            await person.enter("/resume long story")
+            await person.expect("it had ended", "a long story", "you>")
+            await person.enter("go on")
+            await person.expect("────", "1  2", "you>")
+            await person.press_control("d")
+            code, _ = await person.end()
+    asked = [request.json()["messages"] for request in api.requests]
+
+    assert code == 0
+    assert "**" not in table
+    assert asked[1][-1]["content"].endswith("a table\nplease")
+    assert "a long story" in str(asked[2])
+    assert "a table" not in str(asked[2])
+
+
 async def test_the_same_person_finds_the_same_conversation_again(tmp_path: Path) -> None:
     """Yesterday's conversation goes on today, with a gateway or without one."""
     write_agent(tmp_path)

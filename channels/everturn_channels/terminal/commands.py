@@ -12,8 +12,13 @@ from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.client import Status
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.gauge import BLOCKS, show_context
-from everturn_channels.terminal.live.session_list import listed, session_lines, usage_text
-from everturn_channels.terminal.lookups import look_up, prompts_shown
+from everturn_channels.terminal.lookups import (
+    listed,
+    look_up,
+    prompts_shown,
+    session_lines,
+    usage_text,
+)
 from everturn_channels.terminal.reply import Piece
 from everturn_channels.terminal.slash import DECISIONS, Command, help_text
 

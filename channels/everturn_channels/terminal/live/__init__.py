@@ -10,7 +10,6 @@
 - `obeying`: does what a person types
 - `prompt`: the one prompt
 - `questions`: calls that wait for the person, answered by a key
-- `session_list`: sessions in a list that a person picks from, and what they used
 - `status_line`: the line below the prompt
 - `turns`: whether something is under way
 - `view`: what stands for good, and what still changes

@@ -16,9 +16,15 @@ from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.live.completion import Source
 from everturn_channels.terminal.live.following import Following
 from everturn_channels.terminal.live.questions import Answered
-from everturn_channels.terminal.live.session_list import listed, picked, session_lines, title_of
 from everturn_channels.terminal.live.view import View
-from everturn_channels.terminal.lookups import filled_prompt, offered_prompts
+from everturn_channels.terminal.lookups import (
+    filled_prompt,
+    listed,
+    offered_prompts,
+    picked,
+    session_lines,
+    title_of,
+)
 from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, parse
 from everturn_channels.texts import DECISION_WORDS
 
