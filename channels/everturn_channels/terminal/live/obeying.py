@@ -74,6 +74,8 @@ class Obeying:
             await self.decide(answered)
             return True
         match parse(line):
+            case Say() if hint := self._following.questions.hint:
+                self._view.note(hint)
             case Say(text=text):
                 await self._hand_in(text, tasks)
             case Mistake(text=text):

@@ -101,6 +101,17 @@ class OpenQuestions:
         return _answered(first, "answer", text.strip())
 
     @property
+    def hint(self) -> str:
+        """What to say of a line that is no answer; empty = a message may stand in its place."""
+        first = self._first
+        wants_choice = first is not None and first.inquiry is not None
+        return (
+            f"(answer 1-{len(first.inquiry.choices)}; /deny: none; /stop ends the turn)"
+            if (wants_choice and first and first.inquiry and not first.inquiry.takes_text)
+            else ""
+        )
+
+    @property
     def _first(self) -> ApprovalAsked | None:
         return self._open[0] if self._open else None
 
