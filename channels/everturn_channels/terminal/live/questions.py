@@ -103,13 +103,10 @@ class OpenQuestions:
     @property
     def hint(self) -> str:
         """What to say of a line that is no answer; empty = a message may stand in its place."""
-        first = self._first
-        wants_choice = first is not None and first.inquiry is not None
-        return (
-            f"(answer 1-{len(first.inquiry.choices)}; /deny: none; /stop ends the turn)"
-            if (wants_choice and first and first.inquiry and not first.inquiry.takes_text)
-            else ""
-        )
+        inquiry = self._first.inquiry if self._first is not None else None
+        if inquiry is None or inquiry.takes_text:
+            return ""
+        return f"(answer 1-{len(inquiry.choices)}; /deny: none; /stop ends the turn)"
 
     @property
     def _first(self) -> ApprovalAsked | None:
