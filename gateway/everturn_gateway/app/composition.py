@@ -251,13 +251,8 @@ async def _open_base(start: _Start) -> AsyncGenerator[_Base]:
             supervisor=supervisor,
         ) as tool_factory,
     ):
-        link = tool_factory.link
-        idle = IdleConversations(
-            service=lambda: link.service,
-            clock=clock,
-            statistics=models,
-            store=lambda: storage.store,
-        )
+        service, store = (lambda: tool_factory.link.service), (lambda: storage.store)
+        idle = IdleConversations(service=service, clock=clock, statistics=models, store=store)
         yield _Base(
             telemetry=telemetry,
             changes=Changes(NotingObserver(telemetry, messages, idle)),
