@@ -287,6 +287,12 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         where=_TERMINAL,
     ),
     CommandSpec(
+        name="model",
+        what="show which model answers and which there are, or choose one for this session",
+        arguments=_words("model", "its number in the list, its name, or default"),
+        where=_TERMINAL,
+    ),
+    CommandSpec(
         name="usage",
         what="show what this session and the agent used, and what it cost",
         where=_TERMINAL,

@@ -63,6 +63,19 @@ class AgentModels(Struct, frozen=True, kw_only=True):
         return next(found, ModelChoice(model=chosen))
 
 
+class SessionModels(Struct, frozen=True, kw_only=True):
+    """Which model answers in one session, as whoever is outside of the gateway is told."""
+
+    models: AgentModels
+    chosen: ModelChoice | None = None
+    "None = the agent's own answers."
+
+    @property
+    def now(self) -> ModelChoice:
+        """The one that answers."""
+        return self.chosen or self.models.own
+
+
 class ModelWish(Struct, frozen=True, kw_only=True):
     """What stands after `/model`."""
 
@@ -92,10 +105,10 @@ def read_model_wish(argument: str) -> ModelWish | None:
 
 def model_text(models: AgentModels, chosen: ChosenModel | None, *, may_choose: bool) -> str:
     """Answer /model: which one answers here, and, for whoever may choose, which there are."""
-    lines = [f"**{t('Model')}**: {_described(models.find(chosen))}"]
+    lines = [f"**{t('Model')}**: {described(models.find(chosen))}"]
     if chosen is not None:
         lines.append(t("Chosen for this conversation, until it is reset."))
-        lines.append(t("The agent's own: {model}", model=_described(models.own)))
+        lines.append(t("The agent's own: {model}", model=described(models.own)))
     if models.fallbacks:
         others = ", ".join(f"`{visible(each)}`" for each in models.fallbacks)
         lines.append(t("In an outage: {models}", models=others))
@@ -104,7 +117,7 @@ def model_text(models: AgentModels, chosen: ChosenModel | None, *, may_choose: b
         return "\n".join(told)
     shown = models.others[:LISTED_MAX]
     if shown:
-        told += ["", t("There are also:"), *(f"- {_described(each)}" for each in shown)]
+        told += ["", t("There are also:"), *(f"- {described(each)}" for each in shown)]
     if len(models.others) > len(shown):
         left = len(models.others) - len(shown)
         told.append(t("- and {count} more", count=left))
@@ -115,19 +128,22 @@ def model_text(models: AgentModels, chosen: ChosenModel | None, *, may_choose: b
     return "\n".join([*told, "", how])
 
 
-def model_chosen(choice: ModelChoice, *, is_own: bool, used_percent: int | None) -> str:
+def model_chosen(
+    choice: ModelChoice, *, is_own: bool, used_percent: int | None, mark: str = "`"
+) -> str:
     """Say that a model answers in this conversation from now on.
 
     Args:
         choice: The model.
         is_own: Whether it is the agent's own again.
         used_percent: How much of its window this conversation takes; None = it is not known.
+        mark: What stands before and behind its name.
     """
-    described = _described(choice)
+    model = described(choice, mark=mark)
     lines = [
-        t("The agent's own model answers here again: {model}", model=described)
+        t("The agent's own model answers here again: {model}", model=model)
         if is_own
-        else t("From the next message on this one answers here: {model}", model=described)
+        else t("From the next message on this one answers here: {model}", model=model)
     ]
     if used_percent is not None:
         lines.append(t("This conversation takes {percent} % of its window.", percent=used_percent))
@@ -141,7 +157,7 @@ def model_set_for_agent(choice: ModelChoice, agent: str) -> str:
     return t(
         "{agent} has this model now, in all conversations that chose none: {model}",
         agent=f"`{visible(agent)}`",
-        model=_described(choice),
+        model=described(choice),
     )
 
 
@@ -153,9 +169,9 @@ def not_yours_to_choose() -> str:
 _FULL_PERCENT: Final = 80
 
 
-def _described(choice: ModelChoice) -> str:
-    """Return a model in a line: its name, its window, what it costs."""
-    parts = [f"`{visible(choice.label)}`"]
+def described(choice: ModelChoice, *, mark: str = "`") -> str:
+    """Return a model in a line: its name, between two marks; its window, what it costs."""
+    parts = [f"{mark}{visible(choice.label)}{mark}"]
     if choice.window_tokens:
         parts.append(t("window of {count} tokens", count=choice.window_tokens))
     if choice.price is not None and any(choice.price):

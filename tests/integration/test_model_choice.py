@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import yaml
 from support.feeding_adapter import feeding
 from support.fixed_models import LARGE, fixed_models
-from support.gateway import open_http_gateway
+from support.gateway import open_client_here, open_http_gateway, write_agent
 
+from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import ModelChosen
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ChosenModel, ConversationKey, Inbound
@@ -16,6 +19,11 @@ from everturn_actors.testing import open_test_service
 from everturn_channels.access.owners import Owner
 from everturn_channels.adapter import ChatRef, Person
 from everturn_channels.models import not_yours_to_choose
+from everturn_channels.terminal.attachments import Basket
+from everturn_channels.terminal.commands import obey
+from everturn_channels.terminal.conversation import Conversation
+from everturn_channels.terminal.lookups import offered_models
+from everturn_channels.terminal.slash import Command, parse
 
 ADA, ADA_DM = Person(id="1", name="Ada"), ChatRef(id="1")
 OWNER = Owner(name="ada", accounts=frozenset({("test", "1")}))
@@ -112,3 +120,41 @@ async def test_an_operator_chooses_over_http(tmp_path: Path) -> None:
     assert wrong.status_code == 422
     assert (own.status_code, own.json()["is_chosen"]) == (200, True)
     assert back["is_chosen"] is False
+
+
+async def test_a_person_at_a_terminal_chooses_by_number_and_by_name(tmp_path: Path) -> None:
+    """From the list that is shown, or by what Tab completes; a slip changes nothing."""
+    file = write_agent(tmp_path / "agents", name="other")
+    document = yaml.safe_load(file.read_text())
+    document["spec"]["model"] = {"provider": "builtin", "name": "large", "context_window": 200_000}
+    file.write_text(yaml.safe_dump(document))
+    key = ConversationKey(channel="terminal", chat="ann", agent="test")
+    async with open_http_gateway(tmp_path) as gateway, open_client_here(gateway) as client:
+        conversation = Conversation(client, key=key)
+
+        async def typed(line: str) -> str:
+            command = parse(line)
+            assert isinstance(command, Command)
+            (piece,) = await obey(command, conversation, Basket())
+            return piece.text
+
+        before = await typed("/model")
+        by_number = await typed("/model 2")
+        after = await typed("/model")
+        state = await gateway.service.view(conversation.session_id)
+        for slip in ("/model 3", "/model 0", "/model nope", "/model large agent"):
+            with pytest.raises(InvalidInputError):
+                await typed(slip)
+        still = await gateway.service.view(conversation.session_id)
+        back = await typed("/model default")
+        by_name = await typed("/model LARGE")
+        offered = dict(await offered_models(conversation))
+
+    assert before.splitlines()[0].startswith("  1 * scripted/scripted")
+    assert before.splitlines()[1].startswith("  2   builtin/large, window of 200,000 tokens, free")
+    assert state.model == still.model == ChosenModel(provider="builtin", name="large")
+    assert "this one answers here: builtin/large" in by_number
+    assert "\n  2 * builtin/large" in after
+    assert "own model answers here again: scripted/scripted" in back
+    assert "builtin/large" in by_name
+    assert list(offered) == ["default", "builtin/large"]

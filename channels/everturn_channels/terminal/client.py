@@ -22,6 +22,7 @@ from everturn_actors.model import (
 from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Compacted, Update
 from everturn_channels.keeping import KnownNote, PinnedMessage
+from everturn_channels.models import SessionModels
 from everturn_channels.prompts import OfferedPrompt
 
 LISTED_MAX = 20  # sessions in a list that a person picks from
@@ -198,6 +199,26 @@ class Memory(Protocol):
         ...
 
 
+class Models(Protocol):
+    """Which model answers in sessions.
+
+    Its methods raise what those of `Client` do.
+    """
+
+    async def of(self, session_id: str) -> SessionModels:
+        """Return which model answers in a session, and which others there are."""
+        ...
+
+    async def choose(self, session_id: str, name: str) -> SessionModels:
+        """Have another model answer from the next turn on; empty: the agent's own again.
+
+        Raises:
+            InvalidInputError: There is no such model, or it cannot be used.
+            ContextDoesNotFitError: It has no room for the session.
+        """
+        ...
+
+
 class Client(Protocol):
     """The way into the conversations of one gateway.
 
@@ -228,6 +249,11 @@ class Client(Protocol):
     @property
     def memory(self) -> Memory:
         """What stays with the model of a session."""
+        ...
+
+    @property
+    def models(self) -> Models:
+        """Which model answers in a session."""
         ...
 
     async def agents(self) -> Sequence[str]:

@@ -15,6 +15,7 @@ from everturn_channels.terminal.gauge import BLOCKS, show_context
 from everturn_channels.terminal.lookups import (
     listed,
     look_up,
+    obey_model,
     prompts_shown,
     session_lines,
     usage_text,
@@ -62,6 +63,8 @@ async def _obeyed(command: Command, conversation: Conversation, basket: Basket) 
         case "status":
             status = await conversation.status()
             return describe(status) if status else NO_SESSION
+        case "model":
+            return await obey_model(conversation, command.text)
         case "usage":
             return await usage_text(conversation)
         case "sessions":

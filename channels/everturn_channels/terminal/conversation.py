@@ -37,6 +37,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.service import Compacted, TextDelta, Update
 from everturn_channels.errors import ClientError
+from everturn_channels.models import ModelChoice
 from everturn_channels.terminal.client import Client, Status
 
 _NEW_SESSIONS_MAX = 2  # a session may end between opening it and handing in; twice in a row is odd
@@ -72,6 +73,8 @@ class Conversation:
         "The session; empty until it is opened."
         self.own_messages: set[str] = set()
         "The idempotency keys of messages that were handed in here."
+        self.shown_models: Sequence[ModelChoice] = ()
+        "The list of models that was asked for last: one is chosen by its number there."
 
     @property
     def is_shared(self) -> bool:

@@ -19,6 +19,14 @@ from everturn_channels.keeping import (
     pins_text,
     read_memory_intent,
 )
+from everturn_channels.models import (
+    DEFAULT,
+    ModelChoice,
+    SessionModels,
+    described,
+    model_chosen,
+    read_model_wish,
+)
 from everturn_channels.money import dollars
 from everturn_channels.names import clean, one_line
 from everturn_channels.prompts import OfferedPrompt, prompts_text, read_prompt
@@ -28,6 +36,7 @@ from everturn_channels.texts import no_session
 
 Lookup: TypeAlias = Literal["search", "memory", "pin", "unpin", "undo"]
 "Commands that are answered in text."
+_MODELS_MAX = 20  # of a list of them that is shown
 _TITLE = 60  # characters of what a session is called
 
 
@@ -167,6 +176,76 @@ def picked(wanted: str, listed: Sequence[ListedSession]) -> ListedSession | None
     by_id = (each for each in listed if each.session_id == word)
     by_title = (each for each in listed if word.casefold() in each.title.casefold())
     return next(by_id, None) or next(by_title, None)
+
+
+async def obey_model(conversation: Conversation, typed: str) -> str:
+    """Show which model answers and which there are, or choose one; return what to show.
+
+    Raises:
+        InvalidInputError: What was typed names none, or names it for the agent.
+    """
+    wish = read_model_wish(typed)
+    if wish is not None and wish.scope == "agent":
+        msg = "/model is for this session; `everturn model use` has the agent use another one"
+        raise InvalidInputError(msg)
+    if not conversation.session_id:
+        await conversation.open()
+    client, session_id = conversation.client, conversation.session_id
+    if wish is None:
+        session = await client.models.of(session_id)
+        conversation.shown_models = _menu(session)
+        return _models_text(session, conversation.shown_models)
+    name = wish.name
+    if name.isdecimal():
+        shown = conversation.shown_models or _menu(await client.models.of(session_id))
+        name = _numbered(name, shown)
+    session = await client.models.choose(session_id, name)
+    used = await conversation.context()
+    is_own = session.chosen is None
+    percent = used.percent if used is not None and used.window_tokens else None
+    return model_chosen(session.now, is_own=is_own, used_percent=percent, mark="")
+
+
+async def offered_models(conversation: Conversation) -> Sequence[tuple[str, str]]:
+    """Return what may be chosen, by name, each with its window and price; asked for once."""
+    if not conversation.shown_models and conversation.session_id:
+        session = await conversation.client.models.of(conversation.session_id)
+        conversation.shown_models = _menu(session)
+    names = (DEFAULT, *(each.label for each in conversation.shown_models[1:]))
+    return [
+        (name, described(each, mark=""))
+        for name, each in zip(names, conversation.shown_models, strict=False)
+    ]
+
+
+def _menu(session: SessionModels) -> Sequence[ModelChoice]:
+    """Return the models to choose from, the agent's own first."""
+    models, chosen = session.models, session.chosen
+    is_listed = chosen is None or chosen.model in {
+        each.model for each in (models.own, *models.others)
+    }
+    return (models.own, *(() if is_listed or chosen is None else (chosen,)), *models.others)
+
+
+def _models_text(session: SessionModels, menu: Sequence[ModelChoice]) -> str:
+    lines: list[str] = []
+    for number, each in enumerate(menu[:_MODELS_MAX], start=1):
+        mark = "*" if each.model == session.now.model else " "
+        about = " (the agent's own)" if number == 1 else ""
+        lines.append(f"{number:>3} {mark} {described(each, mark='')}{about}")
+    if len(menu) > _MODELS_MAX:
+        lines.append(f"      and {len(menu) - _MODELS_MAX} more: Tab behind /model completes them")
+    how = "* answers now. /model NUMBER or NAME takes another one for this session"
+    return "\n".join([*lines, f"{how}, /model {DEFAULT} the agent's own"])
+
+
+def _numbered(typed: str, menu: Sequence[ModelChoice]) -> str:
+    """Return what the model of this number is called; empty = it is the agent's own."""
+    number = int(typed) if len(typed) <= len(str(len(menu))) else 0
+    if not 1 <= number <= len(menu):
+        msg = f"there is no {typed} in the list: 1 to {len(menu)}"
+        raise InvalidInputError(msg)
+    return "" if number == 1 else menu[number - 1].label
 
 
 async def usage_text(conversation: Conversation) -> str:

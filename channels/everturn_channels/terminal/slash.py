@@ -20,6 +20,7 @@ CommandName: TypeAlias = Literal[
     "new",
     "sessions",
     "resume",
+    "model",
     "usage",
     "calls",
     "allow",

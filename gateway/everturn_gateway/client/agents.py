@@ -1,4 +1,4 @@
-"""Asks a running gateway about its agents, and about the tools and the prompts of one."""
+"""Asks a running gateway about its agents, and about tools, prompts and models of one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from everturn_actors.model import ChosenModel
+from everturn_channels.models import AgentModels, ModelChoice, SessionModels
 from everturn_channels.prompts import OfferedPrompt
-from everturn_gateway.client.answers import Json, value_of
+from everturn_gateway.client.answers import Json, session_path, value_of
 from everturn_gateway.client.api import Api, ask_once
 
 PROMPT_S: Final = 180.0  # a server may have to be started, and has its own time to answer
@@ -97,4 +99,40 @@ def _offered(data: Json) -> tuple[OfferedPrompt, ...]:
             optional=tuple(a["name"] for a in each["arguments"] if not a["required"]),
         )
         for each in data["prompts"]
+    )
+
+
+class ModelClient:
+    """Which model answers in sessions; see `Models`, the port of that."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def of(self, session_id: str) -> SessionModels:
+        """Return which model answers in a session, and which others there are."""
+        return value_of(_session_models, await self._api.get(f"{session_path(session_id)}/model"))
+
+    async def choose(self, session_id: str, name: str) -> SessionModels:
+        """Have another model answer from the next turn on; empty: the agent's own again."""
+        path, body = f"{session_path(session_id)}/model", {"model": name}
+        data = await self._api.ask("PUT", path, body=body, repeat=True)  # twice is once
+        return value_of(_session_models, data)
+
+
+def _session_models(data: Json) -> SessionModels:
+    return SessionModels(
+        models=AgentModels(
+            own=_model_choice(data["own"]), others=tuple(map(_model_choice, data["others"]))
+        ),
+        chosen=_model_choice(data["model"]) if data["is_chosen"] else None,
+    )
+
+
+def _model_choice(data: Json) -> ModelChoice:
+    provider, _, name = data["model"].partition("/")
+    cost_in, cost_out = data["input_usd"], data["output_usd"]
+    return ModelChoice(
+        model=ChosenModel(provider=provider, name=name),
+        window_tokens=data["window_tokens"],
+        price=None if cost_in is None or cost_out is None else (cost_in, cost_out),
     )

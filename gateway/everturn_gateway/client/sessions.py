@@ -23,7 +23,7 @@ from everturn_actors.ports import SessionSummary
 from everturn_actors.service import Update
 from everturn_actors.state.validation import attachment_of, check_uploads
 from everturn_channels.terminal.client import Status
-from everturn_gateway.client.agents import PromptClient
+from everturn_gateway.client.agents import ModelClient, PromptClient
 from everturn_gateway.client.answers import (
     Json,
     TryAgainError,
@@ -53,6 +53,7 @@ class SessionClient:
         contexts: What a model sees of a session.
         history: What was said, and the files of it.
         memory: What stays with the model, whatever is hidden.
+        models: Which model answers.
     """
 
     def __init__(self, api: Api) -> None:
@@ -61,6 +62,7 @@ class SessionClient:
         self.contexts = ContextClient(api)
         self.history = HistoryClient(api)
         self.memory = MemoryClient(api)
+        self.models = ModelClient(api)
 
     @property
     def is_shared(self) -> bool:

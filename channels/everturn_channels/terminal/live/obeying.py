@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from anyio.abc import TaskGroup
 
@@ -20,6 +21,7 @@ from everturn_channels.terminal.live.view import View
 from everturn_channels.terminal.lookups import (
     filled_prompt,
     listed,
+    offered_models,
     offered_prompts,
     picked,
     session_lines,
@@ -55,6 +57,7 @@ class Obeying:
         self.sources: Mapping[str, Source] = {
             "resume": self._offered_sessions,
             "prompt": self._offered_prompts,
+            "model": partial(offered_models, conversation),
         }
         "What may stand behind commands."
 
