@@ -125,12 +125,19 @@ def _beside(
     )
 
 
-def _for_owners(name: str, what: str, arguments: tuple[Argument, ...] = ()) -> CommandSpec:
-    return CommandSpec(name=name, what=what, arguments=arguments, who="owners", where=_PRIVATE)
+def _for_owners(
+    name: str,
+    what: str,
+    arguments: tuple[Argument, ...] = (),
+    where: frozenset[Place] = _PRIVATE,
+) -> CommandSpec:
+    return CommandSpec(name=name, what=what, arguments=arguments, who="owners", where=where)
 
 
-def _in_terminal(name: str, what: str, arguments: tuple[Argument, ...] = ()) -> CommandSpec:
-    return CommandSpec(name=name, what=what, arguments=arguments, where=_TERMINAL)
+def _in_terminal(
+    name: str, what: str, arguments: tuple[Argument, ...] = (), aliases: tuple[str, ...] = ()
+) -> CommandSpec:
+    return CommandSpec(name=name, what=what, arguments=arguments, aliases=aliases, where=_TERMINAL)
 
 
 _SESSION_ID: Final = Argument(name="session", what=marked("its id"), is_needed=True)
@@ -140,22 +147,16 @@ _CALL: Final = _words("call", marked("the id of the call"))
 COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _beside("start", marked("say hello, and what this bot is"), where=_CHAT),
     _beside("help", marked("show this list"), aliases=("commands",)),
-    CommandSpec(  # a chat of a platform has one session at a time: there `new` is `reset`
-        name="new",
-        what="begin a new session; /resume goes back to one before",
-        where=_TERMINAL,
-    ),
+    # A chat of a platform has one session at a time: there `new` is `reset`.
+    _in_terminal("new", "begin a new session; /resume goes back to one before"),
     CommandSpec(
         name="reset",
         what=marked("forget this conversation and begin a new one"),
         aliases=("new", "clear"),
         where=_CHAT,
     ),
-    CommandSpec(
-        name="reset",
-        what=marked("forget this conversation and begin a new one"),
-        aliases=("clear",),
-        where=_TERMINAL,
+    _in_terminal(
+        "reset", marked("forget this conversation and begin a new one"), aliases=("clear",)
     ),
     CommandSpec(
         name="status",
@@ -261,47 +262,29 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _for_owners("sessions", marked("show the conversations that go on")),
     _for_owners("reset", marked("end one of them"), (_SESSION_ID,)),
     _for_owners("usage", marked("show what the agents used today")),
-    CommandSpec(
-        name="allow",
-        what=marked("let me answer in this group"),
-        who="owners",
-        where=_GROUP,
-    ),
-    CommandSpec(
-        name="disallow",
-        what=marked("take that back"),
-        who="owners",
-        where=_GROUP,
-    ),
+    _for_owners("allow", marked("let me answer in this group"), where=_GROUP),
+    _for_owners("disallow", marked("take that back"), where=_GROUP),
     # What the terminal has beside.
-    CommandSpec(
-        name="sessions",
-        what="list the agent's sessions by their titles, the one used last first",
-        arguments=_words("words", "of a title"),
-        where=_TERMINAL,
+    _in_terminal(
+        "sessions",
+        "list the agent's sessions by their titles, the one used last first",
+        _words("words", "of a title"),
     ),
-    CommandSpec(
-        name="resume",
-        what="go on in another session; alone, list them",
-        arguments=_words("session", "its number in the list, its id, or words of its title"),
-        where=_TERMINAL,
+    _in_terminal(
+        "resume",
+        "go on in another session; alone, list them",
+        _words("session", "its number in the list, its id, or words of its title"),
     ),
-    CommandSpec(
-        name="model",
-        what="show which model answers and which there are, or choose one for this session",
-        arguments=_words("model", "its number in the list, its name, or default"),
-        where=_TERMINAL,
+    _in_terminal(
+        "model",
+        "show which model answers and which there are, or choose one for this session",
+        _words("model", "its number in the list, its name, or default"),
     ),
-    CommandSpec(
-        name="usage",
-        what="show what this session and the agent used, and what it cost",
-        where=_TERMINAL,
-    ),
-    CommandSpec(
-        name="calls",
-        what="show the newest call of a tool whole; Ctrl-O does so for all that come",
-        arguments=_words("number", "of another call"),
-        where=_TERMINAL,
+    _in_terminal("usage", "show what this session and the agent used, and what it cost"),
+    _in_terminal(
+        "calls",
+        "show the newest call of a tool whole; Ctrl-O does so for all that come",
+        _words("number", "of another call"),
     ),
     _in_terminal(
         "attach",
@@ -312,18 +295,13 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         "allow", marked("let the call that waits run, this once; a call id may follow"), _CALL
     ),
     _in_terminal("always", marked("let it run, and from now on without asking"), _CALL),
-    CommandSpec(name="deny", what=marked("do not let it run"), arguments=_CALL, where=_TERMINAL),
+    _in_terminal("deny", marked("do not let it run"), _CALL),
     _in_terminal(
         "answer",
         marked("answer what the agent asks, with a number or in words"),
         _words("text", marked("the answer"), is_needed=True),
     ),
-    CommandSpec(
-        name="exit",
-        what=marked("leave (the conversation stays)"),
-        aliases=("quit",),
-        where=_TERMINAL,
-    ),
+    _in_terminal("exit", marked("leave (the conversation stays)"), aliases=("quit",)),
 )
 """All of ours, in the order in which they are shown. A name may stand here once for everybody and
 once for owners, and mean something else in the terminal."""

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 LIST_S: Final = 4.0  # for a provider's list; somebody waits for the answer
 _KEPT_S: Final = 300.0
+_KEPT_FAILED_S: Final = 30.0  # so that not everybody who asks waits for a server that is away
 _FILE: Final = "agent.yaml"
 _NO_LIST: Final = frozenset(("builtin", "scripted", "local"))  # those that nobody has to ask
 
@@ -90,11 +91,12 @@ class ModelChoices(Struct, kw_only=True):
         if is_other and provider in installed().providers.names:
             return ChosenModel(provider=provider, name=name)
         if not any(own.provider == each.model.provider for each in models.others):
-            if own.provider in _NO_LIST:
+            if own.provider in _NO_LIST or not wanted:
                 msg = f"the provider {own.provider} has no other model"
                 raise InvalidInputError(msg)
             # Nobody can say which there are; the first call does.
-            return ChosenModel(provider=own.provider, name=typed.strip())
+            is_own = bool(slash and name) and provider == own.provider
+            return ChosenModel(provider=own.provider, name=name if is_own else typed.strip())
         labels = [each.label for each in choices]
         near = difflib.get_close_matches(typed, labels, n=3) or labels[:3]
         msg = f"there is no model {printable(typed)!r}; there are for example {', '.join(near)}"
@@ -155,6 +157,7 @@ class ModelChoices(Struct, kw_only=True):
         except (GatewayError, TimeoutError) as error:
             extra = {"provider": own.provider, "error": str(error)}
             logger.info("a provider does not say which models it has", extra=extra)
+            self._lists[place] = now + _KEPT_FAILED_S, ()
             return ()
         self._lists[place] = now + _KEPT_S, names
         return names

@@ -19,6 +19,7 @@ from support.gateway import HttpGateway, open_http_gateway, write_agent
 from everturn_actors.events import ApprovalAsked, CallFinished, Event, NotesShown, Received
 from everturn_actors.model import (
     MEMORY,
+    ChosenModel,
     ConversationKey,
     Inbound,
     OpenTurn,
@@ -91,12 +92,14 @@ async def test_what_a_conversation_taught_is_not_lost_when_it_is_reset(
             service=lambda: gateway.service,
             clock=gateway.clock,
             after_s=gateway.library.idle_after_s,
-            agent=gateway.library.get,
+            agents=gateway.library,
             statistics=gateway.models,
             store=lambda: gateway.store,
         )
         tasks.start_soon(idle.run)
         first = await say(gateway, "I fly planes.")
+        other = ChosenModel(provider="scripted", name="other")
+        await gateway.service.conversations.choose_model(first, other)
         before = await gateway.service.view(first)
         await gateway.service.reset(first)
         idle.note(before, await gateway.service.view(first))
@@ -104,6 +107,7 @@ async def test_what_a_conversation_taught_is_not_lost_when_it_is_reset(
         asked = provider.requests[-1]
         assert [each.text for each in asked.messages[:2]] == ["I fly planes.", "hello"]
         assert asked.in_background
+        assert asked.model == "other", "nobody else reads what was said"
         folder = anyio.Path(tmp_path / "agents/keeper/memory/people")
         while not await folder.exists() or not [each async for each in folder.iterdir()]:
             await anyio.lowlevel.checkpoint()

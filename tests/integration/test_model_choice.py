@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from everturn_actors.events import ModelChosen
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ChosenModel, ConversationKey, Inbound
 from everturn_actors.service import Copied
-from everturn_actors.testing import open_test_service
+from everturn_actors.testing import StaticAgents, open_test_service
 from everturn_channels.access.owners import Owner
 from everturn_channels.adapter import ChatRef, Person
+from everturn_channels.adapter import Command as ChatCommand
 from everturn_channels.models import not_yours_to_choose
 from everturn_channels.terminal.attachments import Basket
 from everturn_channels.terminal.commands import obey
@@ -71,6 +73,55 @@ async def test_a_model_that_cannot_be_used_is_not_chosen(tmp_path: Path) -> None
     assert nobody == "There is no model 'nope'."
     assert state is not None
     assert state.model is None
+
+
+async def test_a_chosen_model_that_is_gone_is_told_of_and_left_by_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is answered meanwhile, and `/model default` needs nothing of it."""
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        say = partial(fed.say, chat=ADA_DM, sender=ADA)
+        await say("hello")
+        await fed.until_idle("1")
+        with monkeypatch.context() as patch:
+            patch.setattr(StaticAgents, "get_with", lambda agents, name, _model: agents.get(name))
+            await fed.command("model", "missing", chat=ADA_DM, sender=ADA)
+        await say("are you there?")
+        told = [await fed.command(name, chat=ADA_DM, sender=ADA) for name in ("context", "model")]
+        between = await fed.state("1")
+        back = await fed.command("model", "default", chat=ADA_DM, sender=ADA)
+        await say("again")
+        state = await fed.until_idle("1")
+
+    assert "test/missing cannot be used: it is missing" in told[0]
+    assert "/model default goes back" in told[0]
+    assert "`test/missing`" in told[1]
+    assert between is not None
+    assert (between.turns, between.waiting) == (1, ())
+    assert "own model answers here again" in back
+    assert (state.model, state.turns) == (None, 2)
+
+
+async def test_models_are_suggested_to_owners_alone(tmp_path: Path) -> None:
+    """They are those of all agents; whoever only talks with one learns of none."""
+    async with feeding(tmp_path, owners=[OWNER]) as fed:
+        handler = await fed.adapter.handler()
+        found = [
+            await handler.suggestions(
+                ChatCommand(
+                    id="1",
+                    name="model",
+                    argument="LAR",
+                    chat=ADA_DM,
+                    sender=sender,
+                    at=fed.clock.now(),
+                    answer=_told_nothing,
+                )
+            )
+            for sender in (ADA, Person(id="7", name="Ann"))
+        ]
+
+    assert found == [["test/large"], []]
 
 
 async def test_an_owner_chooses_by_name_and_by_button_and_others_only_look(tmp_path: Path) -> None:
@@ -158,3 +209,7 @@ async def test_a_person_at_a_terminal_chooses_by_number_and_by_name(tmp_path: Pa
     assert "own model answers here again: scripted/scripted" in back
     assert "builtin/large" in by_name
     assert list(offered) == ["default", "builtin/large"]
+
+
+async def _told_nothing(text: str) -> None:
+    raise AssertionError(text)

@@ -213,3 +213,10 @@ def test_a_link_around_code_keeps_its_address(
         )
         for each in shown["entities"]
     ) == sorted(entities)
+
+
+def test_addresses_that_are_written_out_do_not_make_a_text_swell() -> None:
+    """One address may stand behind many links: eight kilobytes would become a hundred."""
+    markdown = "[`a`][x] " * 500 + "\n\n[x]: https://e.x/" + "y" * 4_000
+
+    assert len(render(markdown)) <= 10

@@ -38,7 +38,7 @@ def _evaluate(
         chat=chat,
         sender=sender,
         is_addressed=addressed,
-        is_paired=paired,
+        let_in="person" if paired else None,
     )
 
 

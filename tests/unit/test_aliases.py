@@ -150,7 +150,7 @@ async def test_lists_and_routes_may_name_either_id(named: str) -> None:
         chat=chat,
         sender=ANN,
         is_addressed=True,
-        is_paired=False,
+        let_in=None,
     )
 
     assert route == routes[0]

@@ -266,6 +266,24 @@ async def test_a_damaged_list_is_named_and_left_as_it_is(
     assert value.data == text.encode("latin-1")
 
 
+async def test_a_damaged_list_of_groups_lets_none_in_and_is_kept(
+    store: MemoryKeyedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nobody is told that a group is shut while the list may say otherwise once it is mended."""
+    await store.put("pairing/groups.json", b"{")
+    gateway = at(store)
+    caplog.set_level(logging.ERROR)
+
+    assert not any([await gateway.is_allowed("telegram", ["-1"], "test") for _ in range(2)])
+    assert caplog.text.count("no group counts as allowed") == 1
+    for act in (
+        gateway.allow("telegram", ["-1"], "test", by="owner:ada"),
+        gateway.disallow("telegram", ["-1"], "test"),
+    ):
+        with pytest.raises(PairingError, match=r"groups\.json is damaged"):
+            await act
+
+
 async def test_damaged_codes_are_put_aside_and_given_anew(
     store: MemoryKeyedStore, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,10 +15,12 @@ from support.agents import write_agent, write_folder
 from support.context_policies import POLICIES
 from support.tables import table
 
+from everturn_actors.model import ChosenModel
 from everturn_actors.spec import AgentSpec, ContextSpec, ModelSpec, PromptSpec, SessionSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.specs import load_agent, schema_text
+from everturn_gateway.specs.values import model_spec
 from everturn_gateway.tools.memory.tools import memory_directive
 
 AGENTS = Path(__file__).parents[2] / "agents"
@@ -730,3 +732,12 @@ def test_an_agent_may_work_in_a_folder_that_holds_nothing_else(
     file = load_agent(folder, environ={}, state=tmp_path / ".everturn")
 
     assert file.files == folder / workspace
+
+
+def test_a_chosen_model_makes_summaries_as_its_own_provider_does() -> None:
+    """Else one that cannot is sent the whole conversation for a summary that never comes."""
+    own = ModelSpec(provider="anthropic", name="claude-sonnet-4-5", compacts=True)
+    other = model_spec(ChosenModel(provider="openai", name="gpt-5-mini"), own, ())
+
+    assert not other.compacts
+    assert model_spec(ChosenModel(provider="anthropic", name="claude"), other, ()).compacts

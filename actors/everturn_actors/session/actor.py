@@ -241,12 +241,11 @@ class SessionActor:
                 if not self._resumes and any(sets_going(each.command) for each in batch):
                     await self._resume()
             state = self.known
-            if state is not None and state.turns != self._compactor.considered:
+            is_free = self._resumes and not (turns.running or self._memory.is_stopping)
+            if is_free and state is not None and state.turns != self._compactor.considered:
                 # Between two turns, when everybody has been answered, older ones are summarised.
-                is_free = self._resumes and not self._turns.running
-                if is_free and not self._memory.is_stopping:
-                    agent = self._runtime.agent(state.key.agent, state.model)
-                    self._compactor.consider(agent, self._tasks)
+                agent = self._runtime.agent(state.key.agent, state.model)
+                self._compactor.consider(agent, self._tasks)
             if self._snapshots.is_due(state):
                 await self._snapshots.save()  # after the answers: nobody waits for it
 
@@ -350,7 +349,8 @@ class SessionActor:
             elif not isinstance(answer, Later):
                 each.answer.give(answer)
             elif isinstance(each.command, Compact):
-                found = self._runtime.find_agent(self._turns.state.key.agent)
+                known = self._turns.state
+                found = self._runtime.find_agent(known.key.agent, known.model)
                 if isinstance(found, Agent):
                     self._compactor.ask(each.command.focus, each.answer, found, self._tasks)
                 else:

@@ -105,6 +105,8 @@ class Pairing:
         "Codes, oldest first; None until they were read."
         self._fault = ""
         "Why the list of people cannot be read."
+        self._groups_fault = ""
+        "The same of groups."
         self.version = 0
         "Grows with each change that is made here, for whoever shows the lists."
 
@@ -118,13 +120,17 @@ class Pairing:
     async def is_allowed(self, channel: str, chats: Collection[str], agent: str) -> bool:
         """Whether an owner let an agent take part in a group, by any of its ids.
 
-        Where the list cannot be read, none is, and the log says so.
+        Where the list cannot be read, none is, and the log says so once.
         """
         try:
-            groups = await self._groups.read()
+            groups, fault = await self._groups.read(), ""
         except JournalError as error:
-            logger.error("no group counts as allowed: the list cannot be read", exc_info=error)
-            return False
+            groups, fault = (), str(error)
+        if fault and fault != self._groups_fault:
+            logger.error(
+                "no group counts as allowed: the list cannot be read", extra={"error": fault}
+            )
+        self._groups_fault = fault
         return any(
             each.channel == channel and each.chat in chats and each.agent == agent
             for each in groups
@@ -136,12 +142,10 @@ class Pairing:
         Raises:
             PairingError: The list cannot be read or written; the text names it.
         """
-        await self.disallow(channel, chats, agent)
         group = AllowedGroup(
             channel=channel, chat=chats[0], agent=agent, allowed_at=self._clock.now(), by=by
         )
-        with _translated():
-            await self._groups.change(lambda groups: (*groups, group))
+        await self._change_groups(channel, chats, agent, (group,))
 
     async def disallow(self, channel: str, chats: Collection[str], agent: str) -> bool:
         """Take that back, durably; return whether it was so.
@@ -149,18 +153,26 @@ class Pairing:
         Raises:
             PairingError: The list cannot be read or written; the text names it.
         """
-        was_allowed = await self.is_allowed(channel, chats, agent)
+        return await self._change_groups(channel, chats, agent, ())
 
-        def left(groups: _AllowedGroups) -> _AllowedGroups:
-            return tuple(
+    async def _change_groups(
+        self, channel: str, chats: Collection[str], agent: str, now: _AllowedGroups
+    ) -> bool:
+        """Put `now` in the place of what is known of a group; return whether there was anything."""
+        was_allowed = False
+
+        def changed(groups: _AllowedGroups) -> _AllowedGroups:
+            nonlocal was_allowed
+            left = tuple(
                 each
                 for each in groups
                 if (each.channel, each.agent) != (channel, agent) or each.chat not in chats
             )
+            was_allowed = len(left) < len(groups)
+            return (*left, *now) if now or was_allowed else groups
 
-        if was_allowed:
-            with _translated():
-                await self._groups.change(left)
+        with _translated():
+            await self._groups.change(changed)
         return was_allowed
 
     async def people(self, channel: str) -> tuple[str, ...]:

@@ -56,6 +56,9 @@ and the agent never sees it. ignore: it is not kept, and nobody is told. refuse:
 part here. pair: its sender is not known in a dm, and can be.
 """
 
+LetIn: TypeAlias = Literal["person", "group"]
+"Whom an owner let in: somebody by pairing, or a group by `/allow` in it."
+
 _DM = "spec.access.dm"
 _GROUPS = "spec.access.groups"
 
@@ -106,23 +109,22 @@ def evaluate(
     chat: ChatRef,
     sender: Person,
     is_addressed: bool,
-    is_paired: bool,
-    is_allowed: bool = False,
+    let_in: LetIn | None,
 ) -> AccessDecision:
     """Say what becomes of a message.
 
     `places` are the channel's name and its platform's: an entry of an allowlist may begin with
-    either. `is_paired` is whether the owner approved this person for this channel; it counts in a
-    dm. `is_allowed` is whether an owner let the agent take part in this group, from the group.
+    either. `let_in` is whom an owner let in beside the rules: this person, which counts in a dm
+    alone, or this group.
     """
     match str(chat.type):  # a plug-in may send any word
         case "dm":
-            return _evaluate_dm(rules, sender, is_paired=is_paired)
+            return _evaluate_dm(rules, sender, is_paired=let_in == "person")
         case "group" | "channel":
             ids = (chat.id, *chat.aliases)
             names = (f"{prefix}:{chat_id}" for chat_id in ids for prefix in places)
             keys = tuple(dict.fromkeys(names))
-            if is_allowed and rules.groups.policy != "disabled":
+            if let_in == "group" and rules.groups.policy != "disabled":
                 listed = (*rules.groups.allowlist, *keys)
                 rules = replace(rules, groups=replace(rules.groups, allowlist=listed))
             return _evaluate_group(rules.groups, keys, chat, sender, is_addressed=is_addressed)

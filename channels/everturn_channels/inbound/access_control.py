@@ -14,7 +14,7 @@ from msgspec import Struct
 from everturn_actors.errors import CoreError
 from everturn_actors.model import ConversationKey
 from everturn_channels.access.owners import accounts_on, find_owner
-from everturn_channels.access.rules import AccessDecision, evaluate, find_route
+from everturn_channels.access.rules import AccessDecision, LetIn, evaluate, find_route
 from everturn_channels.adapter import (
     ButtonClick,
     ChatRef,
@@ -129,15 +129,13 @@ class AccessControl:
             if notify is not None and self._may_notify(chat, sender, self._absent):
                 await notify(NOT_AVAILABLE)
             return None
-        channel, is_dm = self._adapter.name, chat.type == "dm"
         decision = evaluate(
             rules,
-            places=(channel, self._adapter.platform),
+            places=(self._adapter.name, self._adapter.platform),
             chat=chat,
             sender=sender,
             is_addressed=is_addressed,
-            is_paired=is_dm and await self._is_let_in(sender, key.agent),
-            is_allowed=not is_dm and await self._is_allowed(chat, key.agent),
+            let_in=await self._let_in(chat, sender, key.agent),
         )
         match decision.action:
             case "answer" | "ambient" | "record" | "ignore":
@@ -163,15 +161,13 @@ class AccessControl:
         rules = self._context.rules(key.agent) if key is not None else None
         if key is None or rules is None:
             return False
-        is_let_in = await self._is_let_in(sender, key.agent)
         decision = evaluate(
             rules,
             places=(self._adapter.name, self._adapter.platform),
             chat=chat,
             sender=sender,
             is_addressed=True,
-            is_paired=is_let_in,
-            is_allowed=await self._is_allowed(chat, key.agent),
+            let_in=await self._let_in(chat, sender, key.agent),
         )
         match decision.action:
             case "refuse":
@@ -182,17 +178,15 @@ class AccessControl:
             case _:
                 return decision.action != "ignore"
 
-    async def _is_let_in(self, sender: Person, agent: str) -> bool:
-        """Whether somebody may talk to an agent in private as its owner, or as paired by one."""
-        channel = self._adapter.name
+    async def _let_in(self, chat: ChatRef, sender: Person, agent: str) -> LetIn | None:
+        """Return whom an owner let in: this group, or, in private, this person, who may be one."""
+        channel, pairing = self._adapter.name, self._context.pairing
+        if chat.type != "dm":
+            is_allowed = await pairing.is_allowed(channel, (chat.id, *chat.aliases), agent)
+            return "group" if is_allowed else None
         owner = find_owner(self._context.owners(), channel, sender)
-        if owner is not None and owner.owns(agent):
-            return True
-        return await self._context.pairing.is_paired(channel, sender.id)
-
-    async def _is_allowed(self, chat: ChatRef, agent: str) -> bool:
-        ids = (chat.id, *chat.aliases)
-        return await self._context.pairing.is_allowed(self._adapter.name, ids, agent)
+        is_owner = owner is not None and owner.owns(agent)
+        return "person" if is_owner or await pairing.is_paired(channel, sender.id) else None
 
     def is_flood(self, event: InboundEvent) -> bool:
         """Whether somebody sends more than is taken, by the platform's clock.

@@ -20,6 +20,7 @@ from everturn_actors.errors import (
     SessionQuarantinedError,
     UnknownAgentError,
     UnknownFormatError,
+    UnusableModelError,
 )
 from everturn_actors.model import ConversationKey
 from everturn_channels.access.pairing import PairingError
@@ -158,7 +159,7 @@ class CommandHandler:
             return
         if is_by_owner and meaning is not None and "group" in meaning.where:
             if command.is_addressed:  # else some other bot may be meant
-                await self._notifier.respond(command.answer, await self._open_group(command))
+                await notify(await self._open_group(command))
             return
         admission = await self._access.admit(
             chat, sender, is_addressed=command.is_addressed, notify=notify
@@ -208,11 +209,12 @@ class CommandHandler:
             return group_closed("disabled")
         pairing, ids = self._context.pairing, (chat.id, *chat.aliases)
         try:
-            if command.name == "allow":
-                await pairing.allow(key.channel, ids, key.agent, by=owner.by)
-            else:
-                await pairing.disallow(key.channel, ids, key.agent)
-        except PairingError as error:
+            with anyio.fail_after(COMMAND_S):
+                if command.name == "allow":
+                    await pairing.allow(key.channel, ids, key.agent, by=owner.by)
+                else:
+                    await pairing.disallow(key.channel, ids, key.agent)
+        except (PairingError, TimeoutError) as error:
             logger.warning("an owner could not allow a group", extra={"error": str(error)})
             return PAIRING_FAILS
         extra = {**self._fields, "owner": owner.name, "did": f"/{command.name}", "chat": chat.id}
@@ -240,8 +242,7 @@ class CommandHandler:
                     prompts = await self._context.prompts(agent)
                     names = [(each.name, each.typed_name) for each in prompts]
                 elif command.name == "model":
-                    others = (await self._context.models(agent)).others
-                    names = [(each.label, each.label) for each in others]
+                    names = [(each, each) for each in await self._models.names(command, agent)]
         except (CoreError, TimeoutError) as error:
             logger.info("nothing to suggest", extra={**self._fields, "error": str(error)})
             return ()
@@ -327,6 +328,8 @@ class CommandHandler:
         except TimeoutError:
             logger.warning("a command took too long", extra=fields)
             return STILL_COMPACTING if command.name == "compact" else LATER
+        except UnusableModelError as error:
+            return sentence(str(error))
         except UnknownAgentError as error:
             logger.warning("a command has no agent", extra={**fields, "error": str(error)})
             return NOT_AVAILABLE
@@ -375,7 +378,8 @@ class CommandHandler:
             await notify(await self._settled(settle, admission.key))
 
     async def _answer_click(self, click: ButtonClick, key: ConversationKey) -> str:
-        told = await self._models.click(click, key)
+        with anyio.fail_after(COMMAND_S):
+            told = await self._models.click(click, key)
         return await answer_click(click, key, self._context.service) if told is None else told
 
     async def _settled(
@@ -387,7 +391,10 @@ class CommandHandler:
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(key, error)
             return DAMAGED
-        except (MailboxFullError, ActorFailedError) as error:
+        except UnknownAgentError as error:
+            logger.warning("a button has no agent", extra={**self._fields, "error": str(error)})
+            return NOT_AVAILABLE
+        except (MailboxFullError, ActorFailedError, TimeoutError) as error:
             logger.warning("a button failed", extra={**self._fields, "error": str(error)})
             return LATER
         except SessionQuarantinedError as error:

@@ -137,9 +137,12 @@ def _read(markdown: str) -> tuple[str, list[MessageEntity]]:
         text, entities = convert(_shown_html(markdown), latex_escape=latex, config=_CONFIG)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return markdown, []  # a fault of the library: the words matter more than their looks
-    if not text.strip() or len(text) > _GROWTH_MAX * len(markdown) + 1_000:
+    most = _GROWTH_MAX * len(markdown) + 1_000
+    if not text.strip() or len(text) > most:
         return markdown, []  # it consisted of mark-up alone, or swells
-    return _with_addresses(text, [e for e in entities if e.type != "text_link" or _is_link(e)])
+    links = [e for e in entities if e.type != "text_link" or _is_link(e)]
+    text, entities = _with_addresses(text, links)
+    return (text, entities) if len(text) <= most else (markdown, [])
 
 
 def _is_link(entity: MessageEntity) -> bool:

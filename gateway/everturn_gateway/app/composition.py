@@ -361,7 +361,7 @@ def _link(start: _Start, base: _Base, agents: _AgentSide, work: _Work) -> None:
     agents.spending.payer_of = payer_in(work.service)
     base.tool_factory.link.connect(work.service, work.schedules, base.messages)
     processes.on_ended = work.schedules.process_ended
-    base.idle.after_s, base.idle.agent = agents.library.idle_after_s, agents.library.get
+    base.idle.after_s, base.idle.agents = agents.library.idle_after_s, agents.library
     if start.resume:
         processes.resume()
     base.telemetry.attach(

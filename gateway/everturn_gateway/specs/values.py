@@ -239,6 +239,7 @@ def model_spec(chosen: ChosenModel, own: ModelSpec, known: Sequence[ModelSpec]) 
         own,
         provider=chosen.provider,
         name=chosen.name,
+        compacts=compacts(chosen.provider),
         base_url=address if found is None else found.base_url,
         context_window=found.context_window if found is not None else None,
         usual_window=_usual_window(section),

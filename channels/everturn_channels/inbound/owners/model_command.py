@@ -90,6 +90,16 @@ class ModelCommand:
         except (InvalidInputError, UnusableModelError) as error:
             return sentence(str(error))
 
+    async def names(self, command: Command, agent: str) -> Sequence[str]:
+        """Return what may follow the command while it is typed; nothing to who may not choose.
+
+        Raises:
+            UnknownAgentError: The agent is gone.
+        """
+        if self._owner(command.sender, agent) is None:
+            return ()
+        return [each.label for each in (await self._context.models(agent)).others]
+
     def _owner(self, sender: Person, agent: str) -> Owner | None:
         owner = find_owner(self._context.owners(), self._channel, sender)
         return owner if owner is not None and owner.owns(agent) else None

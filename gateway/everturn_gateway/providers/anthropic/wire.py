@@ -130,12 +130,12 @@ class BodyWriter:
         parts.append(b'"messages":%b}' % dumps(messages))
         return b",".join(parts)
 
-    def block(self, request: ModelRequest) -> dict[str, Any] | None:
+    def block(self, request: ModelRequest) -> dict[str, object] | None:
         """Return the summary that its provider gets back in its own form; None = it has none."""
         first = request.messages[0] if request.messages else None
         if not isinstance(first, Notice):
             return None
-        return unpack(first.opaque, self._origin, request.model, dict[str, Any])
+        return unpack(first.opaque, self._origin, request.model, dict[str, object])
 
     def _runs(self, request: ModelRequest, *, replays: bool) -> list[list[_Blocks]]:
         """Return the blocks of each message of the body, the user's and the model's in turn."""

@@ -15,7 +15,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 from msgspec import Struct, field, structs
@@ -26,7 +26,6 @@ from everturn_actors.errors import (
     CoreError,
     ModelError,
     ToolFailedError,
-    UnknownAgentError,
 )
 from everturn_actors.model import (
     MEMORY,
@@ -36,9 +35,19 @@ from everturn_actors.model import (
     OpenStep,
     OpenTurn,
     Queueing,
+    ToolCall,
     UserMessage,
 )
-from everturn_actors.ports import Agent, Clock, ModelStatisticsStore, SessionStore, ToolContext
+from everturn_actors.ports import (
+    ALLOW,
+    Agent,
+    Agents,
+    Clock,
+    ModelStatisticsStore,
+    SessionStore,
+    Tool,
+    ToolContext,
+)
 from everturn_actors.service import TurnService
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
@@ -61,18 +70,6 @@ QUESTION: Final = _QUESTION.format("rests")
 QUESTION_AT_RESET: Final = _QUESTION.format("is over")
 
 
-class FindAgent(Protocol):
-    """Finds the agent of a conversation, as it is now."""
-
-    def __call__(self, name: str) -> Agent:
-        """Return it; raises `UnknownAgentError` where there is none."""
-        ...
-
-
-def _none(name: str) -> Agent:
-    raise UnknownAgentError(name, ())
-
-
 def _never(agent: str) -> float | None:
     del agent
     return None
@@ -85,7 +82,8 @@ class IdleConversations(Struct, kw_only=True):
     clock: Clock
     after_s: Callable[[str], float | None] = _never
     "How long a conversation with an agent has to rest; None = the agent keeps no such notes."
-    agent: FindAgent = _none
+    agents: Agents | None = None
+    "Those of the gateway; None = nothing is asked about a session that was reset."
     statistics: ModelStatisticsStore = field(default_factory=InMemoryModelStatistics)
     store: Callable[[], SessionStore] | None = None
     "Where sessions live; None = nothing is asked about one that was reset."
@@ -179,9 +177,13 @@ class IdleConversations(Struct, kw_only=True):
             logger.exception("a reset loses notes by a fault", extra=fields)
 
     async def _note_of_reset(self, state: SessionState) -> None:
-        agent = self.agent(state.key.agent)
+        agents, name, model = self.agents, state.key.agent, state.model
+        if agents is None or self.store is None:
+            return
+        # No other model than the one that had the conversation reads it once more.
+        agent = agents.get(name) if model is None else agents.get_with(name, model)
         tool = agent.tools.get(NOTE_PERSON)
-        if tool is None or self.store is None:
+        if tool is None:
             return
         now, statistics = self.clock.now(), self.statistics.of(agent.spec.model)
         asked = OpenTurn(
@@ -206,8 +208,17 @@ class IdleConversations(Struct, kw_only=True):
             is_shared=bool(state.shared_with),
         )
         for call in reply.calls[:1]:
-            if call.name == NOTE_PERSON:
+            if call.name == NOTE_PERSON and await _may_run(agent, call, tool, context):
                 await tool.run(call, context)
+
+
+async def _may_run(agent: Agent, call: ToolCall, tool: Tool, context: ToolContext) -> bool:
+    """Whether the agent's policy lets a call run; nobody is there to be asked."""
+    verdict = ALLOW if agent.gate is None else await agent.gate.evaluate(call, tool, context)
+    if verdict.effect != "allow":
+        fields = {"session_id": context.session_id, "reason": verdict.reason}
+        logger.info("a reset loses notes: the policy does not let them be kept", extra=fields)
+    return verdict.effect == "allow"
 
 
 def _unheard(_piece: str) -> None:
