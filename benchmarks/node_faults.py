@@ -21,9 +21,11 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
+import httpx2
 from harness import show
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,11 +34,25 @@ sys.path.insert(0, str(ROOT / "tests"))
 from node_trouble import Trouble, open_databases, open_links, places  # noqa: E402 - found above
 from support.answers import Answer  # noqa: E402
 from support.model_api import Received, open_model_api  # noqa: E402
-from support.node_world import Talk, audit, open_world  # noqa: E402
+from support.node_world import Talk, World, audit, open_world  # noqa: E402
+
+from everturn_actors.cluster.partitions import lease_of, partition_of  # noqa: E402
 
 MESSAGES = 20  # of one session
 AFTER_S = 12.0  # in which a turn counts as hit by a fault
 QUIET_S = 5.0  # after a fault is over
+_LOOKS = (
+    "SELECT name, instance, until - now() FROM node",
+    "SELECT node, count(*), min(until - now()) FROM lease GROUP BY node",
+    "SELECT * FROM lease WHERE name = '{lease}'",
+    "SELECT 'marked', session FROM active WHERE session = '{session}'",
+    "SELECT id, last_seq, updated, now() FROM session WHERE id = '{session}'",
+    """SELECT seq, left(convert_from(line, 'UTF8'), 300) FROM event
+    WHERE session = '{session}' ORDER BY seq DESC LIMIT 6""",
+    """SELECT application_name, state, wait_event, now() - query_start, left(query, 60)
+    FROM pg_stat_activity WHERE backend_type = 'client backend'""",
+)
+"What is asked of the tables about a session that does not answer."
 
 
 @dataclass(slots=True)
@@ -89,6 +105,7 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> int:
     ):
         trouble = Trouble(world=world, chance=chance, databases=databases, links=links)
         talk, faults = Talk(world=world, chance=chance), Faults(trouble, arguments.only)
+        talk.on_unanswered = partial(tell, world, talk)
         began_s = anyio.current_time()
         until_s = began_s + arguments.minutes * 60
         async with anyio.create_task_group() as happening:
@@ -109,6 +126,30 @@ async def measure(arguments: argparse.Namespace, folder: Path) -> int:
     report(talk, faults, took_s, api.count)
     print(f"{found.turns} turns in {found.sessions} sessions, {len(found.faults)} wrong")
     return len(found.faults)
+
+
+async def tell(world: World, talk: Talk, path: str, key: str) -> None:
+    """Print of a message that nobody answered what the tables and each node say, and who waits."""
+    now_s = anyio.current_time()
+    print(f"{time.strftime('%H:%M:%S')} UNANSWERED {key} at {path}", flush=True)
+    for other, (where, name, since_s) in sorted(talk.asked.items()):
+        print(f"  waits: {other} at node {name} since {now_s - since_s:.1f} s: {where}")
+    session = path.split("/")[4] if path.endswith("/messages") else ""
+    lease = lease_of(partition_of(session))
+    for query in _LOOKS:
+        asked = query.format(lease=lease, session=session)
+        statement = f"SET search_path = everturn; {asked}"
+        print(await anyio.to_thread.run_sync(world.server.psql, statement), flush=True)
+    for name, node in world.nodes.items():
+        async with httpx2.AsyncClient(base_url=node.url, timeout=5.0) as client:
+            for what in ("/readyz", "/api/v1/admin/nodes", f"/api/v1/sessions/{session}"):
+                try:
+                    print(f"  {name} {what}: {(await client.get(what)).text[:1500]}")
+                except httpx2.HTTPError as error:
+                    print(f"  {name} {what}: {error!r}")
+        lines = (node.folder / "serve.log").read_text(errors="replace").splitlines()
+        own = [line for line in lines[:-30] if session and session in line]
+        print(f"  {name} log:", *own[-20:], *lines[-30:], sep="\n    ", flush=True)
 
 
 def report(talk: Talk, faults: Faults, took_s: float, calls: int) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 import pytest
+from anyio.abc import ByteStream
 from msgspec import Struct, field
 from support.conversations import STARTED
 
@@ -315,6 +316,35 @@ async def test_a_node_that_says_nothing_any_more_is_gone(tmp_path: Path) -> None
             async for _ in wire.bodies():
                 pass
         await wire.close()
+
+
+async def test_many_who_wait_for_a_node_wait_no_longer_than_one(tmp_path: Path) -> None:
+    """A machine that is gone answers nobody; it is not called once for each of them in turn."""
+    calls = 0
+
+    async def take(stream: ByteStream) -> None:
+        nonlocal calls
+        calls += 1
+        async with stream:
+            await anyio.sleep_forever()
+
+    async with world(SOCKET, tmp_path) as it, anyio.create_task_group() as tasks:
+        silent = await anyio.create_unix_listener(tmp_path / "silent.sock")
+        tasks.start_soon(silent.serve, take)
+        node = Node(name="c", address=f"{tmp_path}/silent.sock")
+
+        async def ask() -> None:
+            with pytest.raises(LinkBrokenError, match="does not answer as a node does"):
+                await it.link.ask(node, Asked(session_id="s", command=Cancel()), deadline_s=5)
+
+        async with anyio.create_task_group() as asking:
+            for _ in range(5):
+                asking.start_soon(ask)
+        assert calls == 1
+        await ask()
+        assert calls == 2  # it is tried again for whoever comes later
+        tasks.cancel_scope.cancel()
+        await silent.aclose()
 
 
 async def test_strangers_are_refused_without_harm(tmp_path: Path) -> None:

@@ -163,3 +163,15 @@ class TestPostgresReferee(RefereeContract):
             f"UPDATE {schema}.lease SET until = now() - interval '1 s'"  # noqa: S608 - its own
             f" WHERE name = '{lease}'"
         )
+
+    async def test_a_beat_that_is_late_shortens_nothing(self) -> None:
+        """Where all waited for a standby, one that was given up is done behind a later one."""
+        schema = self.section.table_schema
+        async with self.pair() as (a, _):
+            await a.asks("p")
+            lease = f"{schema}.lease"
+            later = f"UPDATE {lease} SET until = now() + interval '60 s'"  # noqa: S608 - its own
+            self.server.psql(later)
+            assert (await a.asks(keep={"p": 1})).granted == {"p": 1}
+            left = f"SELECT until > now() + interval '50 s' FROM {lease}"  # noqa: S608 - its own
+            assert self.server.psql(left) == "t"

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from support.nodes import Cluster, open_cluster
 
+from everturn_actors.cluster.partitions import partition_of
 from everturn_actors.errors import (
     ActorFailedError,
     OwnerAwayError,
@@ -346,3 +347,66 @@ async def play(store: Dying) -> bool:
         assert answered(events) == ["one", "two"]
         assert sum(isinstance(event.body, ModelReplied) for event in events) == 2
         return died
+
+
+class Late(Dying):
+    """A store that what is received reaches only when it is let through."""
+
+    def __init__(self, store: SessionStore) -> None:
+        super().__init__(store, at=0)
+        self.passes = anyio.Event()
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """Append; hold back what was received first."""
+        if any(isinstance(event.body, Received) for event in events):
+            self.reached.set()
+            await self.passes.wait()
+        await super().append(session_id, events, expected_seq=expected_seq)
+
+
+async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by_it() -> None:
+    """A lease ran out while a message was on its way to the store: nothing was open there yet."""
+    async with open_memory_store(MemoryDisk()) as store:
+        late = Late(store)
+        async with open_cluster("a", "b", store=late) as it:  # type: ignore[arg-type]
+            session_id = await it.services["a"].conversations.create(KEY)
+            partitions = frozenset((partition_of(session_id),))
+            told: list[str] = []
+
+            async def say() -> None:
+                sent = await it.services["a"].submit(Inbound(text="x", session_id=session_id))
+                told.append((await sent.result()).text)
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(say)
+                await late.reached.wait()
+                it.board.holders[partition_of(session_id)] = "b"
+                it.board.notify()
+                await it.services["b"].handover.take(partitions)
+                await anyio.wait_all_tasks_blocked()
+                assert session_id not in await store.active()
+                late.passes.set()
+                await it.services["a"].handover.lose(partitions, 0.0)
+            assert told == ["reply 1"]
+            assert [len(each.requests) for each in it.providers.values()][1] == 1
+            assert answered(await log(store, session_id)) == ["x"]
+
+
+async def test_what_somebody_waits_for_goes_on_where_nobody_knows_that_it_is_open() -> None:
+    """The mark of a session may be lost with its owner."""
+    async with open_cluster("a", "b", "c") as it:
+        session_id = await it.services["a"].conversations.create(KEY)
+        it.providers["a"].hold()
+        sent = await it.services["c"].submit(Inbound(text="x", session_id=session_id))
+        await it.providers["a"].until_called()
+
+        async def lose() -> None:
+            it.board.cut.add("a")
+            await it.store.mark_passive(session_id)
+            it.board.holders[partition_of(session_id)] = "b"
+            it.board.notify()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(lose)
+            assert (await sent.result()).text == "reply 1"
+        assert len(it.providers["b"].requests) == 1

@@ -13,6 +13,7 @@ from everturn_actors.cluster.leases import (
     Answer,
     Beat,
     Change,
+    Held,
     Member,
     View,
     heard,
@@ -197,3 +198,13 @@ def test_what_is_quiet_comes_to_rest_where_it_should() -> None:
     process.view = replace(process.view, me=replace(process.view.me, drains=True))
     go_on(2.0, "a", "c")
     assert shares() == [0, 66]
+
+
+def test_what_is_renewed_after_it_ran_out_begins_anew() -> None:
+    """Meanwhile nothing could be begun by it; whatever gave up then is looked for again."""
+    me = Member(node=Node(name="a"), instance="a-1")
+    view = View(me=me, held={"partition:1": Held(1, 4.0), "partition:2": Held(1, 5.0)})
+    beat, answer = next_beat(view), Answer(granted={"partition:1": 1, "partition:2": 1})
+    change = heard(view, beat, answer, sent_s=3.9, now_s=4.1)
+    assert change.lost == change.taken == {"partition:1"}
+    assert change.view.epoch("partition:1", 4.1) == 1

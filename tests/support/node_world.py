@@ -9,7 +9,7 @@ import json
 import random
 import signal
 import socket
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -146,6 +146,12 @@ class Talk(Struct, kw_only=True):
     news: anyio.Event = field(default_factory=anyio.Event)
     errors: dict[str, int] = field(default_factory=dict[str, int])
     "By what was answered in place of an answer."
+    asked: dict[str, tuple[str, str, float]] = field(
+        default_factory=dict[str, tuple[str, str, float]]
+    )
+    "By key, of those who wait: the path, the node that is asked, and since when."
+    on_unanswered: Callable[[str, str], Awaitable[None]] | None = None
+    "Is told the path and the key of what nobody answered, while all nodes still run."
 
     async def until_told(self, count: int) -> None:
         """Wait until so many more messages were answered."""
@@ -207,20 +213,33 @@ class Talk(Struct, kw_only=True):
         self, clients: dict[str, httpx2.AsyncClient], path: str, body: object, key: str
     ) -> httpx2.Response:
         """Post at one node after the other until one answers as it should."""
-        with anyio.fail_after(PATIENCE_S):
-            while True:
-                name = self.chance.choice(list(clients))
-                try:
-                    response = await clients[name].post(
-                        path, json=body, headers={"Idempotency-Key": key}
-                    )
-                except httpx2.TransportError as error:
-                    self._count(f"{type(error).__name__}")
-                else:
-                    if response.is_success:
-                        return response
-                    self._count(f"{response.status_code} {response.json().get('type', '')}")
-                await anyio.sleep(0.05)
+        try:
+            with anyio.fail_after(PATIENCE_S):
+                return await self._try(clients, path, body, key)
+        except TimeoutError:
+            if self.on_unanswered is not None:
+                await self.on_unanswered(path, key)
+            raise
+        finally:
+            self.asked.pop(key, None)
+
+    async def _try(
+        self, clients: dict[str, httpx2.AsyncClient], path: str, body: object, key: str
+    ) -> httpx2.Response:
+        while True:
+            name = self.chance.choice(list(clients))
+            self.asked[key] = (path, name, anyio.current_time())
+            try:
+                response = await clients[name].post(
+                    path, json=body, headers={"Idempotency-Key": key}
+                )
+            except httpx2.TransportError as error:
+                self._count(f"{type(error).__name__}")
+            else:
+                if response.is_success:
+                    return response
+                self._count(f"{response.status_code} {response.json().get('type', '')}")
+            await anyio.sleep(0.05)
 
     def _count(self, what: str) -> None:
         self.errors[what] = self.errors.get(what, 0) + 1

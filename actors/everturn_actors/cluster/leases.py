@@ -217,7 +217,13 @@ def heard(view: View, beat: Beat, answer: Answer, *, sent_s: float, now_s: float
         if now_s < until_s  # what was answered so late is asked for anew
     }
     before = view.held
-    is_anew = {name for name in held if name in before and before[name].epoch != held[name].epoch}
+    # What ran by a lease that ran out meanwhile may have found that it is nobody's: it begins anew.
+    is_anew = {
+        name
+        for name in held
+        if name in before
+        and (before[name].epoch != held[name].epoch or now_s >= before[name].until_s)
+    }
     lost = (before.keys() - held.keys() - beat.give.keys()) | is_anew
     leaving = view.leaving & held.keys() - is_anew
     return Change(

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, field
 
 from everturn_actors.cluster.addresses import Tls, connect, read_address
 from everturn_actors.cluster.frames import (
@@ -127,7 +127,7 @@ class StreamLink:
         """
         self._me, self._tasks, self._tls, self._beat = me, tasks, tls, beat or Beat()
         self._lines: dict[tuple[str, str], _Line] = {}
-        self._opening: dict[tuple[str, str], anyio.Lock] = {}
+        self._opening: dict[tuple[str, str], _Opening] = {}
 
     async def ask(self, node: Node, asked: Asked, *, deadline_s: float) -> Given:
         """See `Link.ask`."""
@@ -146,11 +146,24 @@ class StreamLink:
         line = self._lines.get(place)
         if line is None or line.is_over:
             # Many ask at once when a node comes back; one stream is enough.
-            async with self._opening.setdefault(place, anyio.Lock()):
+            opening = self._opening.setdefault(place, _Opening())
+            failures = opening.failures
+            async with opening.lock:
                 line = self._lines.get(place)
                 if line is None or line.is_over:
-                    line = self._lines[place] = await self._open(node)
+                    if (
+                        opening.failures != failures
+                    ):  # else each would wait for as long as the first
+                        raise LinkBrokenError(opening.why)
+                    line = self._lines[place] = await self._try_to_open(node, opening)
         return line
+
+    async def _try_to_open(self, node: Node, opening: _Opening) -> _Line:
+        try:
+            return await self._open(node)
+        except LinkBrokenError as error:
+            opening.failures, opening.why = opening.failures + 1, str(error)
+            raise
 
     async def _open(self, node: Node) -> _Line:
         try:
@@ -185,6 +198,15 @@ def _why(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer"
     return str(error)
+
+
+class _Opening(Struct, eq=False):
+    """A stream to one node that is being opened, for all who wait for it."""
+
+    lock: anyio.Lock = field(default_factory=anyio.Lock)
+    failures: int = 0
+    why: str = ""
+    "Of the last failure."
 
 
 class _Call(Struct, eq=False):

@@ -9,7 +9,7 @@ key is given one on its way out.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from secrets import token_hex
 from typing import Final, TypeVar, cast, get_args
 
@@ -23,6 +23,7 @@ from everturn_actors.cluster.link import Asked, Given, Link
 from everturn_actors.cluster.relay import Relay, pause
 from everturn_actors.errors import (
     ActorStoppedError,
+    CoreError,
     LinkBrokenError,
     LinkRefusedError,
     MovedError,
@@ -38,6 +39,7 @@ from everturn_actors.protocol.commands import (
     Command,
     Compact,
     End,
+    GetState,
     OutsideCommand,
     Retry,
     StoreAmbient,
@@ -262,6 +264,10 @@ class RoutedActors:
         await self.place(session_id)
         if not self.is_here(session_id):
             raise MovedError(session_id)
+        if subscriber.waits and self.present(session_id) is None:
+            # What they wait for goes on, also where nobody said that it is open.
+            with suppress(CoreError):
+                await self._local.ask(session_id, GetState(), passivate_at_once=True)
         served = self._served[subscriber] = _Served(self._local.feed(session_id))
         self.followers_changed(subscriber)
         try:

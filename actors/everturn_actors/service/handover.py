@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import anyio
+
 from everturn_actors.errors import CoreError
 from everturn_actors.ports import Ownership, SessionStore
+from everturn_actors.protocol.actors import Actors
+from everturn_actors.protocol.commands import GetStatus
 from everturn_actors.protocol.placing import place
 from everturn_actors.session.registry import Registry
+
+logger = logging.getLogger(__name__)
+
+WOKEN_AT_ONCE = 8  # sessions whose next owner is told
 
 
 class _Resume(Protocol):
@@ -21,11 +30,16 @@ class Handover:
     """Takes partitions of sessions over, and lets them go."""
 
     def __init__(
-        self, registry: Registry, ownership: Ownership, store: SessionStore, resume: _Resume
+        self,
+        registry: Registry,
+        actors: Actors,
+        ownership: Ownership,
+        store: SessionStore,
+        resume: _Resume,
     ) -> None:
-        """Only `open_service` makes one."""
+        """Only `open_service` makes one; `actors` leads to those of other processes, too."""
         self._registry, self._ownership, self._resume = registry, ownership, resume
-        self._store = store
+        self._actors, self._store = actors, store
 
     async def take(self, partitions: frozenset[int]) -> None:
         """Let turns go on that are open in partitions that are this process's from now on.
@@ -42,14 +56,34 @@ class Handover:
     async def lose(self, partitions: frozenset[int], drain_s: float) -> None:
         """Let the sessions of partitions go; when this returns none of them is at work here.
 
+        What was on its way to the store when the lease ran out may be written after the next owner
+        has looked, and found nothing to do: so that one is told of what is to go on.
+
         Args:
             partitions: In which nothing is begun here any more.
             drain_s: How long running turns may take to finish; what is cut off then goes on where
-                the partition goes.
+                the partition goes. 0 = it is another one's already, perhaps.
         """
-        await self._registry.let_go(
+        due = await self._registry.let_go(
             lambda each: self._ownership.partition(each) in partitions, drain_s
         )
+        if drain_s:
+            return  # whoever takes it looks after it was given back
+        limiter = anyio.CapacityLimiter(WOKEN_AT_ONCE)
+        async with anyio.create_task_group() as tasks:
+            for session_id in due:
+                tasks.start_soon(self._wake, session_id, limiter)
+
+    async def _wake(self, session_id: str, limiter: anyio.CapacityLimiter) -> None:
+        """Let what is open in a session go on, whoever has it now."""
+        async with limiter:
+            try:
+                await self._actors.ask(session_id, GetStatus())
+            except CoreError as error:
+                logger.warning(
+                    "a session goes on when its next owner looks, or is asked for something",
+                    extra={"session_id": session_id, "error": str(error)},
+                )
 
     async def rebind(self, bind: Callable[[], None], drain_s: float) -> None:
         """Let other agents' or channels' sessions go with a seat than before.

@@ -135,7 +135,8 @@ async def open_service(
         )
         half, remove = service.branches.is_half, service.delete
         resume = partial(resume_open_turns, store, registry, clock, is_half=half, remove=remove)
-        service.handover = Handover(registry, ports.ownership or LocalOwnership(), store, resume)
+        ownership = ports.ownership or LocalOwnership()
+        service.handover = Handover(registry, router or registry, ownership, store, resume)
         try:
             async with anyio.create_task_group() as maintenance:
                 if settings.resume and ports.ownership is None:

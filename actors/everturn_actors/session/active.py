@@ -28,6 +28,8 @@ class Active(Struct):
     "Cuts it off."
     last_seq: int = 0
     "Of its state, when it is gone."
+    is_due: bool = False
+    "Whether something of it was to go on, when it is gone."
     leaves: bool = False
     "Whether another process is to have the session: its callers are sent there."
 

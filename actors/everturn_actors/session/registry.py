@@ -217,13 +217,17 @@ class Registry:
             self._runtime.learn(session_id, key)
         return self._runtime.is_here(session_id)
 
-    async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> None:
+    async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> tuple[str, ...]:
         """Let the actors of sessions go that another process is to have.
 
         Commands that come meanwhile wait until they are gone, and are sent there. Running turns may
         finish; after `drain_s` what still runs is cut off, and goes on where the session is then.
+
+        Returns:
+            The sessions of those in which something is to go on.
         """
-        leaving = [each for name, each in self._active.items() if is_leaving(name)]
+        found = {name: each for name, each in self._active.items() if is_leaving(name)}
+        leaving = found.values()
         for active in leaving:
             active.leaves = active.actor.is_moving = True
             active.tell_to_stop(PassivatedError())
@@ -233,6 +237,7 @@ class Registry:
         for active in leaving:
             active.scope.cancel()
             await active.gone.wait()
+        return tuple([name for name, active in found.items() if active.is_due])
 
     def followed(self) -> tuple[Feed, ...]:
         """Return the feeds that somebody holds."""
@@ -330,7 +335,8 @@ class Registry:
             self._leaving.discard(session_id)
             for each in active.mailbox.close():
                 each.answer.fail(failure)
-            active.last_seq = active.actor.known.last_seq if active.actor.known else 0
+            if (known := active.actor.known) is not None:
+                active.last_seq, active.is_due = known.last_seq, known.is_due
             active.gone.set()
             active.actor.dispose()
 

@@ -17,7 +17,8 @@ from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained
 
 # All of it sees the tables as they were before, so that a lease is taken and given back in one row
 # each. A row that another one changes meanwhile is waited for, and looked at again. The lease that
-# somebody holds is not touched, however often another one claims it.
+# somebody holds is not touched, however often another one claims it. A beat that its sender gave up
+# may be done behind a later one, as where both waited for a standby: it shortens nothing.
 _BEAT: Final = """
 WITH present AS (
     INSERT INTO node AS n (name, instance, about, until)
@@ -27,7 +28,7 @@ WITH present AS (
 ), gone AS (
     DELETE FROM node WHERE name = $1 AND instance = $2 AND $5
 ), kept AS (
-    UPDATE lease l SET until = now() + $4
+    UPDATE lease l SET until = greatest(l.until, now() + $4)
     FROM unnest($6::text[], $7::bigint[]) AS k (name, epoch)
     WHERE l.name = k.name AND l.epoch = k.epoch AND l.instance = $2 AND l.until > now()
     RETURNING l.name, l.epoch
