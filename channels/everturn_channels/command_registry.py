@@ -125,6 +125,15 @@ def _beside(
     )
 
 
+def _passing(
+    name: str,
+    what: str,
+    arguments: tuple[Argument, ...] = (),
+    where: frozenset[Place] = _BOTH,
+) -> CommandSpec:
+    return CommandSpec(name=name, what=what, arguments=arguments, where=where, passes=True)
+
+
 def _for_owners(
     name: str,
     what: str,
@@ -143,6 +152,11 @@ def _in_terminal(
 _SESSION_ID: Final = Argument(name="session", what=marked("its id"), is_needed=True)
 _CODE: Final = Argument(name="code", what=marked("of the question"), is_needed=True)
 _CALL: Final = _words("call", marked("the id of the call"))
+_SESSION: Final = _words("session", "its number in the list, its id, or words of its title")
+_REMINDER: Final = (
+    Argument(name="when", what=marked("20m, 2h, 18:30, or a day and a time")),
+    Argument(name="text", what=marked("of what")),
+)
 
 COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _beside("start", marked("say hello, and what this bot is"), where=_CHAT),
@@ -158,11 +172,7 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     _in_terminal(
         "reset", marked("forget this conversation and begin a new one"), aliases=("clear",)
     ),
-    CommandSpec(
-        name="status",
-        what=marked("show what is going on here: turns, tokens, model"),
-        passes=True,
-    ),
+    _passing("status", marked("show what is going on here: turns, tokens, model")),
     CommandSpec(
         name="model",
         what=marked("show which model answers; its owners choose another one"),
@@ -173,23 +183,14 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         where=_CHAT,
         is_about_session=False,
     ),
-    CommandSpec(
-        name="usage",
-        what=marked("show the tokens and the cost of this conversation"),
-        passes=True,
-        where=_CHAT,
-    ),
-    CommandSpec(
-        name="context",
-        what=marked("show what the model is sent, and what is hidden from it"),
-        passes=True,
-    ),
+    _passing("usage", marked("show the tokens and the cost of this conversation"), where=_CHAT),
+    _passing("context", marked("show what the model is sent, and what is hidden from it")),
     CommandSpec(
         name="compact",
         what=marked("have older messages summarised now; what follows is kept above all"),
         arguments=_words("text", marked("what is kept above all")),
     ),
-    CommandSpec(name="stop", what=marked("cancel the answer that is being worked on"), passes=True),
+    _passing("stop", marked("cancel the answer that is being worked on")),
     CommandSpec(name="retry", what=marked("try again what could not be answered")),
     CommandSpec(name="undo", what=marked("take back the files of the last turn that changed some")),
     _beside(
@@ -205,10 +206,7 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
     CommandSpec(
         name="remind",
         what=marked("be reminded here: 20m TEXT, 18:30 TEXT, or 2026-12-24 09:00 TEXT"),
-        arguments=(
-            Argument(name="when", what=marked("20m, 2h, 18:30, or a day and a time")),
-            Argument(name="text", what=marked("of what")),
-        ),
+        arguments=_REMINDER,
         where=_CHAT,
         is_about_session=False,
     ),
@@ -217,17 +215,15 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         marked("show what I know of you; TOPIC: TEXT notes it, forget TOPIC removes it"),
         arguments=_words("text", marked("TOPIC: TEXT, or forget TOPIC")),
     ),
-    CommandSpec(
-        name="pin",
-        what=marked("keep a message in the model's sight: some words of it follow; alone, list"),
-        arguments=_words("words", marked("its number, or some words of it")),
-        passes=True,
+    _passing(
+        "pin",
+        marked("keep a message in the model's sight: some words of it follow; alone, list"),
+        _words("words", marked("its number, or some words of it")),
     ),
-    CommandSpec(
-        name="unpin",
-        what=marked("take a pin off; the number of the message follows"),
-        arguments=_words("number", marked("of the message"), is_needed=True),
-        passes=True,
+    _passing(
+        "unpin",
+        marked("take a pin off; the number of the message follows"),
+        _words("number", marked("of the message"), is_needed=True),
     ),
     CommandSpec(
         name="prompt",
@@ -270,11 +266,7 @@ COMMANDS: Final[tuple[CommandSpec, ...]] = (
         "list the agent's sessions by their titles, the one used last first",
         _words("words", "of a title"),
     ),
-    _in_terminal(
-        "resume",
-        "go on in another session; alone, list them",
-        _words("session", "its number in the list, its id, or words of its title"),
-    ),
+    _in_terminal("resume", "go on in another session; alone, list them", _SESSION),
     _in_terminal(
         "model",
         "show which model answers and which there are, or choose one for this session",

@@ -127,9 +127,8 @@ class ReplyReader:
             case Received():
                 if not self._show_users:
                     return ()
-                who = clean(body.sender) or "user"
-                told = UserMessage(text=body.text, attachments=body.attachments).told
-                return (Piece(style="user", text=f"{who}: {clean(told)}"),)
+                told = clean(UserMessage(text=body.text, attachments=body.attachments).told)
+                return (Piece(style="user", text=f"{clean(body.sender) or 'user'}: {told}"),)
             case ModelReplied():
                 self._calls = {call.call_id: call for call in body.calls}
                 calls = (c for c in body.calls if self._show_calls or todo_in(c) is not None)
@@ -160,7 +159,7 @@ class ReplyReader:
             case ApprovalDecided():
                 answer = f": {visible(one_line(body.answer))}" if body.answer else ""
                 return (Piece(style="note", text=f"  {_DECIDED[body.decision]}{answer}"),)
-            case SessionStarted() | TurnStarted() | Steered() | StepStarted():
+            case SessionStarted() | TurnStarted() | Steered() | StepStarted() | PreviewSent():
                 return ()
             case CallsHandedOver():
                 return (Piece(style="note", text="(waits for the tools of its client)"),)
@@ -175,19 +174,17 @@ class ReplyReader:
                 | OlderQuoted()
                 | Pinned()
                 | Unpinned()
+                | DeliveryPlanned()
             ):
                 return ()
-            case ModelChosen(model=model):
-                label = model.label if model is not None else "the agent's own model"
-                return (Piece(style="note", text=f"({visible(one_line(label))} answers now)"),)
+            case ModelChosen():
+                return _chosen(body)
             case Edited():
                 if not self._show_users:
                     return ()
                 return (Piece(style="user", text=f"changed to: {clean(body.text)}"),)
             case ChunkMarked():
                 return _undelivered(body)
-            case PreviewSent() | DeliveryPlanned():
-                return ()
             case Branched():
                 return (Piece(style="note", text=f"(forked from {body.of} at #{body.at_seq})"),)
             case SessionShared():
@@ -281,6 +278,11 @@ def _outcome(body: TurnFinished) -> tuple[Piece, ...]:
             return (Piece(style="error", text=text),)
         case _:
             assert_never(body.outcome)
+
+
+def _chosen(body: ModelChosen) -> tuple[Piece, ...]:
+    label = body.model.label if body.model is not None else "the agent's own model"
+    return (Piece(style="note", text=f"({visible(one_line(label))} answers now)"),)
 
 
 def _undelivered(body: ChunkMarked) -> tuple[Piece, ...]:
