@@ -205,6 +205,10 @@ class HttpGateway:
         """Say at which node each agent with a folder is: all at the first."""
         return {f"agent:{each}": self.node for each in self.library.names()} if self.shares else {}
 
+    def refused_keys(self) -> tuple[str, ...]:
+        """Say that every key is good."""
+        return ()
+
     def homes_away(self) -> tuple[str, ...]:
         """Say that it is alone."""
         return ()

@@ -463,6 +463,7 @@ def _gateway(
         tokens=base.tokens,
         spending=agents.spending,
         passing_on=base.providers.passing_on,
+        refused_keys=base.providers.refused_keys,
         tool_factory=base.tool_factory,
         store_fault=base.storage.fault,
         meter=agents.meter,

@@ -104,6 +104,8 @@ class Gateway(Struct, kw_only=True):
     version: str
     connections: TaskGroup
     "What serves those who are connected; it is cancelled after the sessions have stopped."
+    refused_keys: Callable[[], tuple[str, ...]]
+    "Tells which keys of providers with several cannot be used, a line each."
     ownership: LeaseOwnership | None = None
     "What this gateway holds of what several share; None = it is alone."
     logins: Logins = field(default_factory=Logins)

@@ -15,7 +15,7 @@ from everturn_gateway.plugins import (
     ProviderSection,
     ProviderSetup,
 )
-from everturn_gateway.providers.transport.endpoints import address_of, endpoint_for
+from everturn_gateway.providers.transport.endpoints import address_of, endpoints_for
 from everturn_gateway.usage import price_table
 
 if TYPE_CHECKING:
@@ -45,11 +45,13 @@ def _connected(setup: ProviderSetup) -> connected.ConnectedProviders:
 
 
 def _remote(setup: ProviderSetup) -> ModelProvider:
-    endpoint = endpoint_for(setup.model, setup.environ)
-    setup.add_secret(endpoint.key)
+    endpoints = endpoints_for(setup.model, setup.environ)
+    for each in endpoints:
+        setup.add_secret(each.key)
+    endpoint = endpoints[0]
     if endpoint.key and endpoint.address.startswith("http://") and not endpoint.is_loopback:
         logger.warning("key goes out unencrypted", extra={"address": endpoint.address})
-    return _connected(setup).remote(setup.model, endpoint)
+    return _connected(setup).remote(setup.model, endpoints)
 
 
 def _local(setup: ProviderSetup) -> ModelProvider:

@@ -104,6 +104,8 @@ async def _tasks(running: RunningGateway) -> AsyncGenerator[Finding]:
         yield Finding(verdict="problem", subject="gateway", text=text)
     for line in told.homes_away:
         yield Finding(verdict="problem", subject="nodes", text=line)
+    for line in told.refused_keys:
+        yield Finding(verdict="problem", subject="provider", text=line)
     if told.fault:
         yield Finding(verdict="problem", subject="gateway", text=told.fault)
 

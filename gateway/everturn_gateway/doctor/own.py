@@ -92,6 +92,7 @@ class _ThisGateway(Struct, frozen=True):
             restarts=dict(sorted(self.gateway.supervisor.restarts().items())),
             quarantined_sessions=self.gateway.service.activity.quarantined,
             homes_away=self.gateway.homes_away(),
+            refused_keys=self.gateway.refused_keys(),
         )
 
     async def tool_faults(self, agent: str) -> tuple[str, ...]:

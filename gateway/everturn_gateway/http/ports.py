@@ -399,6 +399,11 @@ class HasDiagnostics(Protocol):
         ...
 
     @property
+    def refused_keys(self) -> Callable[[], tuple[str, ...]]:
+        """Tells which keys of providers with several cannot be used, a line each."""
+        ...
+
+    @property
     def telemetry(self) -> Telemetry:
         """What measures it."""
         ...

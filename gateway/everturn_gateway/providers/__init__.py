@@ -9,6 +9,8 @@
 - `fallbacks`: a model that is out of reach is replaced by the next one its agent names, and left
   alone a while
 - `inquiry`: asking a provider, after the first call to a model, how large its window is
+- `key_rings`: several keys of one provider: one is used until it is refused or limited, then
+  the next
 - `keys`: keys from files, for those who do not want them in the environment
 - `limits`: how many calls a provider gets at the same time; the others wait for their place
 - `openai_compatible`: streaming chat completions of OpenAI and of everything that speaks its format

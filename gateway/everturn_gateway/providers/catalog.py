@@ -20,6 +20,7 @@ from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ProviderPlugin, ProviderSetup, installed
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.fallbacks import Choice, CoolDowns, Fallbacks
+from everturn_gateway.providers.key_rings import SHARED, KeyRings
 from everturn_gateway.providers.keys import Keys
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unnoted
 from everturn_gateway.providers.passing_on import PassingOn
@@ -66,7 +67,8 @@ class Providers:
             given.on_wait,
         )
         self._cooling = CoolDowns(anyio.current_time)
-        self._shared: dict[str, object] = {}
+        self._key_rings = KeyRings()
+        self._shared: dict[str, object] = {SHARED: self._key_rings}
         "What plug-ins share between their models, by their names for it."
 
     def make(self, model: ModelSpec, folder: Path) -> ModelProvider:
@@ -143,9 +145,14 @@ class Providers:
     def passing_on(self) -> PassingOn:
         """What sends requests that no agent answers to a provider."""
         found: PassingOn = self._share(
-            "passing on", lambda: PassingOn(self._keys, self._parts.registry.mask)
+            "passing on",
+            lambda: PassingOn(self._keys, self._parts.registry.mask, self._key_rings),
         )
         return found
+
+    def refused_keys(self) -> tuple[str, ...]:
+        """Return which keys cannot be used, of providers that have several; a line each."""
+        return self._key_rings.refused()
 
     def queues(self) -> tuple[QueueLoad, ...]:
         """Return how full each queue of calls is now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -15,6 +16,7 @@ from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import ProviderSetup
 from everturn_gateway.providers.errors import ProviderConfigError
 from everturn_gateway.providers.inquiry import Asked, Inquiring, Inquiry
+from everturn_gateway.providers.key_rings import SHARED, KeyRings, Rotating
 from everturn_gateway.providers.local.provider import (
     LocalModel,
     LocalServer,
@@ -46,21 +48,31 @@ class ConnectedProviders:
         self._add_secret, self._mask = setup.add_secret, setup.mask
         self._tasks = setup.tasks
         self._model_statistics = setup.statistics
+        self._key_rings: KeyRings = setup.shared(SHARED, KeyRings)
         self._clients, self._sent = HttpClients(), SentBytes()
         self._servers: dict[LocalWeights, LocalServer] = {}
         self._inquiries: dict[tuple[Endpoint, str], Inquiry] = {}
 
-    def remote(self, model: ModelSpec, endpoint: Endpoint) -> Inquiring:
-        """Return a model behind an API.
+    def remote(self, model: ModelSpec, endpoints: Sequence[Endpoint]) -> Inquiring:
+        """Return a model behind an API, whose endpoints differ in their keys.
 
         Raises:
             ProviderConfigError: The environment says something of its server that is not valid.
         """
+        endpoint = endpoints[0]
         inquiry = self._inquiries.setdefault(
             (endpoint, model.name),
             Inquiry(model_statistics=self._model_statistics, tasks=self._tasks),
         )
-        return Inquiring(self._adapter(model, endpoint), model=model, inquiry=inquiry)
+        return Inquiring(self._asked(model, endpoints), model=model, inquiry=inquiry)
+
+    def _asked(self, model: ModelSpec, endpoints: Sequence[Endpoint]) -> Asked:
+        adapters = [self._adapter(model, each) for each in endpoints]
+        if len(adapters) == 1:
+            return adapters[0]
+        keys = tuple(each.key for each in endpoints)
+        ring = self._key_rings.of(model.provider, endpoints[0].address, keys)
+        return Rotating(adapters, ring)
 
     def _adapter(self, model: ModelSpec, endpoint: Endpoint) -> Asked:
         connection = Connection(endpoint=endpoint, clients=self._clients, mask=self._mask)

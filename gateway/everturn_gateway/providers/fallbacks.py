@@ -126,7 +126,7 @@ class Fallbacks:
         failures: list[tuple[Choice, ModelError]] = []
         for choice in self._in_order():
             _log_change(failures, choice)
-            shown = _Shown(on_text)
+            shown = Shown(on_text)
             before = self._cooling.begin(choice.model)
             try:
                 reply = await choice.provider.complete(self._addressed(request, choice), shown)
@@ -188,7 +188,7 @@ class Fallbacks:
         return combined
 
 
-class _Shown:
+class Shown:
     """Passes text on, and knows whether there was any."""
 
     def __init__(self, on_text: Callable[[str], None]) -> None:
@@ -196,6 +196,7 @@ class _Shown:
         self.any = False
 
     def __call__(self, piece: str) -> None:
+        """Pass a piece on."""
         self.any = self.any or bool(piece)
         self._on_text(piece)
 

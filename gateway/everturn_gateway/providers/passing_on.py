@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
+from typing import Final
 
 from anyio.to_thread import run_sync
 
-from everturn_actors.errors import ModelError
+from everturn_actors.errors import ModelAuthError, ModelError, RateLimitedError
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.providers.errors import ProviderConfigError
-from everturn_gateway.providers.transport.endpoints import Endpoint, endpoint_for
+from everturn_gateway.providers.key_rings import KeyRings
+from everturn_gateway.providers.transport.endpoints import Endpoint, endpoints_for
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.http_port import Answer, HttpError
+from everturn_gateway.providers.transport.model_errors import retry_after_s
 
+_KEY_REFUSED: Final = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 _OLLAMA = "http://127.0.0.1:11434/v1"  # where it speaks OpenAI's format
 
 
@@ -25,14 +30,21 @@ class PassingOnError(Exception):
 class PassingOn:
     """Sends requests to a provider that speaks OpenAI's format, with the gateway's own key."""
 
-    def __init__(self, keys: Mapping[str, str], mask: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        mask: Callable[[str], str],
+        key_rings: KeyRings | None = None,
+    ) -> None:
         """Prepare; nothing is connected yet.
 
         Args:
             keys: The environment, with the keys of providers.
             mask: Takes secrets out of a text.
+            key_rings: Which of several keys are used, as models have it; None = nobody else does.
         """
         self._keys, self._mask = keys, mask
+        self._key_rings = key_rings or KeyRings()
         self._clients = HttpClients()
 
     @asynccontextmanager
@@ -53,27 +65,40 @@ class PassingOn:
         """
         where = provider
         try:
-            to = await run_sync(partial(self._endpoint, provider, base_url))
-            where = f"{provider} at {to.address}"
-            client = await self._clients.client(to.address)
-            async with client.request(
-                "POST",
-                _path(to, route),
-                headers={**headers, **to.headers},
-                body=body,
-                silence_s=to.stall_timeout_s,
-            ) as answer:
-                yield answer
+            endpoints = await run_sync(partial(self._endpoints, provider, base_url))
+            where = f"{provider} at {endpoints[0].address}"
+            client = await self._clients.client(endpoints[0].address)
+            keys = tuple(each.key for each in endpoints)
+            ring = self._key_rings.of(provider, endpoints[0].address, keys)
+            *_, last = order = ring.order()
+            for position in order:
+                to, begun = endpoints[position], ring.begin(position)
+                async with client.request(
+                    "POST",
+                    _path(to, route),
+                    headers={**headers, **to.headers},
+                    body=body,
+                    silence_s=to.stall_timeout_s,
+                ) as answer:
+                    refused = _refused(answer)
+                    if refused is None:
+                        ring.took(position, begun)
+                    else:
+                        ring.failed(position, refused)
+                        if position != last:
+                            continue
+                    yield answer
+                    return
         except (HttpError, ModelError, ProviderConfigError) as error:
             msg = self._mask(f"{where}: {error}")
             raise PassingOnError(msg) from error
 
-    def _endpoint(self, provider: str, base_url: str) -> Endpoint:
-        """Return where requests go. Reads the file of a key: not for the event loop."""
+    def _endpoints(self, provider: str, base_url: str) -> tuple[Endpoint, ...]:
+        """Return where requests go, with each key. Reads files: not for the event loop."""
         if provider == "ollama":
             base_url = base_url or _OLLAMA
         model = ModelSpec(provider=provider, name="-", base_url=base_url)
-        return endpoint_for(model, self._keys)
+        return endpoints_for(model, self._keys)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -83,3 +108,12 @@ class PassingOn:
 def _path(to: Endpoint, route: str) -> str:
     _, mark, query = to.path.partition("?")
     return f"{to.base}/{route}{mark}{query}"
+
+
+def _refused(answer: Answer) -> ModelError | None:
+    """Return what is wrong with the key that an answer was asked for with; None = nothing is."""
+    if answer.status in _KEY_REFUSED:
+        return ModelAuthError()
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return RateLimitedError(retry_after_s=retry_after_s(answer.headers))
+    return None

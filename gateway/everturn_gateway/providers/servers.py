@@ -23,7 +23,7 @@ from msgspec import Struct
 from everturn_actors.json_values import as_object, is_list
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.providers.transport.endpoints import Endpoint, endpoint_for
+from everturn_gateway.providers.transport.endpoints import Endpoint, endpoint_for, endpoints_for
 
 _LOOK_S: Final = 1.5  # a server on this machine answers in milliseconds, unless it is busy
 _ASK_S: Final = 20.0
@@ -115,7 +115,15 @@ async def models_of(model: ModelSpec, environ: Mapping[str, str]) -> list[str]:
         NoListError: It does not say, for the reason that is told.
         ProviderConfigError: The address or the key is none.
     """
-    listed = await _listed(endpoint_for(model, environ))
+    *others, last = endpoints_for(model, environ)
+    for each in others:  # a key that is refused may have a better one beside it
+        try:
+            listed = await _listed(each)
+            break
+        except KeyRefusedError:
+            continue
+    else:
+        listed = await _listed(last)
     listed.sort(key=lambda row: -row.created)
     return [row.name for row in listed if not _NO_TALK.search(row.name)]
 

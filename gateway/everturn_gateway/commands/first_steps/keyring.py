@@ -16,6 +16,7 @@ from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import ProviderPlugin
 from everturn_gateway.private_environ import process_environ
 from everturn_gateway.providers.keys import Keys
+from everturn_gateway.providers.transport.endpoints import split_keys
 
 
 def key_in(name: str) -> str:
@@ -69,7 +70,8 @@ class Keyring:
 
     def _take(self, key: str) -> None:
         """Hold a key; what no header can carry is refused before it is written anywhere."""
-        crash_log.secrets.add(key)
+        for each in (key, *split_keys(key)):
+            crash_log.secrets.add(each)
         if not self._variable:
             msg = f"{self._provider.name} takes no key"
             raise GatewayError(msg)

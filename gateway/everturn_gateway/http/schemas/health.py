@@ -71,6 +71,11 @@ class ReadyBody(Body):
         description="Of several gateways: agents and channels whose sessions wait for the one that "
         "has their folder. One line each.",
     )
+    refused_keys: tuple[str, ...] = Field(
+        default=(),
+        description="Of providers with several keys: which cannot be used, by position. One line "
+        "each.",
+    )
 
 
 class NodeBody(Body):

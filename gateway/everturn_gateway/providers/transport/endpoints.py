@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -129,7 +129,18 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
 
 
 def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
-    """Return the endpoint of `model`, whose provider is one of `PROVIDERS`.
+    """Return the endpoint of `model` with the first of its keys; see `endpoints_for`.
+
+    Raises:
+        ProviderConfigError: As there.
+    """
+    return endpoints_for(model, environ)[0]
+
+
+def endpoints_for(model: ModelSpec, environ: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """Return the endpoint of `model`, whose provider is one of `PROVIDERS`, with each of its keys.
+
+    There is at least one, in the order of the keys; the first has none where none is needed.
 
     The provider's own address needs its key. Any other `base_url` gets it where it is set; a key
     for Ollama, which few servers ask for, goes out encrypted or not at all.
@@ -141,17 +152,17 @@ def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
     api = _api(model, provider)
     address, path = _split(model.base_url or provider.base_url, api)
     own = provider.base_url.startswith(address)
-    key = _key(model, provider, environ)
+    keys = _keys(model, provider, environ)
     if provider.api == "ollama" and not address.startswith("https://"):
-        key = ""
+        keys = ("",)
     # Ollama loads a model, and reads a long prompt, without a word.
     patient = _on_this_machine(address) or api == "ollama"
-    return Endpoint(
+    first = Endpoint(
         address=address,
         path=path,
         api=api,
         vendor=provider.vendor or _vendor_at(address),
-        key=key,
+        key=keys[0],
         # What OpenAI's newer models insist on is what most other servers do not know.
         max_tokens_field=(
             "max_completion_tokens" if address == "https://api.openai.com" else "max_tokens"
@@ -161,6 +172,16 @@ def endpoint_for(model: ModelSpec, environ: Mapping[str, str]) -> Endpoint:
         tells=provider.tells if own or model.provider != "openai" else "anything",
         counts=_counts(api, model.provider if own else ""),
     )
+    return (first, *(replace(first, key=key) for key in keys[1:]))
+
+
+def split_keys(text: str) -> tuple[str, ...]:
+    """Return the keys that a variable or a file holds, separated by commas, each once.
+
+    >>> split_keys("sk-1, sk-2,")
+    ('sk-1', 'sk-2')
+    """
+    return tuple(dict.fromkeys(filter(None, (each.strip() for each in text.split(",")))))
 
 
 def _counts(api: Api, provider: str) -> Counts:
@@ -202,19 +223,19 @@ def _api(model: ModelSpec, provider: Provider) -> Api:
     return "openai" if provider.api == "ollama" and speaks_openai else provider.api
 
 
-def _key(model: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> str:
+def _keys(model: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> tuple[str, ...]:
     variable = provider.key_variable
-    key = environ.get(variable, "").strip()
-    if not key and provider.needs_key and not model.base_url:
+    keys = split_keys(environ.get(variable, "")) or ("",)
+    if not keys[0] and provider.needs_key and not model.base_url:
         msg = (
             f"the provider {model.provider} needs a key:"
             f" set the environment variable {variable}, or choose another spec.model.provider"
         )
         raise ProviderConfigError(msg)
-    if not (key.isascii() and key.isprintable()) or " " in key:
+    if not all(key.isascii() and key.isprintable() and " " not in key for key in keys):
         msg = f"{variable} is not a key: it holds blanks or characters that no key has"
         raise ProviderConfigError(msg)
-    return key
+    return keys
 
 
 def _vendor_at(address: str) -> Vendor:
