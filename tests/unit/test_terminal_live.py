@@ -230,7 +230,7 @@ def test_the_line_below_the_prompt_fits() -> None:
     facts = Facts(agent="helper", model="gpt", percent=50, cost_nanodollars=2_000_000)
     wide = status_line(facts, "answering 3 s", columns=90, bars=("#", "."))
 
-    assert wide == "answering 3 s · helper · ####.... 50 % · $0.0020 · gpt"
+    assert wide == "answering 3 s - helper - ####.... 50 % - $0.0020 - gpt"
     assert status_line(facts, "answering 3 s", columns=24) == "answering 3 s · helper"
 
 

@@ -211,10 +211,12 @@ async def offered_models(conversation: Conversation) -> Sequence[tuple[str, str]
     if not conversation.shown_models and conversation.session_id:
         session = await conversation.client.models.of(conversation.session_id)
         conversation.shown_models = _menu(session)
-    names = (DEFAULT, *(each.label for each in conversation.shown_models[1:]))
+    own, *others = conversation.shown_models or [None]
+    if own is None:
+        return ()
     return [
-        (name, described(each, mark=""))
-        for name, each in zip(names, conversation.shown_models, strict=False)
+        (DEFAULT, f"the agent's own: {own.label}"),
+        *((each.label, described(each, mark="").partition(", ")[2]) for each in others),
     ]
 
 

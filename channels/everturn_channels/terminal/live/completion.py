@@ -66,4 +66,4 @@ class ChatCompleter(Completer):
 
 
 def _fits(wanted: str, text: str, what: str) -> bool:
-    return text.casefold().startswith(wanted) or (bool(wanted) and wanted in what.casefold())
+    return wanted in text.casefold() or wanted in what.casefold()

@@ -9,10 +9,11 @@ from prompt_toolkit.utils import get_cwidth
 
 from everturn_channels.money import dollars
 from everturn_channels.names import one_line
-from everturn_channels.terminal.gauge import BLOCKS
+from everturn_channels.terminal.gauge import ASCII, BLOCKS
 
 _BAR: Final = 8  # columns
 _GAP: Final = " · "
+_ASCII_GAP: Final = " - "  # where the terminal cannot show the other one
 
 
 class Facts(Struct, frozen=True, kw_only=True):
@@ -29,8 +30,9 @@ def status_line(facts: Facts, doing: str, *, columns: int, bars: tuple[str, str]
     """Return what fits of: what goes on, the agent, its window as a bar, cost and model.
 
     >>> status_line(Facts(agent="helper", model="m", percent=25), "", columns=30, bars=("#", "."))
-    'helper · ##...... 25 % · m'
+    'helper - ##...... 25 % - m'
     """
+    gap = _ASCII_GAP if bars == ASCII else _GAP
     full = min(facts.percent * _BAR // 100, _BAR)
     full = max(full, 1) if facts.percent else full
     wanted = (
@@ -42,7 +44,7 @@ def status_line(facts: Facts, doing: str, *, columns: int, bars: tuple[str, str]
     )
     line = ""
     for part in filter(None, wanted):
-        longer = f"{line}{_GAP}{part}" if line else part
+        longer = f"{line}{gap}{part}" if line else part
         if get_cwidth(longer) > columns:
             break
         line = longer
