@@ -211,9 +211,9 @@ async def offered_models(conversation: Conversation) -> Sequence[tuple[str, str]
     if not conversation.shown_models and conversation.session_id:
         session = await conversation.client.models.of(conversation.session_id)
         conversation.shown_models = _menu(session)
-    own, *others = conversation.shown_models or [None]
-    if own is None:
+    if not conversation.shown_models:
         return ()
+    own, *others = conversation.shown_models
     return [
         (DEFAULT, f"the agent's own: {own.label}"),
         *((each.label, described(each, mark="").partition(", ")[2]) for each in others),
