@@ -75,6 +75,8 @@ async def test_a_provider_is_asked_by_its_own_route_and_not_again_where_it_has_n
             assert await provider.count_tokens(asked) == 1_234
             check(api.asked[0].json(), documented)
             assert api.asked[0].path == path
+            # A key that comes as a bearer token is refused there, whatever comes beside it.
+            assert ("authorization" in api.asked[0].headers) == (counts == "openai")
             # A moment's trouble is no answer; that there is no such route is one for good.
             api.counts = refused(429, "slow down")
             assert await provider.count_tokens(asked) is None

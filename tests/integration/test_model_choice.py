@@ -173,6 +173,25 @@ async def test_an_operator_chooses_over_http(tmp_path: Path) -> None:
     assert back["is_chosen"] is False
 
 
+async def test_a_chosen_model_has_all_that_the_agents_own_has(tmp_path: Path) -> None:
+    """It writes the summaries, as nobody else is named for them, and searches tools."""
+    file = write_agent(tmp_path / "agents", name="other")
+    document = yaml.safe_load(file.read_text())
+    document["spec"]["model"] = {"provider": "openai", "name": "gpt-5-mini"}
+    file.write_text(yaml.safe_dump(document))
+    local = ChosenModel(provider="ollama", name="llama3")
+    async with open_http_gateway(tmp_path) as gateway:
+        own, chosen = gateway.library.get("other"), gateway.library.get_with("other", local)
+
+    assert own.summariser is not None
+    assert own.summariser.model.name == "gpt-5-mini"
+    assert chosen.summariser is not None
+    assert chosen.summariser.model == chosen.spec.model
+    assert chosen.spec.model.name == "llama3"
+    assert type(chosen.provider) is type(own.provider)
+    assert chosen.tools == own.tools
+
+
 async def test_a_person_at_a_terminal_chooses_by_number_and_by_name(tmp_path: Path) -> None:
     """From the list that is shown, or by what Tab completes; a slip changes nothing."""
     file = write_agent(tmp_path / "agents", name="other")

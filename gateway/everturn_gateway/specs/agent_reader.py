@@ -31,6 +31,7 @@ from everturn_gateway.specs.tool_sets import with_tools
 from everturn_gateway.tools.factory import ToolFactory
 from everturn_gateway.tools.mcp import SamplingModel
 from everturn_gateway.tools.recall.selection import tools_for
+from everturn_gateway.tools.searching import SearchingProvider
 from everturn_gateway.yaml_files import Document
 
 logger = logging.getLogger(__name__)
@@ -201,12 +202,18 @@ class AgentReader(Struct, kw_only=True):
             )
         plugin = installed().providers.get(model.provider)
         can_call = plugin is None or plugin.calls_tools
-        agent = entry.agent
+        agent, tools = entry.agent, entry.agent.tools if can_call else {}
+        summariser = agent.summariser
+        if summariser is not None and summariser.model == file.spec.model:
+            # Its own one writes, as the agent names none for that: now that is the chosen one.
+            writes = plugin is None or plugin.is_model
+            summariser = Summariser(provider=provider, model=model) if writes else None
         return replace(
             agent,
             spec=replace(agent.spec, model=model),
-            provider=provider,
-            tools=agent.tools if can_call else {},
+            provider=SearchingProvider(provider, tools) if self.tool_factory else provider,
+            tools=tools,
+            summariser=summariser,
         )
 
     def _make(self, file: AgentFile, known: Mapping[ModelSpec, _Made]) -> dict[ModelSpec, _Made]:

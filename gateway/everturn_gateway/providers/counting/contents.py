@@ -51,7 +51,8 @@ def gemini_question(request: ModelRequest, base: str, key: str) -> CountQuestion
         path=f"{base.removesuffix('/openai')}/models/{quote(name, safe='')}:countTokens",
         body=dumps({"generateContentRequest": asked}),
         member="totalTokens",
-        headers={"x-goog-api-key": key},
+        # A key is no bearer token here: beside this header too, Google refuses it as one of OAuth.
+        headers={"authorization": "", "x-goog-api-key": key},
     )
 
 

@@ -20,7 +20,7 @@ class CountQuestion(Struct, frozen=True, kw_only=True):
     body: bytes
     member: str = "input_tokens"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    "Beside those of every request; one of the same name takes its place."
+    "Beside those of every request; one of the same name takes its place, or, empty, leaves it out."
 
 
 def counted(answer: bytes, member: str) -> int | None:

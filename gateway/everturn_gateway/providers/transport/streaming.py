@@ -148,16 +148,19 @@ class Transport:
     ) -> tuple[int, bytes]:
         """Post a question beside the model's calls; return the status and the answer.
 
+        A header that is empty is left out.
+
         The status is 0, and the answer empty, where none came in time. Never raises for a server
         that does not answer.
         """
+        sent = {**self._headers, "accept": "application/json", **headers}
         with anyio.move_on_after(timeout_s):
             try:
                 client = await self._clients.client(self._endpoint.address)
                 async with client.request(
                     "POST",
                     path,
-                    headers={**self._headers, "accept": "application/json", **headers},
+                    headers={name: value for name, value in sent.items() if value},
                     body=body,
                     silence_s=timeout_s,
                 ) as answer:
