@@ -33,7 +33,7 @@ async def test_two_people_see_the_same_session_live(tmp_path: Path) -> None:
             await gateway.until(READY)
             session = await new_session(tmp_path, "an old question")
             held = anyio.Event()
-            api.script(Answer(pieces=("Good\n", "morning."), hold={1: held}))
+            api.script(Answer(pieces=("Good\n\n", "morning."), hold={1: held}))
             async with (
                 terminal("attach", session, cwd=tmp_path, env=KEY) as watcher,
                 start("chat", "--session", session, cwd=tmp_path, env=KEY) as other,

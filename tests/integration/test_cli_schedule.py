@@ -385,7 +385,7 @@ async def test_other_commands_do_not_load_what_jobs_need() -> None:
     """Each module costs every command that loads it, and most look at no job."""
     code = (
         "import sys\n"
-        "from everturn_gateway.commands import channel, sessions, run, talk\n"
+        "from everturn_gateway.commands import channel, chat, run, sessions\n"
         "print([m for m in sys.modules if m == 'cronsim' or 'everturn_gateway.scheduler' in m])"
     )
     done = await anyio.run_process([sys.executable, "-c", code])

@@ -82,7 +82,7 @@ async def test_completion_completes(tmp_path: Path) -> None:
     found = await everturn(cwd=tmp_path, env=asked)
 
     assert "complete -o default -F _everturn_completion everturn" in script.out
-    assert found.out.split() == ["setup", "serve", "sessions"]
+    assert found.out.split() == ["setup", "serve", "sessions", "seat"]
 
 
 async def test_a_new_folder_works_at_once(tmp_path: Path) -> None:
