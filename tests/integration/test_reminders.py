@@ -46,17 +46,20 @@ def test_times_are_read_as_people_write_them(argument: str, at: str | None, text
 async def test_a_reminder_is_a_job_that_is_made_once(tmp_path: Path) -> None:
     """A platform may hand the command in again after a crash; what is past is refused."""
     async with open_http_gateway(tmp_path) as gateway:
-        ask = gateway.schedules, gateway.clock, "UTC", KEY
+        ask = gateway.schedules, gateway.clock, "Asia/Tokyo", KEY
         told = await remind(*ask, "20m *tea*", "telegram:7:1")
         again = await remind(*ask, "20m *tea*", "telegram:7:1")
         past = await remind(*ask, "2020-01-01 09:00 tea", "telegram:7:2")
         none = await remind(*ask, "tea", "telegram:7:3")
         (view,) = gateway.schedules.jobs()
+        await remind(*ask, f"20m {'y' * 4_000}", "telegram:7:4")
+        payloads = [str(each.job.payload) for each in gateway.schedules.jobs()]
 
     assert told == again
     assert told.startswith("I will remind you at ")
-    assert told.endswith(r"UTC: \*tea\*")
+    assert told.endswith(r"Asia/Tokyo: \*tea\*")
     assert none == reminder_how()
+    assert any("y" * 4_000 in each for each in payloads), "nothing is lost in silence"
     assert past == reminder_how()
     assert view.job.agent == "test"
     assert view.job.is_once

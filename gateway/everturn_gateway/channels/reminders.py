@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from anyio import to_thread
 from msgspec import Struct
 from pydantic import ValidationError
 
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 
 REMINDERS_MAX: Final = 50
 "Jobs of an agent that are made in its conversations and are to come; its own tool counts, too."
-_TEXT_CHARACTERS: Final = 1_000
 _ID_DIGITS: Final = 12
 _UNITS: Final = {"m": 60, "min": 60, "h": 3600, "d": 86_400}
 _IN: Final = re.compile(r"(\d{1,5})\s?(min|m|h|d)\s+(.+)", re.DOTALL | re.IGNORECASE)
@@ -87,7 +87,8 @@ async def remind(
         argument: What stands after `/remind`.
         name: Of the command: the same once more makes no second job.
     """
-    wanted = read_reminder(argument, clock.now(), zone)
+    # In a thread: it may read the file of a time zone.
+    wanted = await to_thread.run_sync(read_reminder, argument, clock.now(), zone)
     if wanted is None or wanted.at <= clock.now():
         return reminder_how()
     told = reminder_set(wanted.text, f"{wanted.at:%Y-%m-%d %H:%M}", zone)
@@ -96,12 +97,12 @@ async def remind(
     fields = {
         "agent": key.agent,
         "at": wanted.at.replace(microsecond=0).isoformat(),
-        "message": t("Reminder: {text}", text=wanted.text[:_TEXT_CHARACTERS]),
+        "message": t("Reminder: {text}", text=wanted.text),
         "to": to,
     }
     try:
         section = JobSection.model_validate(fields)
-    except ValidationError:  # a text with characters that nobody sees, for one
+    except ValidationError:  # a text that is too long, or has characters that nobody sees
         return reminder_how()
     try:
         await schedules.load()
