@@ -110,8 +110,11 @@ class ModelChoices(Struct, kw_only=True):
             InvalidInputError: The file cannot be changed so, or the agent would not work.
         """
         folder = self.library.folder(agent)
-        spec = model_spec(model, self.library.file(agent).spec.model, self.library.models())
+        own = self.library.file(agent).spec.model
+        spec = model_spec(model, own, self.library.models())
         fields = {"provider": spec.provider, "name": spec.name, "base_url": spec.base_url}
+        if (own.provider, own.name) != (spec.provider, spec.name):
+            fields["context_window"] = ""  # it was that of the other one
 
         def write() -> None:
             file = folder.read(_FILE)

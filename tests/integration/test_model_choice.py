@@ -182,6 +182,9 @@ async def test_a_chosen_model_has_all_that_the_agents_own_has(tmp_path: Path) ->
     local = ChosenModel(provider="ollama", name="llama3")
     async with open_http_gateway(tmp_path) as gateway:
         own, chosen = gateway.library.get("other"), gateway.library.get_with("other", local)
+        named = await gateway.model_choices.named("other", "openai/gpt-9")  # nobody lists any
+        with pytest.raises(InvalidInputError):
+            await gateway.model_choices.named("other", " ")
 
     assert own.summariser is not None
     assert own.summariser.model.name == "gpt-5-mini"
@@ -190,6 +193,24 @@ async def test_a_chosen_model_has_all_that_the_agents_own_has(tmp_path: Path) ->
     assert chosen.spec.model.name == "llama3"
     assert type(chosen.provider) is type(own.provider)
     assert chosen.tools == own.tools
+    assert named == ChosenModel(provider="openai", name="gpt-9")
+
+
+async def test_an_agent_gets_another_model_without_the_window_of_the_one_before(
+    tmp_path: Path,
+) -> None:
+    """It is written into its file, where all else stays as it stands."""
+    file = write_agent(tmp_path / "agents", name="other")
+    own = "name: large  # mine\n    context_window: 200000\n    temperature: 0.1"
+    text = file.read_text().replace("name: scripted", own)
+    file.write_text(text.replace("provider: scripted", "provider: builtin"))
+    async with open_http_gateway(tmp_path) as gateway:
+        small = ChosenModel(provider="builtin", name="small")
+        await gateway.model_choices.set_for_agent("other", small, "owner:ada")
+        spec = gateway.library.get("other").spec.model
+
+    assert (spec.name, spec.context_window, spec.temperature) == ("small", None, 0.1)
+    assert "name: small  # mine" in file.read_text()
 
 
 async def test_a_person_at_a_terminal_chooses_by_number_and_by_name(tmp_path: Path) -> None:
