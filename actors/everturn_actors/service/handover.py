@@ -8,7 +8,7 @@ from typing import Protocol
 
 import anyio
 
-from everturn_actors.errors import CoreError
+from everturn_actors.errors import CoreError, MovedError
 from everturn_actors.ports import Ownership, SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import GetStatus
@@ -79,6 +79,8 @@ class Handover:
         async with limiter:
             try:
                 await self._actors.ask(session_id, GetStatus())
+            except MovedError:
+                return  # no other process can be asked from here
             except CoreError as error:
                 logger.warning(
                     "a session goes on when its next owner looks, or is asked for something",
