@@ -81,7 +81,12 @@ class Relay:
             return
         self._is_running = True
         scope = anyio.CancelScope()
-        ref = weakref.ref(feed, lambda _: scope.cancel())  # who held it follows no more
+
+        def end(_: object) -> None:  # who held the feed follows no more
+            if self._is_running:
+                scope.cancel()
+
+        ref = weakref.ref(feed, end)
         self._place.tasks.start_soon(self._run, ref, after, scope)
 
     def followers_changed(self, feed: Feed) -> None:
