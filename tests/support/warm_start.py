@@ -137,6 +137,7 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
             importlib.import_module("sitecustomize")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if request["has_terminal"]:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also where the tests run below `nohup`
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # as on any terminal
