@@ -9,7 +9,7 @@
 - `keeping`: what stays with the model: notes about whom it talks with, and pinned messages, as
   people ask
 - `command_registry`: the one list of commands: names, arguments, who may give them, and where
-- `menu_keeper`: keeps the menu of a bot as its commands are: at each login, and when agents have
+- `menu_sync`: keeps the menu of a bot as its commands are: at each login, and when agents have
   others
 - `models`: which model answers, as people ask and choose it
 - `money`: what something cost, as people read it

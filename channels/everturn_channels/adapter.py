@@ -189,7 +189,7 @@ class InboundHandler(Protocol):
         ...
 
     def menu(self) -> Sequence[CommandSpec]:
-        """Return the commands that the bot offers, for its menu; `keep_menu` shows it.
+        """Return the commands that the bot offers, for its menu; `sync_menu` shows it.
 
         Those that agents add are among them, so it may change.
         """

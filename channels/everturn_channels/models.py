@@ -76,7 +76,7 @@ class SessionModels(Struct, frozen=True, kw_only=True):
         return self.chosen or self.models.own
 
 
-class ModelWish(Struct, frozen=True, kw_only=True):
+class ModelIntent(Struct, frozen=True, kw_only=True):
     """What stands after `/model`."""
 
     name: str
@@ -84,20 +84,20 @@ class ModelWish(Struct, frozen=True, kw_only=True):
     scope: Literal["conversation", "agent"] = "conversation"
 
 
-def read_model_wish(argument: str) -> ModelWish | None:
+def read_model_intent(argument: str) -> ModelIntent | None:
     """Return what is to be chosen; None where nothing is.
 
-    >>> read_model_wish("gpt-5 agent")
-    ModelWish(name='gpt-5', scope='agent')
-    >>> read_model_wish("Default")
-    ModelWish(name='', scope='conversation')
+    >>> read_model_intent("gpt-5 agent")
+    ModelIntent(name='gpt-5', scope='agent')
+    >>> read_model_intent("Default")
+    ModelIntent(name='', scope='conversation')
     """
     words = argument.split()
     if not words:
         return None
     is_for_agent = len(words) > 1 and words[-1].lower() == _FOR_AGENT
     name = " ".join(words[:-1] if is_for_agent else words)
-    return ModelWish(
+    return ModelIntent(
         name="" if name.lower() == DEFAULT else name,
         scope="agent" if is_for_agent else "conversation",
     )

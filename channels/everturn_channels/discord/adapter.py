@@ -36,7 +36,7 @@ from everturn_channels.discord.sender import FILES_MAX_BYTES, Sender, channel_of
 from everturn_channels.errors import ChannelError, ConnectionLostError, SetupError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.history import BacklogLimits
-from everturn_channels.menu_keeper import keep_menu
+from everturn_channels.menu_sync import sync_menu
 
 LOGIN_S = 60.0
 WATCH_S = 5.0
@@ -161,7 +161,7 @@ class DiscordAdapter(Adapter):
             )
             client.listener = receiver
             offer = partial(register_commands, client)
-            tasks.start_soon(keep_menu, handler, offer)
+            tasks.start_soon(sync_menu, handler, offer)
             tasks.start_soon(_watch, client, handler, cursors)
             failure = await self._stay_connected(client)
             tasks.cancel_scope.cancel()

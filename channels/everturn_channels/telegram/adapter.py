@@ -22,7 +22,7 @@ from everturn_channels.errors import (
     SetupError,
 )
 from everturn_channels.languages import LANGUAGES, ready, said, speaking
-from everturn_channels.menu_keeper import keep_menu
+from everturn_channels.menu_sync import sync_menu
 from everturn_channels.telegram import markup
 from everturn_channels.telegram.checking import look
 from everturn_channels.telegram.connection import Line, explained, open_line
@@ -168,7 +168,7 @@ class TelegramAdapter(Adapter):
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             offer = partial(self._offer_commands, line)
-            tasks.start_soon(keep_menu, handler, offer)
+            tasks.start_soon(sync_menu, handler, offer)
             failure = await attempt(partial(self._receive, line, handler, updates))
             tasks.cancel_scope.cancel()
         if failure is not None:

@@ -25,7 +25,7 @@ from everturn_channels.models import (
     SessionModels,
     described,
     model_chosen,
-    read_model_wish,
+    read_model_intent,
 )
 from everturn_channels.money import dollars
 from everturn_channels.names import clean, one_line
@@ -184,18 +184,18 @@ async def obey_model(conversation: Conversation, typed: str) -> str:
     Raises:
         InvalidInputError: What was typed names none, or names it for the agent.
     """
-    wish = read_model_wish(typed)
-    if wish is not None and wish.scope == "agent":
+    intent = read_model_intent(typed)
+    if intent is not None and intent.scope == "agent":
         msg = "/model is for this session; `everturn model use` has the agent use another one"
         raise InvalidInputError(msg)
     if not conversation.session_id:
         await conversation.open()
     client, session_id = conversation.client, conversation.session_id
-    if wish is None:
+    if intent is None:
         session = await client.models.of(session_id)
         conversation.shown_models = _menu(session)
         return _models_text(session, conversation.shown_models)
-    name = wish.name
+    name = intent.name
     if name.isdecimal():
         shown = conversation.shown_models or _menu(await client.models.of(session_id))
         name = _numbered(name, shown)

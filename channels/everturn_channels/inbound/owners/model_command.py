@@ -27,7 +27,7 @@ from everturn_channels.models import (
     model_set_for_agent,
     model_text,
     not_yours_to_choose,
-    read_model_wish,
+    read_model_intent,
 )
 from everturn_channels.texts import sentence
 
@@ -51,9 +51,9 @@ class ModelCommand:
             CoreError: It cannot be done now.
         """
         owner = self._owner(command.sender, key.agent) if command.is_typed else None
-        wish = read_model_wish(command.argument)
+        intent = read_model_intent(command.argument)
         models = await self._context.models(key.agent)
-        if wish is None:
+        if intent is None:
             chosen = await self._chosen(key)
             if owner is not None and models.others:
                 self._offer(command, models, chosen)
@@ -61,8 +61,8 @@ class ModelCommand:
         if owner is None:
             return not_yours_to_choose()
         try:
-            model = await self._context.named_model(key.agent, wish.name) if wish.name else None
-            if wish.scope == "agent":
+            model = await self._context.named_model(key.agent, intent.name) if intent.name else None
+            if intent.scope == "agent":
                 if model is None:
                     return t("Name the model that the agent is to have: /model NAME agent")
                 await self._context.set_model(key.agent, model, owner.by)

@@ -49,7 +49,7 @@ class TerminalOf(Struct, frozen=True, kw_only=True):
 
 
 class LiveChat:
-    """One person at one prompt, and what keys do there: the `Desk` of the prompt."""
+    """One person at one prompt, and what keys do there: the `PromptHost` of the prompt."""
 
     def __init__(
         self,
@@ -161,11 +161,11 @@ class LiveChat:
                 return
 
     def above(self, columns: int, rows: int) -> str:
-        """See `Desk.above`."""
+        """See `PromptHost.above`."""
         return self._display.above(columns, rows)
 
     def below(self, columns: int) -> str:
-        """See `Desk.below`."""
+        """See `PromptHost.below`."""
         since = self._following.turns.since
         doing = ""
         if self._is_busy:
@@ -177,22 +177,22 @@ class LiveChat:
         return status_line(self._following.facts, doing, columns=columns, bars=self._terminal.bars)
 
     def asked(self) -> Asked | None:
-        """See `Desk.asked`."""
+        """See `PromptHost.asked`."""
         return self._following.questions.asked
 
     def answer(self, key: str) -> None:
-        """See `Desk.answer`."""
+        """See `PromptHost.answer`."""
         answered = self._following.questions.pressed(key)
         if answered is not None:
             self._tasks.start_soon(self._beside, partial(self._obeying.decide, answered))
 
     def fold(self) -> None:
-        """See `Desk.fold`."""
+        """See `PromptHost.fold`."""
         self._view.show(*self._view.calls.toggle())
         self._display.changed()
 
     def interrupt(self) -> bool:
-        """See `Desk.interrupt`: once stops the turn; again, or twice where none runs, leaves."""
+        """See `PromptHost.interrupt`: once stops the turn; again, or twice idle, leaves."""
         if self._is_busy:
             if self._is_stopping:
                 self._left = True

@@ -37,7 +37,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     "When it appeared, by the clock of the loop."
 
 
-class Desk(Protocol):
+class PromptHost(Protocol):
     """What stands around the prompt, and what keys do."""
 
     def above(self, columns: int, rows: int) -> str:
@@ -68,16 +68,18 @@ class Desk(Protocol):
 class LivePrompt:
     """Reads what is typed, message by message, while the chat goes on above it."""
 
-    def __init__(self, desk: Desk, *, history: History, completer: Completer, colour: bool) -> None:
+    def __init__(
+        self, host: PromptHost, *, history: History, completer: Completer, colour: bool
+    ) -> None:
         """Prepare.
 
         Args:
-            desk: What stands around it.
+            host: What stands around it.
             history: What was typed before.
             completer: What may stand where something is typed.
             colour: Whether the terminal has colours, and its person wants them.
         """
-        self._desk = desk
+        self._host = host
         self._send, self.typed = anyio.create_memory_object_stream[str](LINES_WAITING_MAX)
         is_command = Condition(lambda: self._session.default_buffer.text.startswith("/"))
         self._session: PromptSession[None] = PromptSession(
@@ -119,7 +121,7 @@ class LivePrompt:
         buffer = self._session.default_buffer
         if buffer.text:
             buffer.reset()
-        elif self._desk.interrupt():
+        elif self._host.interrupt():
             self.leave()
 
     @property
@@ -158,15 +160,15 @@ class LivePrompt:
         typed = self._session.default_buffer.document.line_count
         rows = max(size.rows - _ROWS_KEPT - typed, 1)
         lines: StyleAndTextTuples = []
-        if above := self._desk.above(size.columns, rows):
+        if above := self._host.above(size.columns, rows):
             lines += [*to_formatted_text(ANSI(above)), ("", "\n")]
-        if (asked := self._desk.asked()) is not None:
+        if (asked := self._host.asked()) is not None:
             lines += [("class:question", f"{asked.text}\n")]
         return [*lines, ("", PROMPT)]
 
     def _toolbar(self) -> StyleAndTextTuples:
         columns = self._session.app.output.get_size().columns
-        return [("", self._desk.below(columns))]
+        return [("", self._host.below(columns))]
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -192,7 +194,7 @@ class LivePrompt:
             self.interrupt()
 
         def fold(_event: KeyPressEvent) -> None:
-            self._desk.fold()
+            self._host.fold()
 
         bindings.add("enter")(send)
         bindings.add("escape", "enter")(new_line)
@@ -204,7 +206,7 @@ class LivePrompt:
 
     def _bind_answer(self, bindings: KeyBindings, key: str) -> None:
         def is_answer() -> bool:
-            asked = self._desk.asked()
+            asked = self._host.asked()
             return (
                 asked is not None
                 and key in asked.keys
@@ -213,7 +215,7 @@ class LivePrompt:
             )
 
         def answer(_event: KeyPressEvent) -> None:
-            self._desk.answer(key)
+            self._host.answer(key)
 
         bindings.add(key, filter=Condition(is_answer))(answer)
 

@@ -15,7 +15,7 @@ MENU_MAX: Final = 100
 "As many commands as Telegram and Discord take. Sources: `CommandSpec.what`."
 
 
-async def keep_menu(
+async def sync_menu(
     handler: InboundHandler,
     offer: Callable[[Sequence[CommandSpec]], Awaitable[None]],
 ) -> NoReturn:
