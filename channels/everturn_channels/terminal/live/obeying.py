@@ -144,8 +144,7 @@ class Obeying:
                 self._view.note(text)
                 await self._hand_in(text, tasks, untrusted=True)
             case "sessions":
-                self._listed = await listed(self._conversation, command.text)
-                self._view.note(session_lines(self._listed))
+                await self._list_sessions(command.text)
             case _:
                 pieces = await obey(
                     command, self._conversation, self._basket, columns=columns - 1, bars=self._bars
@@ -165,10 +164,14 @@ class Obeying:
         self._view.note(f"(a new session: {status.session_id}; /sessions lists those before)")
         self._following.begin(status.session_id, after=status.last_seq, tasks=tasks)
 
+    async def _list_sessions(self, words: str) -> None:
+        """Show sessions, and remember them: `/resume` takes their numbers."""
+        self._listed = await listed(self._conversation, words)
+        self._view.note(session_lines(self._listed))
+
     async def _resume(self, wanted: str, tasks: TaskGroup) -> None:
         if not wanted.strip():
-            self._listed = await listed(self._conversation, "")
-            self._view.note(session_lines(self._listed))
+            await self._list_sessions("")
             return
         found = picked(wanted, self._listed)
         if found is None:
