@@ -39,6 +39,7 @@ async def test_a_conversation_goes_on_in_a_fork(tmp_path: Path, browser: Browser
         await back.click()
         await page.locator(".reply .text", has_text="reply 2").wait_for()
         await page.goto(f"{gateway.base_url}/console/#/s/{first}/request/0")
+        await page.locator("table.dispositions").wait_for()  # the transcript is gone
         await page.get_by_role("button", name="Fork here").click()
         await back.wait_for()
 

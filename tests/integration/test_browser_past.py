@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, Route
 from support.browser import LOOKS, faults_at, faults_of, in_browser, looking, open_window
 from support.gateway import HttpGateway, open_http_gateway
 from support.written import RESULT, eventful, long_session, write_session
@@ -178,7 +178,14 @@ async def tops(page: Page, text: str) -> float:
 async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path, browser: Browser) -> None:
     """Never more than 600 events in the page, and what was read stays where it was."""
     session_id = await write_session(tmp_path, long_session(300), {})
+    measured = anyio.Event()
+
+    async def late(route: Route) -> None:
+        await measured.wait()
+        await route.continue_()
+
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
+        await window.context.route("**/pins", late)  # buttons come into the page with its answer
         page = await window.tab(console(gateway, session_id))
         await page.get_by_text("answer 300", exact=True).wait_for()
         counts: list[int] = []
@@ -188,6 +195,8 @@ async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path, browser:
             first = f"question {turn + 1}"
             await page.get_by_text(first, exact=True).wait_for()
             before = await tops(page, first)
+            measured.set()
+            await page.get_by_role("button", name="Pin", exact=True).first.wait_for()
             await page.get_by_role("button", name="Show older").click()
             await page.get_by_text(f"question {turn}", exact=True).wait_for()
             await page.wait_for_function("!document.querySelector('button.more[disabled]')")
