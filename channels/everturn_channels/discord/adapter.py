@@ -163,7 +163,10 @@ class DiscordAdapter(Adapter):
             offer = partial(register_commands, client)
             tasks.start_soon(sync_menu, handler, offer)
             tasks.start_soon(_watch, client, handler, cursors)
-            failure = await self._stay_connected(client)
+            try:
+                failure = await self._stay_connected(client)
+            finally:
+                client.listener = None  # its tasks end now
             tasks.cancel_scope.cancel()
         return failure or ConnectionLostError(_CLOSED)
 

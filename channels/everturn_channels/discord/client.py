@@ -243,38 +243,26 @@ class Client(discord.Client):
         if not initial:
             await anyio.sleep(random.uniform(*IDENTIFY_PAUSE_S))  # noqa: S311 - no secret
 
-    # The library starts each of these as a task of its own, in the order of the events; up to its
-    # first await each runs in that order too.
+    def dispatch(self, event: str, /, *args: Any, **_kwargs: Any) -> None:  # the library's
+        """Tell the listener at once, in the order of the events.
 
-    async def on_socket_event_type(self, _event: str) -> None:
-        """Something came."""
-        if self.listener:
-            self.listener.heard()
-
-    async def on_connect(self) -> None:
-        """Tell of a new session."""
-        if self.listener:
-            self.listener.began()
-
-    async def on_ready(self) -> None:
-        """Tell that the guilds are known."""
-        if self.listener:
-            self.listener.ready()
-
-    async def on_guild_available(self, guild: discord.Guild) -> None:
-        """Tell of a guild."""
-        if self.listener:
-            self.listener.saw_guild(guild)
-
-    async def on_guild_join(self, guild: discord.Guild) -> None:
-        """Tell of a guild."""
-        if self.listener:
-            self.listener.saw_guild(guild)
-
-    async def on_interaction(self, interaction: discord.Interaction) -> None:
-        """Tell of a command or a button."""
-        if self.listener:
-            self.listener.used(interaction)
+        The library would start a task for each, which nobody waits for.
+        """
+        if self.listener is None:
+            return
+        match event:
+            case "socket_event_type":
+                self.listener.heard()
+            case "connect":
+                self.listener.began()
+            case "ready":
+                self.listener.ready()
+            case "guild_available" | "guild_join":
+                self.listener.saw_guild(*args)
+            case "interaction":
+                self.listener.used(*args)
+            case _:  # of no use here
+                pass
 
 
 @asynccontextmanager
@@ -286,6 +274,9 @@ async def open_client(*, api_base: str, gateway_url: str, proxy: str) -> AsyncGe
         yield client
     finally:
         client.listener = None
+        waiting_for_guilds = client._connection._ready_task  # noqa: SLF001 - the library forgets it
+        if waiting_for_guilds:
+            waiting_for_guilds.cancel()
         with anyio.move_on_after(CLOSE_S, shield=True) as waiting:
             await client.close()
         if waiting.cancelled_caught:
