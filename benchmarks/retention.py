@@ -24,7 +24,7 @@ from everturn.testing._histories import simple_log
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.log.codec import encode
 from everturn_actors.journal.log.layout import Layout
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_gateway.app import open_gateway
 from everturn_gateway.app.gateway import Gateway
 from everturn_gateway.clock import SystemClock
@@ -57,7 +57,7 @@ async def talk(gateway: Gateway, waits_s: list[float], stop: anyio.Event) -> Non
     key = ConversationKey(channel="http", chat="bench", agent="assistant")
     while not stop.is_set():
         began = time.perf_counter()
-        sent = await gateway.service.submit(Inbound(key=key, text="hello"))
+        sent = await gateway.service.submit(IncomingMessage(key=key, text="hello"))
         await sent.result()
         waits_s.append(time.perf_counter() - began)
         await anyio.sleep(0.02)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from everturn._asgi import Mounted, mounted
 from everturn._errors import TurnFailedError
 from everturn_actors.events import Discarded, SessionEnded, TurnFinished
-from everturn_actors.model import ConversationKey, Decision, Inbound, Inquiry, Upload
+from everturn_actors.model import ConversationKey, Decision, IncomingMessage, Inquiry, Upload
 from everturn_actors.service import Submission, TextDelta, TurnResult, TurnService
 from everturn_actors.state.session_state import SessionState
 
@@ -102,7 +102,7 @@ class Gateway:
             InvalidInputError: Empty, too long, or not text; or a file that is refused.
             CoreError: It cannot be accepted; the text says why.
         """
-        inbound = Inbound(
+        inbound = IncomingMessage(
             text=text,
             key=self._key(agent, conversation),
             sender=sender,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import anyio
 
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 
@@ -14,7 +14,7 @@ LIMIT = ServiceSettings(leave_grace_s=0, drain_s=0, max_active=3)
 
 async def say(test: TestService, chat: str, text: str = "hi") -> str:
     """Submit a message, wait for its answer, return its session."""
-    submission = await test.service.submit(Inbound(text=text, key=test.key(chat)))
+    submission = await test.service.submit(IncomingMessage(text=text, key=test.key(chat)))
     result = await submission.result()
     assert result.outcome == "answered"
     return result.session_id
@@ -58,7 +58,7 @@ async def test_a_session_with_work_is_never_cut_short() -> None:
     async with open_test_service(settings=LIMIT, provider=ScriptedProvider()) as test:
         test.provider.hold()
         sent = [
-            await test.service.submit(Inbound(text="hi", key=test.key(f"c{number}")))
+            await test.service.submit(IncomingMessage(text="hi", key=test.key(f"c{number}")))
             for number in range(50)
         ]
         await test.provider.until_called(50)

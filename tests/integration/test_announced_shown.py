@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from everturn_actors.model import Announcement, Inbound
+from everturn_actors.model import Announcement, IncomingMessage
 from everturn_actors.service import AnnouncementReceipt
 from everturn_actors.testing import TestService, open_test_service
 from everturn_gateway.http.schemas.history import read_messages
@@ -21,7 +21,7 @@ async def test_the_history_shows_it_as_the_assistants() -> None:
     """Who reads a conversation over HTTP or in a terminal sees all that was said in it."""
     async with open_test_service() as test:
         told = await announce(test)
-        inbound = Inbound(text="thanks", key=test.key(), sender="ann")
+        inbound = IncomingMessage(text="thanks", key=test.key(), sender="ann")
         await (await test.service.submit(inbound)).result()
         session_id = told.session_id
         pages = [

@@ -29,7 +29,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Announced, ChunkMarked, DeliveryPlanned, Event, Received
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Announcement, ConversationKey, Inbound, OutboxItem
+from everturn_actors.model import Announcement, ConversationKey, IncomingMessage, OutboxItem
 from everturn_actors.service import AnnouncementReceipt
 from everturn_actors.spec import ContextSpec, SessionSpec
 from everturn_actors.state.validation import TEXT_BYTES, TITLE_CHARS
@@ -64,7 +64,7 @@ def stand_up(test: TestService, name: str = "job:1", **rest: object) -> Announce
 
 async def ask(test: TestService, text: str = "hello", **rest: object) -> str:
     """Hand in a message, wait for its answer, and return the session."""
-    inbound = structs.replace(Inbound(text=text, key=test.key(), sender="ann"), **rest)
+    inbound = structs.replace(IncomingMessage(text=text, key=test.key(), sender="ann"), **rest)
     with anyio.fail_after(WAIT_S):
         return (await (await test.service.submit(inbound)).result()).session_id
 
@@ -146,7 +146,9 @@ async def test_what_is_said_during_a_turn_is_told_to_the_one_after_it() -> None:
     post = Post()
     async with open_test_service(delivery_ports={"test": post}) as test:
         test.provider.hold()
-        said = await test.service.submit(Inbound(text="hello", key=test.key(), sender="ann"))
+        said = await test.service.submit(
+            IncomingMessage(text="hello", key=test.key(), sender="ann")
+        )
         await test.provider.until_called()
         told = await test.service.announce(stand_up(test))
         with anyio.fail_after(WAIT_S):
@@ -168,7 +170,7 @@ async def test_a_paused_session_takes_it_and_stays_paused() -> None:
     async with open_test_service() as test:
         assert isinstance(test.clock, ManualClock)
         test.provider.hold()
-        said = await test.service.submit(Inbound(text="hello", key=test.key()))
+        said = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
         await test.provider.until_called()
         await said.leave()
         await test.clock.until_sleeping(0)
@@ -356,7 +358,9 @@ async def test_a_waiting_answer_is_not_held_up_by_it() -> None:
     """The turn of a person and a job's message go their ways beside one another."""
     async with open_test_service() as test:
         test.provider.hold()
-        said = await test.service.submit(Inbound(text="hello", key=test.key(), sender="ann"))
+        said = await test.service.submit(
+            IncomingMessage(text="hello", key=test.key(), sender="ann")
+        )
         await test.provider.until_called()
         await test.service.announce(stand_up(test, key=None, session_id=said.session_id))
         test.provider.release()

@@ -15,7 +15,7 @@ from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalAsked, CallFinished, Event
 from everturn_actors.journal.log.codec import decode, encode, seed
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import FileDigest, Inbound, ToolCall, ToolDefinition
+from everturn_actors.model import FileDigest, IncomingMessage, ToolCall, ToolDefinition
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, Verdict
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
 
@@ -89,7 +89,7 @@ async def results(test: TestService, session_id: str) -> list[str]:
 
 async def go(test: TestService) -> str:
     """Hand in a message; return the session."""
-    return (await test.service.submit(Inbound(text="go", key=test.key()))).session_id
+    return (await test.service.submit(IncomingMessage(text="go", key=test.key()))).session_id
 
 
 def script() -> ScriptedProvider:

@@ -18,7 +18,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import ApprovalAsked, ApprovalDecided, CallFinished, Event
 from everturn_actors.ids import arguments_hash
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, ToolCall, ToolDefinition
+from everturn_actors.model import IncomingMessage, ToolCall, ToolDefinition
 from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, ToolContext, Verdict
 from everturn_actors.service import Submission
 from everturn_actors.testing import (
@@ -79,7 +79,7 @@ async def until_asked(test: TestService, session_id: str) -> ApprovalAsked:
 
 async def begin(test: TestService, *, sender: str = "") -> tuple[Submission, ApprovalAsked]:
     """Hand in a message whose turn comes to a question."""
-    message = Inbound(text="go", key=test.key(), sender=sender)
+    message = IncomingMessage(text="go", key=test.key(), sender=sender)
     submission = await test.service.submit(message)
     return submission, await until_asked(test, submission.session_id)
 
@@ -130,7 +130,7 @@ async def test_a_call_that_is_allowed_for_good_is_remembered_before_it_runs() ->
         submission, _ = await begin(test)
         await test.service.decide(submission.session_id, "a", "allow_always")
         await submission.result()
-        again = await test.service.submit(Inbound(text="again", key=test.key()))
+        again = await test.service.submit(IncomingMessage(text="again", key=test.key()))
 
         assert (await again.result()).text == "two"
         assert gate.kept == ["builtin:act"]
@@ -287,7 +287,7 @@ async def test_a_new_message_of_somebody_who_may_answer_comes_first() -> None:
     act = Act()
     async with open_test_service(provider=script(), tools={"act": act}, gate=Asking()) as test:
         submission, _ = await begin(test, sender="alice")
-        message = Inbound(text="no, wait", key=test.key(), sender="alice")
+        message = IncomingMessage(text="no, wait", key=test.key(), sender="alice")
         second = await test.service.submit(message)
         result = await second.result()
 
@@ -302,7 +302,9 @@ async def test_a_message_of_somebody_else_does_not_answer_for_the_one_who_is_ask
     act = Act()
     async with open_test_service(provider=script(), tools={"act": act}, gate=Asking()) as test:
         submission, _ = await begin(test, sender="alice")
-        other = await test.service.submit(Inbound(text="hi all", key=test.key(), sender="bob"))
+        other = await test.service.submit(
+            IncomingMessage(text="hi all", key=test.key(), sender="bob")
+        )
         await test.service.decide(submission.session_id, "a", "allow_once", by="alice")
         await other.result()
 
@@ -362,7 +364,7 @@ async def test_a_call_that_is_refused_is_told_with_the_reason() -> None:
     """Deny is a result like any other."""
     gate = Asking(Verdict(effect="deny", reason="rm is on the deny list"))
     async with open_test_service(provider=script(), tools={"act": Act()}, gate=gate) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await submission.result()
 
         assert await results(test, submission.session_id) == [("rm is on the deny list", True)]
@@ -375,7 +377,7 @@ async def test_a_gate_that_fails_allows_nothing(fault: Exception) -> None:
     async with open_test_service(
         provider=script(), tools={"act": act}, gate=Asking(fails=fault)
     ) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
 
         assert (await submission.result()).text == "done"
         assert act.runs == []
@@ -384,7 +386,7 @@ async def test_a_gate_that_fails_allows_nothing(fault: Exception) -> None:
 async def test_a_word_where_nothing_waits_is_a_clear_error() -> None:
     """A client that answers the wrong session has to be told."""
     async with open_test_service() as test:
-        submission = await test.service.submit(Inbound(text="hello", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
         await submission.result()
 
         with pytest.raises(UnknownApprovalError, match="no call 'x' waits"):

@@ -26,7 +26,7 @@ from everturn_actors.model import (
     Approval,
     ConversationKey,
     Decision,
-    Inbound,
+    IncomingMessage,
     Reply,
     ToolCall,
     ToolResult,
@@ -59,7 +59,7 @@ def asking(call_id: str = "a", **arguments: Any) -> Reply:
 
 async def begin(test: TestService, *, sender: str = "") -> tuple[Submission, ApprovalAsked]:
     """Hand in a message whose turn comes to a question."""
-    message = Inbound(text="paint it", key=test.key(), sender=sender)
+    message = IncomingMessage(text="paint it", key=test.key(), sender=sender)
     submission = await test.service.submit(message)
     async for update in test.service.watch(submission.session_id, after=0):
         if isinstance(update, Event) and isinstance(update.body, ApprovalAsked):
@@ -184,7 +184,7 @@ async def test_a_message_closes_the_question_and_is_read(steering: bool) -> None
     async with open_test_service(provider=provider, tools=TOOLS, spec=spec) as test:
         submission, _ = await begin(test, sender="ann")
         later = await test.service.submit(
-            Inbound(text="the second one", key=test.key(), sender="ann")
+            IncomingMessage(text="the second one", key=test.key(), sender="ann")
         )
         await later.result()
 
@@ -229,7 +229,7 @@ async def test_what_cannot_be_asked_is_told_to_the_model(
     provider = ScriptedProvider(asking(**arguments), "done")
     async with open_test_service(provider=provider, tools=TOOLS) as test:
         key = ConversationKey(channel=channel, chat="c", agent="test")
-        submission = await test.service.submit(Inbound(text="paint it", key=key))
+        submission = await test.service.submit(IncomingMessage(text="paint it", key=key))
         await submission.result()
         [(text, is_error)] = await results(test, submission.session_id)
 

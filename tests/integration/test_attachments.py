@@ -32,7 +32,7 @@ from everturn_actors.journal.log.layout import Layout
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.model import (
     Attachment,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -76,9 +76,9 @@ async def open_on_disk(
         yield test
 
 
-def saying(test: TestService, text: str, *uploads: Upload, key: str = "") -> Inbound:
+def saying(test: TestService, text: str, *uploads: Upload, key: str = "") -> IncomingMessage:
     """Return a message with files, for the conversation of the test."""
-    return Inbound(text=text, key=test.key(), attachments=uploads, idempotency_key=key)
+    return IncomingMessage(text=text, key=test.key(), attachments=uploads, idempotency_key=key)
 
 
 def shown(request: ModelRequest) -> dict[str, list[str]]:
@@ -216,10 +216,12 @@ async def test_a_file_that_is_refused_begins_no_session(tmp_path: Path) -> None:
             await test.service.submit(saying(test, "look", lie))
         nobody = structs.replace(test.key(), agent="nobody")
         with pytest.raises(UnknownAgentError):
-            await test.service.submit(Inbound(text="look", key=nobody, attachments=(CAT,)))
+            await test.service.submit(IncomingMessage(text="look", key=nobody, attachments=(CAT,)))
         with pytest.raises(UnknownSessionError):
             unknown = "20261121T224956123-3f9a2c1b"
-            await test.service.submit(Inbound(text="", session_id=unknown, attachments=(CAT,)))
+            await test.service.submit(
+                IncomingMessage(text="", session_id=unknown, attachments=(CAT,))
+            )
 
         assert await test.service.reader.sessions() == ()
 
@@ -233,7 +235,7 @@ async def test_an_ended_session_takes_no_files_and_a_conversation_begins_a_new_o
         await first.result()
         await test.service.reset(first.session_id)
         with pytest.raises(SessionEndedError):
-            late = Inbound(text="late", session_id=first.session_id, attachments=(DOG,))
+            late = IncomingMessage(text="late", session_id=first.session_id, attachments=(DOG,))
             await test.service.submit(late)
         second = await test.service.submit(saying(test, "two", DOG))
         await second.result()
@@ -313,7 +315,7 @@ async def test_a_stateless_turn_has_its_images_and_those_before() -> None:
     async with open_test_service() as test:
         before = UserMessage(text="who?", attachments=(attachment_of(CAT),))
         submission = await test.service.stateless.submit(
-            Inbound(text="and this?", attachments=(DOG,)),
+            IncomingMessage(text="and this?", attachments=(DOG,)),
             History(turns=(Turn(number=1, users=(before,)),), uploads=(CAT,)),
             agent="test",
         )

@@ -16,7 +16,7 @@ from everturn_actors.events import (
     TurnFinished,
 )
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, ToolCall, ToolDefinition
+from everturn_actors.model import IncomingMessage, ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.service import Copied, Submission
 from everturn_actors.testing import ScriptedProvider, TestService, calling, open_test_service
@@ -42,7 +42,7 @@ class Held:
 
 async def say(test: TestService, text: str, chat: str = "chat") -> Submission:
     """Say something, and wait until it is answered."""
-    submission = await test.service.submit(Inbound(text=text, key=test.key(chat)))
+    submission = await test.service.submit(IncomingMessage(text=text, key=test.key(chat)))
     assert (await submission.result()).outcome == "answered"
     return submission
 
@@ -79,7 +79,7 @@ async def test_a_turn_that_is_not_over_is_no_end() -> None:
     provider = ScriptedProvider("one")
     provider.hold()
     async with open_test_service(provider=provider) as test:
-        one = await test.service.submit(Inbound(text="one", key=test.key()))
+        one = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         with pytest.raises(CannotBranchError, match="is not over"):
             await test.service.branches.begin(
                 test.key(), copied=Copied(session_id=one.session_id, last=one.seq)
@@ -117,9 +117,9 @@ async def test_a_fork_closes_what_is_open_and_runs_nothing_again() -> None:
     provider = ScriptedProvider(calling(("c", "wait")))
     tool = Held()
     async with open_test_service(provider=provider, tools={"wait": tool}) as test:
-        one = await test.service.submit(Inbound(text="one", key=test.key()))
+        one = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await tool.called.wait()
-        await test.service.submit(Inbound(text="two", key=test.key()))
+        await test.service.submit(IncomingMessage(text="two", key=test.key()))
         before = await log(test, one.session_id)
         copied = Copied(session_id=one.session_id, last=before[-1].seq, is_cut=True)
         fork = await test.service.branches.begin(test.key("fork"), copied=copied, principal="bob")

@@ -34,7 +34,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
-from everturn_actors.model import ConversationKey, Inbound, Reply, ToolCall, ToolResult
+from everturn_actors.model import ConversationKey, IncomingMessage, Reply, ToolCall, ToolResult
 from everturn_actors.ports import Loaded, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
@@ -82,7 +82,7 @@ async def until(test: TestService, session_id: str, kind: type[object], *, times
 
 async def begin(test: TestService, text: str = "go") -> Submission:
     """Hand in a message."""
-    return await test.service.submit(Inbound(text=text, key=test.key(), sender="alice"))
+    return await test.service.submit(IncomingMessage(text=text, key=test.key(), sender="alice"))
 
 
 async def pause(test: TestService, submission: Submission) -> None:

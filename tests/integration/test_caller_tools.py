@@ -11,7 +11,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
     CallAnswer,
     CallOptions,
-    Inbound,
+    IncomingMessage,
     ToolCall,
     ToolDefinition,
     ToolResult,
@@ -49,7 +49,7 @@ class Own:
 
 async def ask(test: TestService, options: CallOptions = BROUGHT) -> TurnResult:
     """Ask something, with tools of the caller."""
-    asked = await test.service.submit(Inbound(text="go", key=test.key(), options=options))
+    asked = await test.service.submit(IncomingMessage(text="go", key=test.key(), options=options))
     return await asked.result()
 
 
@@ -102,7 +102,7 @@ async def test_tools_are_those_of_the_turn_alone() -> None:
     provider = ScriptedProvider("one", "two")
     async with open_test_service(provider=provider) as test:
         done = await ask(test)
-        await (await test.service.submit(Inbound(text="and now?", key=test.key()))).result()
+        await (await test.service.submit(IncomingMessage(text="and now?", key=test.key()))).result()
         state = await test.service.view(done.session_id)
 
     assert [[t.name for t in request.tools] for request in provider.requests] == [["brought"], []]

@@ -12,7 +12,14 @@ from support.tables import table
 from everturn_actors.errors import ModelTransientError
 from everturn_actors.events import CallFinished, CallStarted, Event, ReplyBroken, Steered
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, Reply, ToolCall, ToolDefinition, ToolResult, UserMessage
+from everturn_actors.model import (
+    IncomingMessage,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+)
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.service import History, TurnResult
 from everturn_actors.testing import (
@@ -95,7 +102,7 @@ async def finished(test: TestService, session_id: str) -> list[tuple[str, str, b
 
 async def say(test: TestService, text: str) -> TurnResult:
     """Hand in a message and wait for the answer."""
-    return await (await test.service.submit(Inbound(text=text, key=test.key()))).result()
+    return await (await test.service.submit(IncomingMessage(text=text, key=test.key()))).result()
 
 
 # --- side by side ---
@@ -106,7 +113,7 @@ async def test_calls_that_only_read_run_side_by_side_and_are_recorded_in_call_or
     look = Probe("look", capabilities=READS, held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look"), ("c", "look")))
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await look.until_running("a", "b", "c")
         for call_id in ("c", "a", "b"):
             look.let_go(call_id)
@@ -123,7 +130,7 @@ async def test_a_call_that_changes_something_runs_alone_and_in_its_place() -> No
         calling(("r1", "look"), ("r2", "look"), ("w1", "change"), ("w2", "change"), ("r3", "look"))
     )
     async with open_test_service(provider=provider, tools=by_name(look, change)) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await look.until_running("r1", "r2")
 
         assert change.running == []
@@ -146,7 +153,7 @@ async def test_the_loop_is_the_same_for_a_turn_that_is_not_kept() -> None:
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "done")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
         submission = await test.service.stateless.submit(
-            Inbound(text="go"), History(), agent="test"
+            IncomingMessage(text="go"), History(), agent="test"
         )
 
         assert (await submission.result()).text == "done"
@@ -226,7 +233,7 @@ async def test_a_cancelled_turn_leaves_a_result_for_every_call_and_no_tool_runni
     look = Probe("look", capabilities=READS, held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")), "and now?")
     async with open_test_service(provider=provider, tools=by_name(look)) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await look.until_running("a", "b")
         with anyio.fail_after(30):
             assert await test.service.cancel(submission.session_id)
@@ -245,13 +252,13 @@ async def test_a_message_during_a_turn_reaches_the_model_before_its_next_call() 
     work = Probe("work", held=True)
     provider = ScriptedProvider(calling(("a", "work")), "as you wish")
     async with open_test_service(provider=provider, tools=by_name(work)) as test:
-        first = await test.service.submit(Inbound(text="do it", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="do it", key=test.key()))
         await work.until_running("a")
-        second = await test.service.submit(Inbound(text="no, stop that", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="no, stop that", key=test.key()))
         work.let_go("a")
         results = [await first.result(), await second.result()]
         request = provider.requests[1]
-        again = await test.service.submit(Inbound(text="next", key=test.key()))
+        again = await test.service.submit(IncomingMessage(text="next", key=test.key()))
         await again.result()
 
         assert [r.turn for r in results] == [1, 1]
@@ -267,9 +274,9 @@ async def test_calls_that_a_message_overtakes_do_not_run_and_have_a_result() -> 
     work = Probe("work", held=True)
     provider = ScriptedProvider(calling(("a", "work"), ("b", "work"), ("c", "work")), "stopped")
     async with open_test_service(provider=provider, tools=by_name(work)) as test:
-        first = await test.service.submit(Inbound(text="do it", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="do it", key=test.key()))
         await work.until_running("a")
-        await test.service.submit(Inbound(text="wait", key=test.key()))
+        await test.service.submit(IncomingMessage(text="wait", key=test.key()))
         work.let_go("a")
         await first.result()
 
@@ -288,9 +295,9 @@ async def test_an_agent_that_is_not_steered_finishes_its_turn_first() -> None:
     spec = replace(spec, session=replace(spec.session, steering=False))
     provider = ScriptedProvider(calling(("a", "work"), ("b", "work")), "one", "two")
     async with open_test_service(provider=provider, tools=by_name(work), spec=spec) as test:
-        first = await test.service.submit(Inbound(text="do it", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="do it", key=test.key()))
         await work.until_running("a")
-        second = await test.service.submit(Inbound(text="more", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="more", key=test.key()))
         work.let_go("a")
         work.let_go("b")
 
@@ -303,9 +310,9 @@ async def test_a_steered_turn_is_the_same_after_a_restart() -> None:
     work, disk = Probe("work", held=True), MemoryDisk()
     provider = ScriptedProvider(calling(("a", "work")), "done")
     async with open_test_service(provider=provider, tools=by_name(work), disk=disk) as test:
-        first = await test.service.submit(Inbound(text="do it", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="do it", key=test.key()))
         await work.until_running("a")
-        second = await test.service.submit(Inbound(text="and this", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="and this", key=test.key()))
         work.let_go("a")
         await first.result()
         before = await test.service.view(first.session_id)
@@ -381,10 +388,12 @@ async def test_a_broken_reply_counts_across_a_restart() -> None:
     disk, clock = MemoryDisk(), ManualClock()
     provider = ScriptedProvider(broken("{"), ModelTransientError("not now"))
     async with open_test_service(provider=provider, disk=disk, clock=clock) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await clock.until_sleeping(10)
     async with open_test_service(provider=ScriptedProvider(broken("{")), disk=disk) as test:
-        again = await test.service.submit(Inbound(text="go on", session_id=submission.session_id))
+        again = await test.service.submit(
+            IncomingMessage(text="go on", session_id=submission.session_id)
+        )
         await again.result()
         state = await test.service.view(submission.session_id)
 
@@ -401,7 +410,7 @@ async def test_calls_that_only_read_run_again_after_a_crash() -> None:
     look = Probe("look", capabilities=READS, held=True)
     provider = ScriptedProvider(calling(("a", "look"), ("b", "look")))
     async with open_test_service(provider=provider, tools=by_name(look), disk=disk) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await look.until_running("a", "b")
     look = Probe("look", capabilities=READS)
     async with open_test_service(

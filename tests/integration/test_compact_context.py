@@ -8,7 +8,7 @@ import anyio
 from msgspec import structs
 from support.tool_sites import call_tool, tool_context
 
-from everturn_actors.model import Conversation, Inbound, OpenTurn, UserMessage
+from everturn_actors.model import Conversation, IncomingMessage, OpenTurn, UserMessage
 from everturn_actors.ports import ToolContext
 from everturn_actors.testing import (
     START,
@@ -26,7 +26,9 @@ async def talk(test: TestService, turns: int) -> str:
     session_id = ""
     for number in range(turns):
         test.provider.script.append(f"answer {number} " + "word " * 200)
-        inbound = Inbound(text=f"question {number}", key=test.key(), idempotency_key=f"k{number}")
+        inbound = IncomingMessage(
+            text=f"question {number}", key=test.key(), idempotency_key=f"k{number}"
+        )
         submission = await test.service.submit(inbound)
         await submission.result()
         session_id = submission.session_id

@@ -26,7 +26,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -63,7 +63,7 @@ def spec(window: int = 16_000, **context: object) -> AgentSpec:
 
 async def say(test: TestService, text: str) -> TurnResult:
     """Submit a message and wait for its answer."""
-    return await (await test.service.submit(Inbound(text=text, key=test.key()))).result()
+    return await (await test.service.submit(IncomingMessage(text=text, key=test.key()))).result()
 
 
 async def talk(test: TestService, turns: int, more: str = "") -> TurnResult:
@@ -423,7 +423,7 @@ async def test_a_summary_that_lands_while_the_model_answers_is_no_drift() -> Non
             tasks.start_soon(test.service.compact, done.session_id)
             await writer.until_called()
             test.provider.hold()
-            waiting = await test.service.submit(Inbound(text="slow", key=test.key()))
+            waiting = await test.service.submit(IncomingMessage(text="slow", key=test.key()))
             await test.provider.until_called(11)
             writer.release()
             await summaries(test, done.session_id)

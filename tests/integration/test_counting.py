@@ -16,7 +16,7 @@ from support.provider_kinds import ANTHROPIC, GEMINI, LOOK, OPENAI, a_conversati
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.events import ContextReduced, ModelReplied, PromptCounted
-from everturn_actors.model import Inbound, ModelRequest
+from everturn_actors.model import IncomingMessage, ModelRequest
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ScriptedProvider, make_spec, open_test_service
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
@@ -118,7 +118,7 @@ async def _talk(provider: Counting, texts: list[str]) -> tuple[list[Any], ModelS
     spec = structs.replace(make_spec(), model=MODEL)
     async with open_test_service(provider=provider, spec=spec, model_statistics=statistics) as test:
         for text in texts:
-            done = await test.service.submit(Inbound(text=text, key=test.key()))
+            done = await test.service.submit(IncomingMessage(text=text, key=test.key()))
             assert (await done.result()).outcome == "answered"
         events = await test.service.reader.history(done.session_id, after=0, limit=1_000)
         replied = [each.seq for each in events if isinstance(each.body, ModelReplied)]

@@ -26,7 +26,14 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.context.render import render
 from everturn_actors.errors import CoreError, RateLimitedError
 from everturn_actors.events import ModelCallFailed
-from everturn_actors.model import Decision, Inbound, ModelRequest, Reply, ToolCall, UserMessage
+from everturn_actors.model import (
+    Decision,
+    IncomingMessage,
+    ModelRequest,
+    Reply,
+    ToolCall,
+    UserMessage,
+)
 from everturn_actors.ports import Agent, ToolCapabilities, ToolContext, ToolOutput, Verdict
 from everturn_actors.service import Submission, TurnService
 from everturn_actors.spec import ModelSpec, SessionSpec
@@ -164,7 +171,9 @@ class Life:
         """Send a message as a client does that repeats what was not acknowledged."""
         assert self.test is not None
         self.tried[key] = text
-        inbound = Inbound(text=text, key=self.test.key(), sender="alice", idempotency_key=key)
+        inbound = IncomingMessage(
+            text=text, key=self.test.key(), sender="alice", idempotency_key=key
+        )
         submission = await self.test.service.submit(inbound)
         self.accepted[key] = submission.seq
         return submission

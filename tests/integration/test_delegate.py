@@ -29,7 +29,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
     Conversation,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     OpenTurn,
     Reply,
@@ -130,7 +130,7 @@ async def test_tasks_of_one_reply_are_done_side_by_side() -> None:
         return "all done"
 
     async with open_agents(plan, delegates) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await test.provider.until_called(1)
         test.provider.hold()
         with anyio.fail_after(30):
@@ -359,7 +359,7 @@ async def test_a_delegate_that_fails_is_told_with_its_reason() -> None:
 async def test_a_person_can_stop_a_delegate_and_the_parent_hears_of_it() -> None:
     """Whoever looks at the list of sessions may end what goes wrong."""
     async with open_agents(one_task(), delegates) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await test.provider.until_called(1)
         test.provider.hold()
         await test.provider.until_called(2)
@@ -406,7 +406,7 @@ async def test_cancelling_the_parent_stops_the_delegate_at_every_depth() -> None
         return asks("delegate", {"task": "go on"}) if "go" in said else "never"
 
     async with open_agents(plan, lambda environment: (Delegate(environment, max_depth=2),)) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await test.provider.until_called(2)
         test.provider.hold()
         await test.provider.until_called(3)
@@ -464,7 +464,7 @@ async def test_a_restart_in_the_middle_finds_the_delegate_and_its_answer() -> No
     """The task is done once, and nobody has to ask again."""
     disk = MemoryDisk()
     async with open_agents(one_task(), delegates, disk=disk) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await test.provider.until_called(1)
         test.provider.hold()
         await test.provider.until_called(2)
@@ -498,7 +498,7 @@ async def test_a_crash_after_the_conclusion_was_taken_finds_it_again() -> None:
 async def test_power_lost_at_any_append_neither_loses_the_task_nor_repeats_it(append: int) -> None:
     """Two sessions are written in turn; whichever write is the last, they fit together again."""
     disk = MemoryDisk()
-    inbound = Inbound(text="go", key=KEY, idempotency_key="k")
+    inbound = IncomingMessage(text="go", key=KEY, idempotency_key="k")
     with suppress(BaseExceptionGroup):  # what a service says whose disk is gone
         async with open_agents(one_task(), delegates, disk=disk) as test:
             disk.lose_power_at_append(nth=append)
@@ -520,7 +520,7 @@ async def test_while_the_gateway_stops_no_error_becomes_the_result() -> None:
     """An error that is written down as the result would be final, though the task goes on."""
     disk = MemoryDisk()
     async with open_agents(one_task(), delegates, disk=disk) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await test.provider.until_called(1)
         test.provider.hold()
         await test.provider.until_called(2)
@@ -620,7 +620,7 @@ async def test_who_asks_again_for_an_answer_is_told_the_same_refusals() -> None:
 
     gate = PolicyGate(policy(mode="restrict"), Path("/nowhere"))
     async with open_agents(plan, lambda _environment: (Program("send"),), gate=gate) as test:
-        inbound = Inbound(text="go", key=KEY, idempotency_key="once")
+        inbound = IncomingMessage(text="go", key=KEY, idempotency_key="once")
         first = await (await test.service.submit(inbound)).result()
         again = await (await test.service.submit(inbound)).result()
 
@@ -632,7 +632,9 @@ async def test_who_asks_again_for_an_answer_is_told_the_same_refusals() -> None:
 async def test_what_a_delegate_does_belongs_to_whoever_asked() -> None:
     """Else a daily limit would end where an agent hands its work on."""
     async with open_agents(one_task(), delegates) as test:
-        submission = await test.service.submit(Inbound(text="go", key=KEY, principal="alice"))
+        submission = await test.service.submit(
+            IncomingMessage(text="go", key=KEY, principal="alice")
+        )
         assert (await submission.result()).text == "it is: forty-two"
         rows = await test.service.reader.sessions()
 

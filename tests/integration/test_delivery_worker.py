@@ -30,7 +30,14 @@ from everturn_actors.events import ChunkMarked, DeliveryPlanned, Event, PreviewS
 from everturn_actors.journal.doctor import rebuild_index
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Queueing, Reply, Upload
+from everturn_actors.model import (
+    ConversationKey,
+    IncomingMessage,
+    ModelRequest,
+    Queueing,
+    Reply,
+    Upload,
+)
 from everturn_actors.ports import ToolOutput, Verdict
 from everturn_actors.protocol.feed import TextDelta
 from everturn_actors.service import ServiceSettings, Submission
@@ -118,7 +125,9 @@ async def say(
     test: TestService, text: str = "hello", *, key: ConversationKey | None = None
 ) -> Submission:
     """Hand in a message."""
-    return await test.service.submit(Inbound(text=text, key=key or test.key(), sender="ann"))
+    return await test.service.submit(
+        IncomingMessage(text=text, key=key or test.key(), sender="ann")
+    )
 
 
 async def soon() -> None:
@@ -592,7 +601,7 @@ async def test_a_stop_does_not_wait_for_the_end_of_a_burst() -> None:
     disk, post = MemoryDisk(), Post()
 
     async def act(test: TestService) -> None:
-        held = Inbound(text="one", key=test.key(), queueing=Queueing(debounce_s=60))
+        held = IncomingMessage(text="one", key=test.key(), queueing=Queueing(debounce_s=60))
         await test.service.submit(held)
 
     await stopped_at_once(post, act, disk=disk)

@@ -21,7 +21,7 @@ from everturn_actors.errors import JournalWriteError
 from everturn_actors.events import Received, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.model import Inbound, Queueing
+from everturn_actors.model import IncomingMessage, Queueing
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
@@ -84,7 +84,9 @@ async def test_who_asks_a_session_that_cannot_be_written_is_told_so() -> None:
     disk = MemoryDisk()
     waits = Queueing(debounce_s=60)
     async with open_test_service(disk=disk) as test:
-        said = await test.service.submit(Inbound(text="one", key=test.key(), queueing=waits))
+        said = await test.service.submit(
+            IncomingMessage(text="one", key=test.key(), queueing=waits)
+        )
     settings = ServiceSettings(leave_grace_s=0, drain_s=0, resume=False)
     async with open_test_service(disk=disk, settings=settings) as test:
         before = disk.appends
@@ -103,10 +105,10 @@ async def test_an_append_that_failed_and_stands_there_all_the_same_hides_no_late
     disk = _Broken()
     with Recorder(tmp_path, before=disk.before).installed():
         async with open_file_store(tmp_path) as store, open_test_service(store=store) as test:
-            first = await test.service.submit(Inbound(text="one", key=test.key()))
+            first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
             await first.result()
             test.provider.hold()
-            second = await test.service.submit(Inbound(text="two", key=test.key()))
+            second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
             await test.provider.until_called(2)
             disk.is_broken = True
             test.provider.release()
@@ -114,7 +116,7 @@ async def test_an_append_that_failed_and_stands_there_all_the_same_hides_no_late
                 await second.result()
             disk.is_broken = False
             with anyio.fail_after(WAIT_S):
-                third = await test.service.submit(Inbound(text="three", key=test.key()))
+                third = await test.service.submit(IncomingMessage(text="three", key=test.key()))
                 answer = await third.result()
 
             assert answer.outcome == "answered"

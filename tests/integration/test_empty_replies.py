@@ -10,7 +10,7 @@ from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.events import ReplyBroken
-from everturn_actors.model import Inbound, Reply, Upload
+from everturn_actors.model import IncomingMessage, Reply, Upload
 from everturn_actors.ports import ToolOutput
 from everturn_actors.service import TurnResult
 from everturn_actors.testing import (
@@ -28,7 +28,7 @@ CUT_OFF = Reply(text="", reasoning="hm, let me", stop_reason="length")
 
 async def say(test: TestService, text: str = "go") -> TurnResult:
     """Submit a message and wait for its answer."""
-    return await (await test.service.submit(Inbound(text=text, key=test.key()))).result()
+    return await (await test.service.submit(IncomingMessage(text=text, key=test.key()))).result()
 
 
 async def broken(test: TestService, result: TurnResult) -> list[str]:

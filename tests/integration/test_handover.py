@@ -13,7 +13,7 @@ from support.owning import EVERYTHING, SwitchedOwnership, open_owner
 
 from everturn_actors.errors import MovedError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import TurnService
 from everturn_actors.testing import ScriptedProvider
@@ -60,13 +60,13 @@ async def test_a_turn_that_runs_comes_to_its_end_before_its_session_goes(
     with caplog.at_level(logging.WARNING):
         async with open_pair() as pair:
             pair.asked_first.hold()
-            sent = await pair.first.submit(Inbound(text="one", key=KEY))
+            sent = await pair.first.submit(IncomingMessage(text="one", key=KEY))
             await pair.asked_first.until_called()
             refused: list[str] = []
 
             async def say_more() -> None:  # nothing new begins here meanwhile
                 with pytest.raises(MovedError):
-                    await pair.first.submit(Inbound(text="two", session_id=sent.session_id))
+                    await pair.first.submit(IncomingMessage(text="two", session_id=sent.session_id))
                 refused.append("two")
 
             async with anyio.create_task_group() as tasks:
@@ -77,10 +77,12 @@ async def test_a_turn_that_runs_comes_to_its_end_before_its_session_goes(
             assert (await sent.result()).text == "reply 1"
             assert refused
 
-            again = await pair.second.submit(Inbound(text="two", session_id=sent.session_id))
+            again = await pair.second.submit(
+                IncomingMessage(text="two", session_id=sent.session_id)
+            )
             assert (await again.result()).outcome == "answered"
             with pytest.raises(MovedError):
-                await pair.first.submit(Inbound(text="three", session_id=sent.session_id))
+                await pair.first.submit(IncomingMessage(text="three", session_id=sent.session_id))
             assert [len(each.requests) for each in (pair.asked_first, pair.asked_second)] == [1, 1]
     assert not caplog.records
 
@@ -92,7 +94,7 @@ async def test_a_turn_that_does_not_end_goes_on_at_the_new_owner(
     with caplog.at_level(logging.WARNING):
         async with open_pair() as pair:
             pair.asked_first.hold()
-            sent = await pair.first.submit(Inbound(text="one", key=KEY))
+            sent = await pair.first.submit(IncomingMessage(text="one", key=KEY))
             await pair.asked_first.until_called()
             await pair.move(0.0)
             await pair.asked_second.until_called()
@@ -109,15 +111,17 @@ async def test_who_wakes_too_late_writes_nothing_and_has_not_failed(
     """A process that was frozen learns of its append that its sessions have gone on elsewhere."""
     with caplog.at_level(logging.WARNING):
         async with open_pair() as pair:
-            sent = await pair.first.submit(Inbound(text="one", key=KEY))
+            sent = await pair.first.submit(IncomingMessage(text="one", key=KEY))
             await sent.result()
             pair.owns_first.switch(owns=False)  # it was not told to let anything go
             pair.owns_second.switch(owns=True)
             await pair.second.handover.take(EVERYTHING)
-            again = await pair.second.submit(Inbound(text="two", session_id=sent.session_id))
+            again = await pair.second.submit(
+                IncomingMessage(text="two", session_id=sent.session_id)
+            )
             await again.result()
             with pytest.raises(MovedError):
-                await pair.first.submit(Inbound(text="three", session_id=sent.session_id))
+                await pair.first.submit(IncomingMessage(text="three", session_id=sent.session_id))
             assert len(pair.asked_first.requests) == 1
             assert (await pair.second.view(sent.session_id)).turns == 2
     assert not caplog.records

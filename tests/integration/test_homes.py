@@ -20,7 +20,7 @@ from support.plugins import PRELUDE
 from support.talking import OPEN, write_talking
 
 from everturn_actors.errors import HomeElsewhereError
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.service.stateless import History
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.cli import run
@@ -94,7 +94,7 @@ def holder(gateway: Gateway, seat: str) -> str:
 
 async def say(gateway: Gateway, text: str) -> str:
     """Write in the conversation at a node; return the answer."""
-    sent = await gateway.service.submit(Inbound(text=text, key=KEY))
+    sent = await gateway.service.submit(IncomingMessage(text=text, key=KEY))
     with anyio.fail_after(WAIT_S):
         return (await sent.result()).text
 
@@ -120,7 +120,7 @@ async def test_an_agent_with_a_folder_works_where_that_is_and_moves_by_an_operat
                 assert a.service.activity.present(session) is None
                 with pytest.raises(HomeElsewhereError, match="works with files on another node"):
                     await a.service.stateless.submit(
-                        Inbound(text="once"), History(), agent="helper"
+                        IncomingMessage(text="once"), History(), agent="helper"
                     )
                 with pytest.raises(HomeElsewhereError):
                     a.checkpoints("helper")
@@ -176,6 +176,6 @@ async def test_a_channel_of_one_process_is_whole_on_one_node(
             other = b if there == "a" else a
             assert [each.state for each in other.channels.statuses()] == ["standing by"]
             key = ConversationKey(channel="mine", chat="c", agent="helper")
-            await other.service.submit(Inbound(text="more", key=key))
+            await other.service.submit(IncomingMessage(text="more", key=key))
             await until(lambda: "re: more" in lines(), a, b)
             assert lines().count("began") == 1

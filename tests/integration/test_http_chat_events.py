@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import orjson
 
-from everturn_actors.model import AmbientMessage, Inbound, Queueing
+from everturn_actors.model import AmbientMessage, IncomingMessage, Queueing
 from everturn_actors.service import Submission
 from everturn_actors.testing import TestService, open_test_service
 from everturn_gateway.http.schemas.history import read_messages
@@ -18,7 +18,7 @@ async def say(
     """Hand in a message; more than `most` waiting ones push out the oldest."""
     queueing = Queueing(max_waiting=most)
     return await test.service.submit(
-        Inbound(text=text, key=test.key(), idempotency_key=key, queueing=queueing)
+        IncomingMessage(text=text, key=test.key(), idempotency_key=key, queueing=queueing)
     )
 
 

@@ -21,7 +21,7 @@ from support.one_gateway import on_one_gateway
 from support.tables import table
 
 from everturn_actors.errors import ModelAuthError
-from everturn_actors.model import Inbound, Reply, ToolCall
+from everturn_actors.model import IncomingMessage, Reply, ToolCall
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, texts
 from everturn_gateway.config.settings import ServerConfig
@@ -453,7 +453,7 @@ async def test_a_follower_sees_messages_of_others_live(tmp_path: Path) -> None:
             gateway.client() as client,
             streaming(client, "GET", f"{path}/events", params={"after": 1}) as stream,
         ):
-            inbound = Inbound(text="from elsewhere", session_id=session_id)
+            inbound = IncomingMessage(text="from elsewhere", session_id=session_id)
             await gateway.service.submit(inbound)
             events = await read_until(stream, "turn_finished")
 

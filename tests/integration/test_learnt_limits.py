@@ -10,7 +10,7 @@ from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.context.estimation.hints import with_limit
 from everturn_actors.errors import ContextOverflowError, ToolsRefusedError
 from everturn_actors.events import ContextReduced
-from everturn_actors.model import Inbound, ModelRequest, Reply, Usage
+from everturn_actors.model import IncomingMessage, ModelRequest, Reply, Usage
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import AgentSpec
 from everturn_actors.testing import (
@@ -43,7 +43,7 @@ def spec(window: int | None = None, prompt: str = "") -> AgentSpec:
 
 async def say(test: TestService, text: str) -> TurnResult:
     """Submit a message and wait for its answer."""
-    return await (await test.service.submit(Inbound(text=text, key=test.key()))).result()
+    return await (await test.service.submit(IncomingMessage(text=text, key=test.key()))).result()
 
 
 async def window(test: TestService, done: TurnResult) -> int:

@@ -21,7 +21,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
     ConversationKey,
     Decision,
-    Inbound,
+    IncomingMessage,
     Reply,
     ToolCall,
     Usage,
@@ -62,7 +62,7 @@ class World:
     async def say(self, text: str, *, sender: str = "") -> Submission:
         """Write something in the conversation that began last."""
         key = self.key or self.test.key()
-        return await self.test.service.submit(Inbound(text=text, key=key, sender=sender))
+        return await self.test.service.submit(IncomingMessage(text=text, key=key, sender=sender))
 
     async def asked(self, session_id: str, after: int = 0) -> tuple[ApprovalAsked, int]:
         """Wait for the next question; return it and the number of its event."""

@@ -21,7 +21,7 @@ from everturn_actors.model import (
     MEMORY,
     ChosenModel,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     OpenTurn,
     Reply,
     ToolCall,
@@ -59,7 +59,9 @@ async def keeping(
 
 async def say(gateway: HttpGateway, text: str, key: ConversationKey = ANA) -> str:
     """Hand in a message and wait for the answer; return the session's id."""
-    submission = await gateway.service.submit(Inbound(text=text, key=key, sender=f"u{key.chat}"))
+    submission = await gateway.service.submit(
+        IncomingMessage(text=text, key=key, sender=f"u{key.chat}")
+    )
     await submission.result()
     return submission.session_id
 
@@ -211,7 +213,7 @@ async def test_a_person_is_asked_before_anything_is_kept(tmp_path: Path) -> None
     async with keeping(tmp_path, provider, notes="ask") as gateway:
         said: list[str] = []
         for answer in ("Do not keep", "Keep"):
-            message = Inbound(text="in German", key=ANA, sender="u1")
+            message = IncomingMessage(text="in German", key=ANA, sender="u1")
             submission = await gateway.service.submit(message)
             session_id = submission.session_id
             asked = await question(gateway, session_id, after=submission.seq)
@@ -237,7 +239,7 @@ async def test_what_was_noted_of_a_person_is_erased_with_their_words(tmp_path: P
     async with keeping(tmp_path, provider, notes="on") as gateway, gateway.client() as client:
 
         async def say_as(sender: str, text: str) -> str:
-            inbound = Inbound(text=text, key=group, sender=sender)
+            inbound = IncomingMessage(text=text, key=group, sender=sender)
             submission = await gateway.service.submit(inbound)
             await submission.result()
             return submission.session_id
@@ -276,7 +278,9 @@ async def test_a_conversation_that_rests_is_asked_about_once(tmp_path: Path) -> 
         idle = IdleConversations(
             service=lambda: test.service, clock=clock, after_s=lambda _agent: 240
         )
-        submission = await test.service.submit(Inbound(text="hi", key=test.key(), sender="ana"))
+        submission = await test.service.submit(
+            IncomingMessage(text="hi", key=test.key(), sender="ana")
+        )
         await submission.result()
         after = await test.service.view(submission.session_id)
         turn = OpenTurn(number=1, users=after.held_turns[0].users, started_at=START)

@@ -35,7 +35,7 @@ from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     PromptFingerprint,
     Reply,
     Usage,
@@ -155,7 +155,7 @@ async def test_failures_and_the_tries_after_them_are_counted() -> None:
         for _ in range(2):
             await clock.until_sleeping(60)
             clock.advance(60)
-        await (await test.service.submit(Inbound(text="again", key=test.key()))).result()
+        await (await test.service.submit(IncomingMessage(text="again", key=test.key()))).result()
         seen = await test.scrape()
 
     calls = seen.series("everturn_model_calls_total")
@@ -212,7 +212,7 @@ async def test_questions_to_people_and_their_answers_are_counted() -> None:
         measured(model, tools=by_name(Deed("act")), gate=gate) as test,
         anyio.create_task_group() as tasks,
     ):
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         async for update in test.service.watch(submission.session_id, after=0):
             if isinstance(update, Event) and type(update.body).__name__ == "ApprovalAsked":
                 break
@@ -258,7 +258,7 @@ async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
         await test.service.announce(Announcement(text="more", key=key))
         await test.service.store_ambient(AmbientMessage(text="chatter", key=key))
         await test.ask("a task", sender=SCHEDULE)
-        await test.service.submit(Inbound(text="fyi", key=key, ambient=True))
+        await test.service.submit(IncomingMessage(text="fyi", key=key, ambient=True))
         session_id = await test.service.conversations.current(key)
         await test.service.reset(session_id)
         seen = await test.scrape()
@@ -341,7 +341,7 @@ async def test_a_disk_that_fails_is_counted() -> None:
         await test.ask()
         disk.fail_append(errno.ENOSPC)
         with pytest.raises(JournalWriteError):
-            await test.service.submit(Inbound(text="lost", key=test.key()))
+            await test.service.submit(IncomingMessage(text="lost", key=test.key()))
         seen = await test.scrape()
 
     assert seen.series("everturn_journal_errors_total") == {"append": 1}
@@ -402,7 +402,7 @@ async def test_a_look_at_the_load_sees_what_waits() -> None:
         tasks.start_soon(test.ask)
         await model.until_called()
         for text in ("one", "two"):
-            await test.service.submit(Inbound(text=text, key=test.key()))
+            await test.service.submit(IncomingMessage(text=text, key=test.key()))
         load = await test.service.activity.load()
         model.release()
 

@@ -14,7 +14,7 @@ from support.gateway import open_client_here, open_http_gateway, write_agent
 from everturn_actors.errors import InvalidInputError
 from everturn_actors.events import ModelChosen
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import ChosenModel, ConversationKey, Inbound
+from everturn_actors.model import ChosenModel, ConversationKey, IncomingMessage
 from everturn_actors.service import Copied
 from everturn_actors.testing import StaticAgents, open_test_service
 from everturn_channels.access.owners import Owner
@@ -42,7 +42,7 @@ async def test_a_chosen_model_survives_power_loss_forks_and_ends_with_the_sessio
         await choose(session_id, LARGE, by="owner:ada")
         again = (await test.service.view(session_id)).last_seq
     async with open_test_service(disk=disk) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=key))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=key))
         await submission.result()
         state = await test.service.view(session_id)
         (event,) = await test.service.history(session_id, after=before - 1, limit=1)

@@ -21,7 +21,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import OUTAGE_LINE, ModelCallFailed
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Inbound, ModelRequest, Reply
+from everturn_actors.model import IncomingMessage, ModelRequest, Reply
 from everturn_actors.service import ServiceSettings, Submission, TextDelta, TurnResult
 from everturn_actors.spec import SessionSpec
 from everturn_actors.testing import (
@@ -87,7 +87,7 @@ async def next_try(test: TestService, longest_s: float = LONGEST_S) -> None:
 
 async def fall_out(test: TestService, text: str = "hi", *, asks: int | None = None) -> Submission:
     """Send a message whose turn ends up waiting for the model."""
-    inbound = Inbound(text=text, key=test.key(), retry_for_s=asks)
+    inbound = IncomingMessage(text=text, key=test.key(), retry_for_s=asks)
     submission = await test.service.submit(inbound)
     for _ in range(QUICK - 1):
         await next_try(test, 5)
@@ -169,7 +169,7 @@ async def test_an_outage_that_lasts_too_long_ends_the_turn_in_words() -> None:
         )
         assert 15 <= len(failed) <= 20  # few, in a log that is kept
         assert sum(each.tells for each in failed) == 1
-        again = await test.service.submit(Inbound(text="still there?", key=test.key()))
+        again = await test.service.submit(IncomingMessage(text="still there?", key=test.key()))
         assert (await result_of(again)).outcome == "answered"
 
 
@@ -199,7 +199,7 @@ async def test_without_it_a_turn_fails_after_the_quick_tries() -> None:
     """Who wants no waiting gets none."""
     spec = replace(make_spec(), session=SessionSpec(model_retry_for_s=0))
     async with open_test_service(provider=Flaky(), clock=ManualClock(), spec=spec) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         for _ in range(QUICK - 1):
             await next_try(test, 5)
         result = await result_of(submission)
@@ -212,7 +212,7 @@ async def test_a_provider_that_asks_for_minutes_gets_them() -> None:
     """Whoever comes back sooner is refused again, and may be locked out."""
     slow = RateLimitedError("slow down", retry_after_s=300)
     async with open_test_service(provider=Flaky(error=slow), clock=ManualClock()) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await until_waiting(test, submission.session_id)
         failed = await failures(test, submission)
         calls = len(test.provider.requests)
@@ -229,7 +229,9 @@ async def test_a_provider_that_asks_for_a_day_is_not_waited_for() -> None:
     """The answer would come when nobody remembers the question."""
     slow = RateLimitedError("slow down", retry_after_s=86_400)
     async with open_test_service(provider=Flaky(error=slow), clock=ManualClock()) as test:
-        result = await result_of(await test.service.submit(Inbound(text="hi", key=test.key())))
+        result = await result_of(
+            await test.service.submit(IncomingMessage(text="hi", key=test.key()))
+        )
 
         assert result.outcome == "failed"
         assert result.error.startswith("slow down; it asks to wait 1440 minutes")
@@ -252,7 +254,7 @@ async def test_a_model_that_hangs_once_is_asked_again_later() -> None:
         spec=replace(make_spec(), session=session), clock=ManualClock()
     ) as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await until_waiting(test, submission.session_id)
         test.provider.release()
         await next_try(test)
@@ -306,7 +308,7 @@ async def test_what_was_shown_of_a_call_that_broke_off_is_no_running_reply_durin
 async def test_messages_that_come_meanwhile_are_read_with_the_next_try() -> None:
     """One answer to all of it, and not an outdated one first."""
     async with waiting() as (test, submission):
-        more = await test.service.submit(Inbound(text="and this", key=test.key()))
+        more = await test.service.submit(IncomingMessage(text="and this", key=test.key()))
         right(test)
         await next_try(test)
         first, second = await result_of(submission), await result_of(more)
@@ -328,12 +330,12 @@ async def test_messages_that_come_between_calls_are_read_with_the_next_try() -> 
 
     tools = by_name(Deed("look", gives=break_down))
     async with open_test_service(provider=provider, clock=ManualClock(), tools=tools) as test:
-        submission = await test.service.submit(Inbound(text="go", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="go", key=test.key()))
         await provider.until_called(2)
         for _ in range(QUICK - 1):
             await next_try(test, 5)
         await until_waiting(test, submission.session_id)
-        await test.service.submit(Inbound(text="and red?", key=test.key()))
+        await test.service.submit(IncomingMessage(text="and red?", key=test.key()))
         right(test)
         await next_try(test)
         result = await result_of(submission)
@@ -355,7 +357,7 @@ async def test_a_wait_can_be_ended_at_once(how: str) -> None:
             with pytest.raises(UnknownSessionError):
                 await test.service.view(submission.session_id)
         right(test)
-        again = await test.service.submit(Inbound(text="next", key=test.key()))
+        again = await test.service.submit(IncomingMessage(text="next", key=test.key()))
         assert (await result_of(again)).outcome == "answered"
 
 
@@ -370,7 +372,7 @@ async def test_a_client_that_leaves_pauses_the_wait_and_one_that_comes_back_ends
             await anyio.lowlevel.checkpoint()
         test.clock.advance(3600)
         right(test)
-        more = await test.service.submit(Inbound(text="still there?", key=test.key()))
+        more = await test.service.submit(IncomingMessage(text="still there?", key=test.key()))
 
         assert (await result_of(more)).outcome == "answered"
         assert (await result_of(submission)).outcome == "answered"
@@ -407,7 +409,9 @@ async def test_a_stop_does_not_wait_for_the_model_and_a_start_goes_on_with_the_s
         assert len(provider.requests) == 1
         right(test)
         await next_try(test)
-        again = await test.service.submit(Inbound(text="thanks", session_id=submission.session_id))
+        again = await test.service.submit(
+            IncomingMessage(text="thanks", session_id=submission.session_id)
+        )
 
         assert (await result_of(again)).outcome == "answered"
         assert (await failures(test, submission))[-1].tells is False
@@ -421,7 +425,9 @@ async def test_a_gateway_that_was_away_beyond_the_end_tries_once_more() -> None:
     clock.advance(86_400)
     async with open_test_service(disk=disk, clock=clock) as test:
         await test.provider.until_called()
-        again = await test.service.submit(Inbound(text="so?", session_id=submission.session_id))
+        again = await test.service.submit(
+            IncomingMessage(text="so?", session_id=submission.session_id)
+        )
         await result_of(again)
         state = await test.service.view(submission.session_id)
 
@@ -436,7 +442,9 @@ async def test_a_clock_that_was_set_back_does_not_hold_a_turn_for_longer() -> No
     earlier = ManualClock(clock.now() - timedelta(days=1))
     async with open_test_service(disk=disk, clock=earlier) as test:
         await next_try(test, 5)
-        again = await test.service.submit(Inbound(text="so?", session_id=submission.session_id))
+        again = await test.service.submit(
+            IncomingMessage(text="so?", session_id=submission.session_id)
+        )
 
         assert (await result_of(again)).outcome == "answered"
 

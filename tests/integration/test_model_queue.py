@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from support.agents import write_folder
 from support.model_api import Answer, open_model_api
 
-from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
+from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply
 from everturn_actors.service import TurnResult
 from everturn_actors.testing import ScriptedProvider, make_spec, open_test_service
 from everturn_gateway.app import Gateway, open_gateway
@@ -48,7 +48,7 @@ async def opened(folder: Path, url: str, config: str = "") -> AsyncGenerator[Gat
 async def ask(gateway: Gateway, chat: str, results: list[TurnResult]) -> None:
     """Say something in a chat of its own and wait for the end of the turn."""
     key = ConversationKey(channel="test", chat=chat, agent="helper")
-    submission = await gateway.service.submit(Inbound(text="Hello", key=key))
+    submission = await gateway.service.submit(IncomingMessage(text="Hello", key=key))
     results.append(await submission.result())
 
 
@@ -130,7 +130,7 @@ async def test_the_deadline_of_a_call_that_waits_is_no_failed_try() -> None:
             other = ModelRequest(model="m", system="", messages=())
             tasks.start_soon(queued.complete, other, lambda _piece: None)
             await model.until_called(1)
-            inbound = Inbound(text="Hello", key=test.key())
+            inbound = IncomingMessage(text="Hello", key=test.key())
             submission = await test.service.submit(inbound)
             await queued.until_called(8)
             why = test.service.activity.waiting_for(submission.session_id)

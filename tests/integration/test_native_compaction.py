@@ -18,7 +18,7 @@ from everturn_actors.context.policies import everturn, native
 from everturn_actors.context.policy import AnyPolicy
 from everturn_actors.events import ModelReplied, Summarised
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.protocol.commands import Compacted
 from everturn_actors.spec import ContextSpec, SessionSpec
 from everturn_actors.testing import TestService, make_spec, open_test_service
@@ -50,7 +50,7 @@ async def say(test: TestService, *texts: str) -> str:
     """Have messages answered; return their session."""
     session_id = ""
     for text in texts:
-        done = await test.service.submit(Inbound(text=text, key=test.key()))
+        done = await test.service.submit(IncomingMessage(text=text, key=test.key()))
         assert (await done.result()).outcome == "answered"
         session_id = done.session_id
     return session_id

@@ -7,7 +7,7 @@ from functools import partial
 import anyio
 from support.nodes import BoardOwnership, open_cluster
 
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import NullObserver, SessionSummary
 from everturn_gateway.app.other_rows import LOOK_S, show_rows_of_others
 from everturn_gateway.session_changes import Changes
@@ -21,7 +21,7 @@ async def test_what_another_node_does_is_told_to_whoever_looks() -> None:
         owner = it.services["a"]
         session_id = await owner.conversations.create(KEY)
         looker = it.services[it.other(session_id)]
-        await (await owner.submit(Inbound(text="hello", session_id=session_id))).result()
+        await (await owner.submit(IncomingMessage(text="hello", session_id=session_id))).result()
         changes = Changes(NullObserver())
         ownership = BoardOwnership(it.board, it.other(session_id))
         tasks.start_soon(partial(show_rows_of_others, changes, looker, ownership, it.clock))
@@ -30,7 +30,7 @@ async def test_what_another_node_does_is_told_to_whoever_looks() -> None:
         with changes.looked_at(), anyio.fail_after(30):
             await changes.wait(0)
             first = changes.since(0)
-            await (await owner.submit(Inbound(text="more", session_id=session_id))).result()
+            await (await owner.submit(IncomingMessage(text="more", session_id=session_id))).result()
             await owner.conversations.label(session_id, title="Trip")
             read = await changes.overview(
                 looker, session_id, SessionSummary.of(await owner.view(session_id))

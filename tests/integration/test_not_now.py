@@ -11,7 +11,7 @@ from anyio import wait_all_tasks_blocked
 from support.feeding_adapter import Fed, FeedingAdapter, a_file, feeding
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.protocol.mailbox import MAILBOX_LIMIT
 from everturn_channels.adapter import Message
 from everturn_channels.errors import NotNowError
@@ -122,7 +122,7 @@ async def test_a_full_mailbox_is_no_reason_to_drop_a_message(tmp_path: Path) -> 
         disk.stalled = anyio.Event()
         async with anyio.create_task_group() as tasks:
             for number in range(MAILBOX_LIMIT + 1):
-                asked = Inbound(text=f"by others {number}", key=fed.key())
+                asked = IncomingMessage(text=f"by others {number}", key=fed.key())
                 tasks.start_soon(fed.service.submit, asked)
                 await wait_all_tasks_blocked()
             error = await _not_now(fed, message := fed.message("one more"))

@@ -23,7 +23,7 @@ from support.agents import write_agent
 from support.in_process import running_here
 from support.tables import table
 
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_gateway.app import open_gateway
 from everturn_gateway.commands.shared.running import read_note
 from everturn_gateway.config.settings import Config
@@ -146,7 +146,7 @@ async def faults_of(config: Config) -> tuple[str, ...]:
     """Start a gateway, ask the good agent something, and return what is said to be wrong."""
     with anyio.fail_after(WAIT_S):
         async with open_gateway(config, environ={}, secrets=SecretRegistry()) as gateway:
-            answer = await gateway.service.submit(Inbound(text="2+3", key=GOOD))
+            answer = await gateway.service.submit(IncomingMessage(text="2+3", key=GOOD))
             assert (await answer.result()).text.startswith("You said: “2+3”.")
             assert gateway.supervisor.down() == ()
             with suppress(OSError):  # what is odd is their folder

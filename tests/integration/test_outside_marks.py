@@ -14,7 +14,7 @@ from support.policies import Program, policy
 from support.tool_sites import tool_site
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolResult
+from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply, ToolResult
 from everturn_actors.ports import Tool, ToolCapabilities, ToolOutput
 from everturn_actors.service import TurnResult
 from everturn_actors.spec import ModelSpec
@@ -59,7 +59,7 @@ def tools() -> dict[str, Tool]:
 async def say(test: TestService, text: str) -> TurnResult:
     """Say something and return how its turn came out."""
     with anyio.fail_after(30):
-        return await (await test.service.submit(Inbound(text=text, key=KEY))).result()
+        return await (await test.service.submit(IncomingMessage(text=text, key=KEY))).result()
 
 
 def gate() -> PolicyGate:

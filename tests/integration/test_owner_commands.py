@@ -18,7 +18,7 @@ from everturn_actors.errors import ApprovalClosedError
 from everturn_actors.events import ApprovalDecided, SessionEnded
 from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.ports import Verdict
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
@@ -452,7 +452,7 @@ async def test_a_name_of_a_chat_is_no_line_of_a_question(tmp_path: Path) -> None
         tmp_path, provider=provider, tools=by_name(tool), gate=gate, owners=[OWNER]
     ) as fed:
         key = structs.replace(fed.key(), channel="http", chat=chat)
-        asked = await fed.service.submit(Inbound(text="send it", key=key))
+        asked = await fed.service.submit(IncomingMessage(text="send it", key=key))
         async for _ in fed.service.watch(asked.session_id, after=0):
             if await fed.service.activity.awaiting_approval():
                 break

@@ -12,7 +12,7 @@ from support.inbox import QuickClock
 from support.telegram_api import ANN, TOKEN, Json, TelegramApi, open_telegram_api
 from support.tool_doubles import Deed, Rules, by_name
 
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import Verdict
 from everturn_actors.testing import ManualClock, ScriptedProvider, calling
 from everturn_channels.access.owners import Owner
@@ -41,7 +41,7 @@ def _asking() -> tuple[Deed, Rules, ScriptedProvider]:
 
 async def _until_asked(fed: Fed) -> None:
     """Begin a turn somewhere else, and wait until it asks."""
-    asked = await fed.service.submit(Inbound(text="send it", key=ELSEWHERE))
+    asked = await fed.service.submit(IncomingMessage(text="send it", key=ELSEWHERE))
     async for _ in fed.service.watch(asked.session_id, after=0):
         if await fed.service.activity.awaiting_approval():
             return

@@ -16,7 +16,13 @@ from everturn_actors.delivery.port import Outgoing
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import AmbientMessage, Announcement, Inbound, Queueing, ToolDefinition
+from everturn_actors.model import (
+    AmbientMessage,
+    Announcement,
+    IncomingMessage,
+    Queueing,
+    ToolDefinition,
+)
 from everturn_actors.ports import ToolCapabilities, ToolContext, Verdict
 from everturn_actors.protocol.feed import Feed
 from everturn_actors.service import History, ServiceSettings
@@ -76,7 +82,7 @@ class Gate:
 
 async def say(test: TestService, text: str = "hello", **fields: Any) -> str:
     """Have a message answered; return its session."""
-    done = await test.service.submit(Inbound(text=text, key=test.key(), **fields))
+    done = await test.service.submit(IncomingMessage(text=text, key=test.key(), **fields))
     await done.result()
     return done.session_id
 
@@ -88,7 +94,7 @@ async def _failed(test: TestService) -> None:
 
 async def _cancelled(test: TestService) -> None:
     test.provider.hold()
-    held = await test.service.submit(Inbound(text="hello", key=test.key()))
+    held = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
     await test.provider.until_called()
     await test.service.cancel(held.session_id)
     test.provider.release()
@@ -96,7 +102,7 @@ async def _cancelled(test: TestService) -> None:
 
 async def _paused(test: TestService) -> None:
     test.provider.hold()
-    held = await test.service.submit(Inbound(text="hello", key=test.key()))
+    held = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
     await test.provider.until_called()
     await held.leave()
     turn = (await test.service.view(held.session_id)).open_turn
@@ -110,7 +116,7 @@ async def _paused(test: TestService) -> None:
 
 async def _held(test: TestService) -> None:
     waits = Queueing(debounce_s=30)
-    held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
+    held = await test.service.submit(IncomingMessage(text="hello", key=test.key(), queueing=waits))
     assert isinstance(test.clock, ManualClock)
     await test.clock.until_sleeping(30)
     test.clock.advance(30)
@@ -119,7 +125,7 @@ async def _held(test: TestService) -> None:
 
 async def _flushed(test: TestService) -> None:
     waits = Queueing(debounce_s=30)
-    held = await test.service.submit(Inbound(text="hello", key=test.key(), queueing=waits))
+    held = await test.service.submit(IncomingMessage(text="hello", key=test.key(), queueing=waits))
     await test.service.conversations.flush(test.key())
     await held.result()
     assert isinstance(test.clock, ManualClock)
@@ -128,12 +134,12 @@ async def _flushed(test: TestService) -> None:
 
 async def _ambient(test: TestService) -> None:
     await say(test)
-    await test.service.submit(Inbound(text="not to you", key=test.key(), ambient=True))
+    await test.service.submit(IncomingMessage(text="not to you", key=test.key(), ambient=True))
 
 
 async def _decided(test: TestService) -> None:
     test.provider.script.append(calling(("c1", "act")))
-    asked = await test.service.submit(Inbound(text="hello", key=test.key()))
+    asked = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
     with anyio.fail_after(WAIT_S):
         while not (await test.service.view(asked.session_id)).open_approvals:
             await anyio.lowlevel.checkpoint()
@@ -178,7 +184,9 @@ async def _deleted(test: TestService) -> None:
 
 
 async def _once(test: TestService) -> None:
-    done = await test.service.stateless.submit(Inbound(text="hello"), History(), agent="test")
+    done = await test.service.stateless.submit(
+        IncomingMessage(text="hello"), History(), agent="test"
+    )
     await done.result()
 
 

@@ -15,7 +15,7 @@ from support.gateway import open_http_gateway, write_agent
 from everturn_actors.context.past.explain import Explanation
 from everturn_actors.errors import InvalidInputError, UnknownMessageError
 from everturn_actors.events import ModelReplied
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.spec import ModelSpec
 from everturn_actors.testing import ScriptedProvider, TestService, make_spec, open_test_service
 
@@ -29,7 +29,9 @@ async def talk(test: TestService, *texts: str) -> str:
     """Say things, one turn each; return the session's id."""
     session_id = ""
     for text in texts:
-        submission = await test.service.submit(Inbound(text=text, key=test.key(), sender="ana"))
+        submission = await test.service.submit(
+            IncomingMessage(text=text, key=test.key(), sender="ana")
+        )
         await submission.result()
         session_id = submission.session_id
     return session_id
@@ -121,7 +123,7 @@ async def test_hidden_messages_that_fit_a_question_are_quoted_with_it(tmp_path: 
 
         async def say(text: str, chat: str = "1", *, untrusted: bool = False) -> str:
             key = ConversationKey(channel="telegram", chat=chat, agent="small")
-            inbound = Inbound(text=text, key=key, sender="ana", untrusted=untrusted)
+            inbound = IncomingMessage(text=text, key=key, sender="ana", untrusted=untrusted)
             submission = await test.submit(inbound)
             await submission.result()
             return submission.session_id

@@ -18,7 +18,7 @@ from support.processes import DEADLINE_S, KEY, Gate, end_all, make_site, open_de
 
 from everturn_actors.errors import MailboxFullError
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.tools.marks import read_mark
 from everturn_gateway.tools.processes import records
@@ -269,7 +269,7 @@ async def test_a_conversation_that_is_busy_is_told_later(place: Path) -> None:
         with pytest.raises(MailboxFullError):
             for number in range(2000):
                 await desk.test.service.submit(
-                    Inbound(session_id=desk.session_id, text=f"message {number}")
+                    IncomingMessage(session_id=desk.session_id, text=f"message {number}")
                 )
         await gate.open()
         await desk.until_ended(handle)

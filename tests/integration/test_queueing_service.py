@@ -26,7 +26,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.model import AmbientMessage, Inbound, Overflow, Queueing
+from everturn_actors.model import AmbientMessage, IncomingMessage, Overflow, Queueing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
@@ -66,7 +66,7 @@ async def say(
     ambient: bool = False,
 ) -> Submission:
     """Hand in a message of the chat."""
-    inbound = Inbound(
+    inbound = IncomingMessage(
         text=text,
         key=test.key(),
         sender=sender,
@@ -694,7 +694,7 @@ async def test_the_same_message_is_kept_once_also_after_a_restart() -> None:
     async with open_test_service(disk=disk) as test:
         assert not await aside(test, "lunch?", idempotency_key="k")
         again = await test.service.submit(
-            Inbound(text="lunch?", key=test.key(), idempotency_key="k")
+            IncomingMessage(text="lunch?", key=test.key(), idempotency_key="k")
         )
 
         assert again.duplicate
@@ -849,7 +849,7 @@ async def test_a_message_to_a_session_that_has_ended_is_told_so() -> None:
         await test.service.reset(first.session_id)
 
         with pytest.raises(SessionEndedError):
-            await test.service.submit(Inbound(text="two", session_id=first.session_id))
+            await test.service.submit(IncomingMessage(text="two", session_id=first.session_id))
 
 
 # --- pausing ---

@@ -36,7 +36,7 @@ from everturn_actors.model import (
     Compaction,
     Conversation,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -717,7 +717,7 @@ def recalling(call_id: str, **arguments: Any) -> Reply:
 
 async def say(test: TestService, text: str) -> str:
     """Submit a message and return its answer."""
-    inbound = Inbound(text=text, key=test.key())
+    inbound = IncomingMessage(text=text, key=test.key())
     return (await (await test.service.submit(inbound)).result()).text
 
 

@@ -24,7 +24,7 @@ from support.tables import table
 
 from everturn_actors.events import Event, TurnFinished
 from everturn_actors.journal.keyed import FileKeyedStore
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.service import TextDelta, TurnResult
 from everturn_gateway.app import USAGE_FOLDER, Gateway, open_gateway
 from everturn_gateway.clock import SystemClock
@@ -85,7 +85,7 @@ async def opened(
 async def say(gateway: Gateway, text: str, chat: str = "chat") -> TurnResult:
     """Say something to the agent and wait for the end of the turn."""
     key = ConversationKey(channel="test", chat=chat, agent="helper")
-    submission = await gateway.service.submit(Inbound(text=text, key=key))
+    submission = await gateway.service.submit(IncomingMessage(text=text, key=key))
     return await submission.result()
 
 
@@ -153,7 +153,7 @@ async def test_a_reply_that_cannot_be_taken_back_is_not_begun_again_elsewhere(
         write(tmp_path, AGENT.format(first=first.url, second=second.url))
         async with opened(tmp_path) as gateway:
             key = ConversationKey(channel="test", chat="chat", agent="helper")
-            submission = await gateway.service.submit(Inbound(text="Hi", key=key))
+            submission = await gateway.service.submit(IncomingMessage(text="Hi", key=key))
             seen = [update async for update in submission.updates(final=True)]
 
     end = seen[-1]

@@ -17,7 +17,7 @@ from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway
 
 from everturn_actors.events import Received
-from everturn_actors.model import AmbientMessage, ConversationKey, Inbound
+from everturn_actors.model import AmbientMessage, ConversationKey, IncomingMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.config.keep import SessionsKeepSection
 
@@ -44,7 +44,7 @@ async def say(
 ) -> str:
     """Send a message as a channel does, wait for its answer, and return the session."""
     key = ConversationKey(channel=channel, chat=chat, agent="test")
-    sent = await gateway.service.submit(Inbound(key=key, text=text, sender=sender))
+    sent = await gateway.service.submit(IncomingMessage(key=key, text=text, sender=sender))
     await sent.result()
     return sent.session_id
 
@@ -56,7 +56,7 @@ async def test_old_sessions_go_and_pinned_and_busy_ones_stay(tmp_path: Path) -> 
         sessions = [await say(gateway, f"c{n}", "7", f"hello {n}", "http") for n in range(3)]
         gateway.provider.hold()
         key = ConversationKey(channel="http", chat="c3", agent="test")
-        asked = await gateway.service.submit(Inbound(key=key, text="take your time"))
+        asked = await gateway.service.submit(IncomingMessage(key=key, text="take your time"))
         sessions.append(asked.session_id)
         await client.patch(f"/api/v1/sessions/{sessions[1]}", json={"pinned": True})
         await gateway.store.save_media(sessions[2], "a.png", b"x" * 50)

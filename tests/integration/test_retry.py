@@ -27,7 +27,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Received
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, ModelRequest, Reply, ToolResult
+from everturn_actors.model import IncomingMessage, ModelRequest, Reply, ToolResult
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import Submission, TurnResult
 from everturn_actors.state.recovery import recover
@@ -46,7 +46,9 @@ DOWN = ModelAuthError("the key was refused")
 
 async def say(test: TestService, text: str, key: str = "") -> Submission:
     """Hand in a message."""
-    return await test.service.submit(Inbound(text=text, key=test.key(), idempotency_key=key))
+    return await test.service.submit(
+        IncomingMessage(text=text, key=test.key(), idempotency_key=key)
+    )
 
 
 async def result_of(submission: Submission) -> TurnResult:

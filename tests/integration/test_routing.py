@@ -23,7 +23,7 @@ from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     Upload,
 )
 from everturn_actors.ports import SessionStore
@@ -73,7 +73,7 @@ async def test_a_message_at_any_node_is_answered_there() -> None:
         session_id, other = await begin(it)
         assert it.owner(session_id) == "a"  # where it can be, a session begins at home
 
-        sent = await other.submit(Inbound(text="hello", session_id=session_id))
+        sent = await other.submit(IncomingMessage(text="hello", session_id=session_id))
         updates = [each async for each in sent.updates()]
         assert (await sent.result()).text == "reply 1"
         text = "".join(each.text for each in updates if isinstance(each, TextDelta))
@@ -83,8 +83,12 @@ async def test_a_message_at_any_node_is_answered_there() -> None:
 
         found = await other.found(session_id, sent.seq)
         assert (await found.result()).text == "reply 1"
-        again = await other.submit(Inbound(text="x", session_id=session_id, idempotency_key="k"))
-        same = await other.submit(Inbound(text="x", session_id=session_id, idempotency_key="k"))
+        again = await other.submit(
+            IncomingMessage(text="x", session_id=session_id, idempotency_key="k")
+        )
+        same = await other.submit(
+            IncomingMessage(text="x", session_id=session_id, idempotency_key="k")
+        )
         assert (await again.result()).text == (await same.result()).text == "reply 2"
         assert (same.seq, same.duplicate) == (again.seq, True)
         assert answered(await log(it.store, session_id)) == ["hello", "x"]
@@ -97,7 +101,7 @@ async def test_a_conversation_goes_on_in_one_session_whoever_is_asked() -> None:
         sent: list[Submission] = []
 
         async def say(name: str) -> None:
-            inbound = Inbound(text=f"from {name}", key=KEY, idempotency_key=name)
+            inbound = IncomingMessage(text=f"from {name}", key=KEY, idempotency_key=name)
             sent.append(await it.services[name].submit(inbound))
 
         async with anyio.create_task_group() as tasks:
@@ -126,10 +130,10 @@ async def test_everything_that_can_be_asked_can_be_asked_anywhere() -> None:
     async with open_cluster("a", "b") as it:
         session_id, other = await begin(it)
         it.providers["a"].hold()
-        held = await other.submit(Inbound(text="wait", session_id=session_id))
+        held = await other.submit(IncomingMessage(text="wait", session_id=session_id))
         await it.providers["a"].until_called()
-        waits = Inbound(
-            text="later", key=KEY, idempotency_key="w", queueing=Inbound(text="").queueing
+        waits = IncomingMessage(
+            text="later", key=KEY, idempotency_key="w", queueing=IncomingMessage(text="").queueing
         )
         await other.submit(waits)
         assert await other.conversations.edit(KEY, "w", "changed")
@@ -145,7 +149,9 @@ async def test_everything_that_can_be_asked_can_be_asked_anywhere() -> None:
         said = await other.announce(Announcement(text="soon", session_id=session_id))
         assert not said.duplicate
         upload = Upload(data=b"plain", file_name="a.txt")
-        sent = await other.submit(Inbound(text="see", session_id=session_id, attachments=(upload,)))
+        sent = await other.submit(
+            IncomingMessage(text="see", session_id=session_id, attachments=(upload,))
+        )
         assert (await sent.result()).outcome == "answered"
         assert await other.reader.media(session_id, sent.attachments[0].name)
         assert (await other.compact(session_id)).done is False
@@ -155,7 +161,7 @@ async def test_everything_that_can_be_asked_can_be_asked_anywhere() -> None:
 
         await other.reset(session_id, by="ray")
         with pytest.raises(SessionEndedError, match="reset"):
-            await other.submit(Inbound(text="more", session_id=session_id))
+            await other.submit(IncomingMessage(text="more", session_id=session_id))
         texts = [
             e.body.text for e in await log(it.store, session_id) if isinstance(e.body, Received)
         ]
@@ -167,12 +173,12 @@ async def test_a_session_is_deleted_at_its_owner() -> None:
     """No actor there may put away what is gone."""
     async with open_cluster("a", "b") as it:
         session_id, other = await begin(it)
-        await (await other.submit(Inbound(text="x", session_id=session_id))).result()
+        await (await other.submit(IncomingMessage(text="x", session_id=session_id))).result()
         await other.delete(session_id)
         assert await it.store.inspect(session_id) is None
         assert it.services["a"].activity.present(session_id) is None
         with pytest.raises(UnknownSessionError):
-            await other.submit(Inbound(text="x", session_id=session_id))
+            await other.submit(IncomingMessage(text="x", session_id=session_id))
 
 
 async def test_an_answer_that_was_lost_is_asked_for_again() -> None:
@@ -180,7 +186,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     async with open_cluster("a", "b") as it:
         session_id, other = await begin(it)
         it.board.deaf = 2
-        sent = await other.submit(Inbound(text="once", session_id=session_id))
+        sent = await other.submit(IncomingMessage(text="once", session_id=session_id))
         assert (await sent.result()).outcome == "answered"
         it.board.deaf = 1
         await other.announce(Announcement(text="soon", session_id=session_id))
@@ -200,7 +206,7 @@ async def test_a_follower_stays_with_a_session_that_moves() -> None:
                 seen.extend([update async for update in updates])
 
         async def say(at: str, text: str) -> None:
-            sent = await it.services[at].submit(Inbound(text=text, session_id=session_id))
+            sent = await it.services[at].submit(IncomingMessage(text=text, session_id=session_id))
             assert (await sent.result()).outcome == "answered"
 
         async with anyio.create_task_group() as tasks:
@@ -224,7 +230,7 @@ async def test_a_turn_whose_node_dies_is_answered_by_the_next_one() -> None:
     async with open_cluster("a", "b", "c") as it:
         session_id = await it.services["a"].conversations.create(KEY)
         it.providers["a"].hold()
-        sent = await it.services["c"].submit(Inbound(text="x", session_id=session_id))
+        sent = await it.services["c"].submit(IncomingMessage(text="x", session_id=session_id))
         await it.providers["a"].until_called()
 
         async def lose() -> None:
@@ -241,15 +247,15 @@ async def test_nodes_that_cannot_reach_each_other_say_so_and_read_the_log() -> N
     """The owner goes on; what it writes is seen all the same, only later."""
     async with open_cluster("a", "b", patience_s=0.1) as it:
         session_id, other = await begin(it)
-        sent = await other.submit(Inbound(text="x", session_id=session_id))
+        sent = await other.submit(IncomingMessage(text="x", session_id=session_id))
         it.board.cut.add("a")
         it.board.notify()
         assert (await sent.result()).text == "reply 1"
         with pytest.raises(OwnerAwayError, match=r"node 'a'.*is cut off\. Send it again"):
-            await other.submit(Inbound(text="y", session_id=session_id))
+            await other.submit(IncomingMessage(text="y", session_id=session_id))
         it.board.holders.clear()
         with pytest.raises(OwnerAwayError, match="no node works on session"):
-            await other.submit(Inbound(text="y", session_id=session_id))
+            await other.submit(IncomingMessage(text="y", session_id=session_id))
 
 
 async def test_a_failure_is_told_to_followers_elsewhere() -> None:
@@ -257,7 +263,7 @@ async def test_a_failure_is_told_to_followers_elsewhere() -> None:
     async with open_cluster("a", "b") as it:
         session_id, other = await begin(it)
         it.providers["a"].hold()
-        sent = await other.submit(Inbound(text="x", session_id=session_id))
+        sent = await other.submit(IncomingMessage(text="x", session_id=session_id))
         await it.providers["a"].until_called()
 
         async def fail() -> None:
@@ -270,7 +276,7 @@ async def test_a_failure_is_told_to_followers_elsewhere() -> None:
             with pytest.raises(ActorFailedError):
                 await sent.result()
         it.providers["a"].release()
-        again = await other.submit(Inbound(text="y", session_id=session_id))
+        again = await other.submit(IncomingMessage(text="y", session_id=session_id))
         assert (await again.result()).outcome == "answered"
 
 
@@ -279,7 +285,7 @@ async def test_who_cannot_take_text_back_counts_at_the_owner() -> None:
     async with open_cluster("a", "b") as it:
         session_id, other = await begin(it)
         it.providers["a"].hold()
-        sent = await other.submit(Inbound(text="x", session_id=session_id))
+        sent = await other.submit(IncomingMessage(text="x", session_id=session_id))
         await it.providers["a"].until_called()
         feed = it.board.hosts["a"]._local.feed(session_id)  # type: ignore[attr-defined]
         async with aclosing(sent.updates(final=True)) as updates:
@@ -338,7 +344,9 @@ async def play(store: Dying) -> bool:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(die)
             for text in ("one", "two"):
-                sent = await it.services["c"].submit(Inbound(text=text, session_id=session_id))
+                sent = await it.services["c"].submit(
+                    IncomingMessage(text=text, session_id=session_id)
+                )
                 results.append((await sent.result()).outcome)
             died = store.reached.is_set()
             tasks.cancel_scope.cancel()
@@ -374,7 +382,9 @@ async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by
             told: list[str] = []
 
             async def say() -> None:
-                sent = await it.services["a"].submit(Inbound(text="x", session_id=session_id))
+                sent = await it.services["a"].submit(
+                    IncomingMessage(text="x", session_id=session_id)
+                )
                 told.append((await sent.result()).text)
 
             async with anyio.create_task_group() as tasks:
@@ -397,7 +407,7 @@ async def test_what_somebody_waits_for_goes_on_where_nobody_knows_that_it_is_ope
     async with open_cluster("a", "b", "c") as it:
         session_id = await it.services["a"].conversations.create(KEY)
         it.providers["a"].hold()
-        sent = await it.services["c"].submit(Inbound(text="x", session_id=session_id))
+        sent = await it.services["c"].submit(IncomingMessage(text="x", session_id=session_id))
         await it.providers["a"].until_called()
 
         async def lose() -> None:

@@ -15,7 +15,14 @@ from support.tool_sites import tool_site
 
 from everturn_actors.events import Received
 from everturn_actors.journal.keyed import FileKeyedStore
-from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolDefinition, ToolResult
+from everturn_actors.model import (
+    IncomingMessage,
+    ModelRequest,
+    Reply,
+    ToolCall,
+    ToolDefinition,
+    ToolResult,
+)
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.testing import ManualClock, open_test_service
 from everturn_gateway.channels.running import LaterDeliveryPort
@@ -110,7 +117,7 @@ async def opened(
 
 async def say(live: Live, text: str, *, untrusted: bool = False) -> str:
     """Say something in the chat; return what is answered."""
-    inbound = Inbound(text=text, key=CHAT, sender="ann", untrusted=untrusted)
+    inbound = IncomingMessage(text=text, key=CHAT, sender="ann", untrusted=untrusted)
     with anyio.fail_after(DEADLINE_S):
         return (await (await live.service.submit(inbound)).result()).text
 
@@ -197,7 +204,7 @@ async def test_a_kill_right_after_the_job_was_made_makes_no_second_one(tmp_path:
         return cuts[0]
 
     async with opened(world, wrap=cut) as live:
-        await live.service.submit(Inbound(text="remind me", key=CHAT, sender="ann"))
+        await live.service.submit(IncomingMessage(text="remind me", key=CHAT, sender="ann"))
         with anyio.fail_after(DEADLINE_S):
             await cuts[0].done.wait()
     world.clock.advance(60)
@@ -250,7 +257,7 @@ async def test_the_limit_holds_over_all_conversations_of_the_agent(tmp_path: Pat
     async with opened(world, max_jobs=1) as live:
         other = replace(CHAT, chat="other")
         for key in (other, CHAT, CHAT):
-            inbound = Inbound(text="please", key=key, sender="ann")
+            inbound = IncomingMessage(text="please", key=key, sender="ann")
             with anyio.fail_after(DEADLINE_S):
                 await (await live.service.submit(inbound)).result()
         refused = [each.text for each in results(world.provider.requests[-1]) if each.is_error]
@@ -278,7 +285,9 @@ async def test_people_of_two_chats_see_and_end_their_own_jobs_alone(tmp_path: Pa
             ),
             "ok",
         ]
-        inbound = Inbound(text="what is planned?", key=replace(CHAT, chat="other"), sender="bob")
+        inbound = IncomingMessage(
+            text="what is planned?", key=replace(CHAT, chat="other"), sender="bob"
+        )
         with anyio.fail_after(DEADLINE_S):
             await (await live.service.submit(inbound)).result()
         world.provider.script += [asks("schedule", {"action": "list"}), echo]

@@ -13,7 +13,7 @@ import pytest
 from support.tables import table
 from support.ticking import CHAT, WallClock, World, at, refusal
 
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.scheduler.definitions.job_store import CANCELLED_KEPT, JobStore
@@ -104,7 +104,7 @@ async def test_an_isolated_task_has_a_session_of_its_own_and_announces_in_the_ch
         assert await live.said() == ("reply 1",)
         chat = await live.service.view(await live.service.conversations.current(CHAT))
         assert not chat.held_turns
-        answer = await live.service.submit(Inbound(text="What was that?", key=CHAT))
+        answer = await live.service.submit(IncomingMessage(text="What was that?", key=CHAT))
         await answer.result()
         told = world.provider.requests[-1].messages[-1].text
         assert "reply 1" in told

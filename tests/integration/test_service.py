@@ -31,7 +31,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     Step,
@@ -57,7 +57,7 @@ from everturn_actors.testing import (
 
 async def say(test: TestService, text: str, *, chat: str = "chat", key: str = "") -> TurnResult:
     """Submit a message and wait for its answer."""
-    inbound = Inbound(text=text, key=test.key(chat), idempotency_key=key)
+    inbound = IncomingMessage(text=text, key=test.key(chat), idempotency_key=key)
     return await (await test.service.submit(inbound)).result()
 
 
@@ -108,7 +108,7 @@ async def test_submit_returns_when_the_message_is_durable_and_not_later() -> Non
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="hello", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
         events = await test.service.history(submission.session_id, after=0, limit=10)
 
         assert any(e.seq == submission.seq and isinstance(e.body, Received) for e in events)
@@ -137,9 +137,9 @@ async def test_messages_during_a_turn_are_answered_together_in_the_next() -> Non
     """A burst is one turn, and nothing waits for another message to be answered (GW-03)."""
     async with open_test_service() as test:
         test.provider.hold()
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
-        second = await test.service.submit(Inbound(text="two", key=test.key()))
-        third = await test.service.submit(Inbound(text="three", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
+        third = await test.service.submit(IncomingMessage(text="three", key=test.key()))
         test.provider.release()
 
         assert (await first.result()).turn == 1
@@ -151,7 +151,7 @@ async def test_conversations_do_not_wait_for_each_other() -> None:
     """One hanging model call must not stop the others (GW-04)."""
     async with open_test_service() as test:
         test.provider.hold()
-        slow = await test.service.submit(Inbound(text="slow", key=test.key("a")))
+        slow = await test.service.submit(IncomingMessage(text="slow", key=test.key("a")))
         await test.provider.until_called()
         test.provider._gate = None
 
@@ -172,7 +172,7 @@ async def test_what_is_no_message_is_refused_with_the_reason(text: str, why: str
     """Bad input is the caller's to mend, and nothing of it may reach the log."""
     async with open_test_service() as test:
         with pytest.raises(InvalidInputError, match=why):
-            await test.service.submit(Inbound(text=text, key=test.key()))
+            await test.service.submit(IncomingMessage(text=text, key=test.key()))
         assert await test.service.reader.sessions() == ()
 
 
@@ -181,11 +181,11 @@ async def test_unknown_agents_and_sessions_are_refused() -> None:
     async with open_test_service() as test:
         with pytest.raises(UnknownAgentError, match="there are: test"):
             await test.service.submit(
-                Inbound(text="hi", key=structs.replace(test.key(), agent="tset"))
+                IncomingMessage(text="hi", key=structs.replace(test.key(), agent="tset"))
             )
         for session_id in ("20260101T000000000-00000000", "../../etc/passwd"):
             with pytest.raises(UnknownSessionError):
-                await test.service.submit(Inbound(text="hi", session_id=session_id))
+                await test.service.submit(IncomingMessage(text="hi", session_id=session_id))
             with pytest.raises(UnknownSessionError):
                 await test.service.view(session_id)
 
@@ -200,7 +200,9 @@ async def test_the_same_key_gives_the_first_outcome_also_after_a_restart() -> No
         first = await say(test, "pay", key="k1")
         again = await say(test, "pay", key="k1")
     async with open_test_service(disk=disk) as test:
-        later = await test.service.submit(Inbound(text="pay", key=test.key(), idempotency_key="k1"))
+        later = await test.service.submit(
+            IncomingMessage(text="pay", key=test.key(), idempotency_key="k1")
+        )
         result = await later.result()
 
         assert first == again == result
@@ -212,8 +214,12 @@ async def test_the_same_key_during_the_turn_joins_it() -> None:
     """Two connections that send the same message get one answer."""
     async with open_test_service() as test:
         test.provider.hold()
-        one = await test.service.submit(Inbound(text="x", key=test.key(), idempotency_key="k"))
-        two = await test.service.submit(Inbound(text="x", key=test.key(), idempotency_key="k"))
+        one = await test.service.submit(
+            IncomingMessage(text="x", key=test.key(), idempotency_key="k")
+        )
+        two = await test.service.submit(
+            IncomingMessage(text="x", key=test.key(), idempotency_key="k")
+        )
         test.provider.release()
 
         assert (one.seq, two.duplicate) == (two.seq, True)
@@ -227,7 +233,7 @@ async def test_the_same_key_during_the_turn_joins_it() -> None:
 async def test_updates_carry_the_pieces_of_the_reply_between_its_events() -> None:
     """A reader puts the reply together from pieces, with nothing missing and nothing twice."""
     async with open_test_service(provider=ScriptedProvider("to be or not to be")) as test:
-        submission = await test.service.submit(Inbound(text="speak", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="speak", key=test.key()))
         updates = await collect(submission.updates())
 
         deltas = [u for u in updates if isinstance(u, TextDelta)]
@@ -243,7 +249,7 @@ async def test_a_follower_that_comes_back_gets_the_text_so_far() -> None:
     """A broken stream resumes after its last event, in the middle of a reply."""
     async with open_test_service(provider=ScriptedProvider("one two three")) as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="count", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="count", key=test.key()))
         await test.provider.until_called()
         seen: list[Update] = []
         async for update in test.service.watch(submission.session_id, after=submission.seq):
@@ -284,7 +290,7 @@ async def test_a_transient_failure_is_tried_again_after_the_delay_that_was_asked
     clock = ManualClock()
     provider = ScriptedProvider(RateLimitedError(retry_after_s=7), "at last")
     async with open_test_service(provider=provider, clock=clock) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await clock.until_sleeping(7 * 1.25)
         assert len(provider.requests) == 1
         clock.advance(7 * 1.25)
@@ -307,7 +313,7 @@ async def test_a_model_that_cannot_answer_ends_the_turn_with_its_reason(
     clock = ManualClock()
     provider = ScriptedProvider(*errors)
     async with open_test_service(provider=provider, clock=clock) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         for _ in range(calls - 1):
             await clock.until_sleeping(10)
             clock.advance(10)
@@ -372,7 +378,7 @@ async def test_a_broken_stream_is_tried_again_and_its_readers_take_it_back(
     clock = ManualClock()
     provider = Breaking(again=reply, streams=streams)
     async with open_test_service(provider=provider, clock=clock) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         seen: list[Update] = []
         async for update in submission.updates():
             seen.append(update)
@@ -390,7 +396,7 @@ async def test_a_broken_stream_is_tried_again_and_its_readers_take_it_back(
 async def test_a_broken_stream_is_not_taken_back_from_who_cannot_take_it_back() -> None:
     """What a client of another protocol has shown cannot be unsaid."""
     async with open_test_service(provider=Breaking()) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         updates = await collect(submission.updates(final=True))
 
         assert isinstance(updates[-1], Event)
@@ -403,7 +409,7 @@ async def test_a_broken_stream_that_nobody_read_is_tried_again() -> None:
     """Whoever waits for the whole answer need not know that the first try failed."""
     clock = ManualClock()
     async with open_test_service(provider=Breaking(), clock=clock) as test:
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         async with anyio.create_task_group() as tasks:
 
             async def move_on() -> None:
@@ -430,7 +436,7 @@ async def test_an_old_message_whose_answer_was_discarded_is_told_so() -> None:
     async with open_test_service(disk=disk, spec=spec) as test:
         recent = await say(test, "message 70", key="k70")
         old = await test.service.submit(
-            Inbound(text="message 0", key=test.key(), idempotency_key="k0")
+            IncomingMessage(text="message 0", key=test.key(), idempotency_key="k0")
         )
 
         assert recent.text == "reply 71"
@@ -469,7 +475,7 @@ async def test_cancel_closes_the_turn_and_the_next_message_is_answered() -> None
     """/stop leaves a history that the model can go on from."""
     async with open_test_service() as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="long", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="long", key=test.key()))
         await test.provider.until_called()
         stopped = await test.service.cancel(submission.session_id)
         result = await submission.result()
@@ -487,7 +493,7 @@ async def test_cancel_in_a_tool_call_gives_the_call_its_result() -> None:
     tool = Counter(gate=gate)
     provider = ScriptedProvider(calling(("c1", "count"), ("c2", "count")))
     async with open_test_service(provider=provider, tools={"count": tool}) as test:
-        submission = await test.service.submit(Inbound(text="count", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="count", key=test.key()))
         await until(lambda: tool.runs == 1)
         await test.service.cancel(submission.session_id)
         await say(test, "and now?")
@@ -533,12 +539,14 @@ async def test_an_open_turn_goes_on_by_itself_at_the_next_start() -> None:
     async with open_test_service(disk=disk) as test:
         test.provider.hold()
         submission = await test.service.submit(
-            Inbound(text="hi", key=test.key(), idempotency_key="k")
+            IncomingMessage(text="hi", key=test.key(), idempotency_key="k")
         )
         await test.provider.until_called()
     async with open_test_service(disk=disk) as test:
         await test.provider.until_called()
-        again = await test.service.submit(Inbound(text="hi", key=test.key(), idempotency_key="k"))
+        again = await test.service.submit(
+            IncomingMessage(text="hi", key=test.key(), idempotency_key="k")
+        )
 
         assert (await again.result()).text == "reply 1"
         assert (await log(test, submission.session_id)).count("TurnStarted") == 1
@@ -553,7 +561,7 @@ async def test_a_call_cut_short_is_closed_or_run_again_as_its_tool_says(
     tool = Counter(gate=anyio.Event(), repeatable=repeatable)
     provider = ScriptedProvider(calling(("c1", "count")))
     async with open_test_service(disk=disk, provider=provider, tools={"count": tool}) as test:
-        submission = await test.service.submit(Inbound(text="count", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="count", key=test.key()))
         await until(lambda: tool.runs == 1)
     after = Counter(repeatable=repeatable)
     async with open_test_service(disk=disk, tools={"count": after}) as test:
@@ -571,9 +579,9 @@ async def test_waiting_messages_survive_a_stop_and_are_answered_after_it() -> No
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="one", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         for text in ("two", "three"):
-            await test.service.submit(Inbound(text=text, key=test.key()))
+            await test.service.submit(IncomingMessage(text=text, key=test.key()))
     async with open_test_service(disk=disk) as test:
         await finished(test, submission.session_id, turns=2)
 
@@ -590,7 +598,7 @@ async def test_a_stop_lets_a_running_turn_finish() -> None:
         open_test_service(disk=disk, settings=settings) as test,
     ):
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await test.provider.until_called()
 
         async def read() -> None:
@@ -626,7 +634,7 @@ async def test_pause_stops_the_turn_until_somebody_lets_it_go_on() -> None:
     """An answer that nobody waits for costs nothing, and is not lost either."""
     async with open_test_service() as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await test.provider.until_called()
         await submission.leave()
         await test.clock.until_sleeping(0)  # type: ignore[attr-defined]
@@ -650,7 +658,7 @@ async def test_who_only_looks_on_neither_keeps_a_turn_going_nor_lets_it_go_on() 
     """A dashboard that is left open must not spend tokens, whenever it is opened."""
     async with open_test_service() as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await test.provider.until_called()
         seen: list[Update] = []
         opened = anyio.Event()
@@ -699,7 +707,7 @@ async def test_continue_finishes_the_turn_without_its_client() -> None:
     spec = structs.replace(make_spec(), session=SessionSpec(on_disconnect="continue"))
     async with open_test_service(spec=spec) as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="hi", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="hi", key=test.key()))
         await test.provider.until_called()
         await submission.leave()
         test.provider.release()
@@ -713,14 +721,14 @@ async def test_a_stop_in_the_last_moment_of_a_turn_is_not_held_against_the_next(
     """A cancel that came too late must not keep the next turn from being paused."""
     async with open_test_service() as test:
         test.provider.hold()
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await test.provider.until_called()
         await anyio.wait_all_tasks_blocked()
         async with anyio.create_task_group() as tasks:
             test.provider.release()
             tasks.start_soon(test.service.cancel, first.session_id)
         test.provider.hold()
-        second = await test.service.submit(Inbound(text="two", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
         await test.provider.until_called(2)
         await second.leave()
         await test.clock.until_sleeping(0)  # type: ignore[attr-defined]
@@ -743,14 +751,14 @@ async def test_reset_ends_the_session_and_the_next_message_begins_another() -> N
         assert texts(test.provider.requests[1]) == ["new"]
         assert (await log(test, first.session_id))[-1] == "SessionEnded"
         with pytest.raises(SessionEndedError, match="reset"):
-            await test.service.submit(Inbound(text="hi", session_id=first.session_id))
+            await test.service.submit(IncomingMessage(text="hi", session_id=first.session_id))
 
 
 async def test_reset_in_the_middle_of_a_turn_closes_it_first() -> None:
     """Whoever waits for the answer is told, and nothing is left open."""
     async with open_test_service() as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="long", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="long", key=test.key()))
         await test.provider.until_called()
         await test.service.reset(submission.session_id)
 
@@ -814,7 +822,7 @@ async def test_a_stateless_turn_sees_its_history_and_leaves_nothing() -> None:
             ),
         )
         submission = await test.service.stateless.submit(
-            Inbound(text="who am I?"),
+            IncomingMessage(text="who am I?"),
             History(turns=history, instructions="Be brief."),
             agent="test",
         )
@@ -837,7 +845,7 @@ async def test_a_failing_actor_tells_its_callers_and_starts_afresh() -> None:
         await say(test, "before")
         disk.fail_append(errno.ENOSPC)
         with pytest.raises(Exception, match="disk"):
-            await test.service.submit(Inbound(text="lost", key=test.key()))
+            await test.service.submit(IncomingMessage(text="lost", key=test.key()))
         after = await say(test, "after")
 
         assert after.outcome == "answered"
@@ -849,7 +857,7 @@ async def test_a_failure_in_the_middle_of_a_turn_reaches_whoever_waits() -> None
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
         test.provider.hold()
-        submission = await test.service.submit(Inbound(text="one", key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await test.provider.until_called()
         disk.fail_append(errno.ENOSPC)
         test.provider.release()

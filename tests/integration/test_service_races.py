@@ -19,7 +19,7 @@ from everturn_actors.events import Event, Received, SessionEnded, TurnFinished
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore, open_memory_store
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import ServiceSettings
 from everturn_actors.spec import SessionSpec
@@ -63,7 +63,7 @@ async def test_a_message_that_is_being_written_when_the_turn_fails_is_accepted_o
     async with open_test_service() as test:
         agent = replace(test.agents.get("test"), prepare=breaking.prepare)
         test.agents.agents["test"] = agent
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await breaking.begun.wait()
         append = test.store.append
 
@@ -76,9 +76,9 @@ async def test_a_message_that_is_being_written_when_the_turn_fails_is_accepted_o
                 await soon()
 
         test.store.append = append_while_the_turn_fails  # type: ignore[method-assign]
-        second = await test.service.submit(Inbound(text="two", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
         test.store.append = append  # type: ignore[method-assign]
-        await test.service.submit(Inbound(text="three", key=test.key()))
+        await test.service.submit(IncomingMessage(text="three", key=test.key()))
         result = await second.result()
 
         assert result.outcome == "answered"
@@ -116,7 +116,7 @@ async def test_maintenance_that_cannot_read_the_disk_is_tried_again_and_hurts_no
         failures = Failing(store, failing)
         settings = ServiceSettings(drain_s=0, sweep_s=3600)
         async with open_test_service(store=store, clock=clock, settings=settings) as test:
-            submission = await test.service.submit(Inbound(text="hello", key=test.key()))
+            submission = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
             await submission.result()
             while failures.left:
                 await clock.until_sleeping(3600)
@@ -159,17 +159,19 @@ async def test_messages_that_wait_for_a_long_turn_are_bounded() -> None:
     async with open_test_service() as test:
         test.provider.hold()
         session_id = await test.service.conversations.create(test.key())
-        await test.service.submit(Inbound(text="begin", session_id=session_id))
+        await test.service.submit(IncomingMessage(text="begin", session_id=session_id))
         await test.provider.until_called()
         for n in range(WAITING_LIMIT):
             await test.service.submit(
-                Inbound(text=f"message {n}", session_id=session_id, idempotency_key=f"key {n}")
+                IncomingMessage(
+                    text=f"message {n}", session_id=session_id, idempotency_key=f"key {n}"
+                )
             )
 
         with pytest.raises(MailboxFullError):
-            await test.service.submit(Inbound(text="too much", session_id=session_id))
+            await test.service.submit(IncomingMessage(text="too much", session_id=session_id))
         again = await test.service.submit(
-            Inbound(text="message 0", session_id=session_id, idempotency_key="key 0")
+            IncomingMessage(text="message 0", session_id=session_id, idempotency_key="key 0")
         )
         assert again.duplicate
         test.provider.release()
@@ -182,7 +184,7 @@ async def test_a_cancel_that_meets_a_pause_closes_the_turn() -> None:
     spec = replace(make_spec(), session=SessionSpec(on_disconnect="pause"))
     async with open_test_service(spec=spec, clock=clock) as test:
         test.provider.hold()
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await test.provider.until_called()
         await first.leave()
         await clock.until_sleeping(0)
@@ -194,7 +196,7 @@ async def test_a_cancel_that_meets_a_pause_closes_the_turn() -> None:
 
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(test.service.submit, Inbound(text="two", key=test.key()))
+                tasks.start_soon(test.service.submit, IncomingMessage(text="two", key=test.key()))
                 await writing.wait()
                 tasks.start_soon(cancel)
                 await soon()
@@ -228,10 +230,10 @@ async def test_a_session_that_is_looked_at_all_the_time_expires_all_the_same() -
     """A dashboard that polls must not keep last month's conversation alive."""
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
-        first = await test.service.submit(Inbound(text="in January", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="in January", key=test.key()))
         await first.result()
         clock.advance(169 * 3600)
-        second = await test.service.submit(Inbound(text="in February", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="in February", key=test.key()))
 
         assert second.session_id != first.session_id
         events = await test.service.history(first.session_id, after=0, limit=50)
@@ -248,7 +250,7 @@ async def test_a_session_that_was_reset_is_not_said_to_have_expired() -> None:
     clock.advance(169 * 3600)
     async with open_test_service(disk=disk, clock=clock) as test:
         with pytest.raises(Exception, match="reset"):
-            await test.service.submit(Inbound(text="hello", session_id=session_id))
+            await test.service.submit(IncomingMessage(text="hello", session_id=session_id))
 
 
 async def test_a_damaged_session_can_be_deleted(tmp_path: Path) -> None:
@@ -275,7 +277,7 @@ async def test_a_message_that_is_still_answered_is_not_taken_for_a_forgotten_one
     spec = replace(make_spec(), session=session)
     async with open_test_service(spec=spec, clock=clock) as test:
         test.provider.hold()
-        hello = Inbound(text="hello", key=test.key(), idempotency_key="k")
+        hello = IncomingMessage(text="hello", key=test.key(), idempotency_key="k")
         first = await test.service.submit(hello)
         await test.provider.until_called()
         await first.leave()
@@ -324,7 +326,7 @@ async def test_a_conversation_that_begins_slowly_keeps_no_other_waiting() -> Non
         ids: list[str] = []
 
         async def begin() -> None:
-            ids.append((await test.service.submit(Inbound(text="hi", key=slow))).session_id)
+            ids.append((await test.service.submit(IncomingMessage(text="hi", key=slow))).session_id)
 
         async def open_it() -> None:
             ids.append((await test.service.conversations.open(slow))[0])
@@ -333,7 +335,7 @@ async def test_a_conversation_that_begins_slowly_keeps_no_other_waiting() -> Non
             tasks.start_soon(start)
         await anyio.wait_all_tasks_blocked()
         with anyio.fail_after(WAIT_S):
-            other = await test.service.submit(Inbound(text="hi", key=test.key("other")))
+            other = await test.service.submit(IncomingMessage(text="hi", key=test.key("other")))
             assert (await other.result()).outcome == "answered"
             created = await test.service.conversations.create(test.key("third"))
             assert (await test.service.view(created)).turns == 0

@@ -30,7 +30,7 @@ from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     ToolCall,
     ToolDefinition,
@@ -73,9 +73,9 @@ async def with_open_turn(
     """Open a service on a session whose second turn was cut short, and that rests."""
     disk = MemoryDisk()
     async with open_test_service(disk=disk) as test:
-        await (await test.service.submit(Inbound(text="one", key=test.key()))).result()
+        await (await test.service.submit(IncomingMessage(text="one", key=test.key()))).result()
         test.provider.hold()
-        left = await test.service.submit(Inbound(text="two", key=test.key()))
+        left = await test.service.submit(IncomingMessage(text="two", key=test.key()))
         await test.provider.until_called(2)
     async with (
         open_faulty_store(disk) as store,
@@ -90,7 +90,7 @@ async def _first_update(test: TestService, session_id: str) -> None:
 
 
 COMMANDS: dict[str, Command] = {
-    "submit": lambda test, at: test.service.submit(Inbound(text="three", session_id=at)),
+    "submit": lambda test, at: test.service.submit(IncomingMessage(text="three", session_id=at)),
     "announce": lambda test, at: test.service.announce(Announcement(text="so", session_id=at)),
     "keep_aside": lambda test, _: test.service.store_ambient(
         AmbientMessage(text="by the way", key=test.key())
@@ -156,7 +156,7 @@ async def test_every_command_gets_one_answer_with_the_reason(command: str, troub
         assert store.loads <= 3
         assert PRIVATE not in str(error)
         store.faults.clear()
-        other = await test.service.submit(Inbound(text="hello", key=test.key("other")))
+        other = await test.service.submit(IncomingMessage(text="hello", key=test.key("other")))
         with anyio.fail_after(WAIT_S):
             assert (await other.result()).outcome in {"answered", "failed"}
 
@@ -211,11 +211,11 @@ async def test_a_fault_in_the_work_on_a_turn_ends_the_turn_and_not_the_session(k
 
         sound = test.agents.agents["test"]
         test.agents.agents["test"] = replace(sound, prepare=prepare)
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         with anyio.fail_after(WAIT_S):
             failed = await first.result()
         test.agents.agents["test"] = sound
-        second = await test.service.submit(Inbound(text="two", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
         with anyio.fail_after(WAIT_S):
             answered = await second.result()
 
@@ -247,7 +247,7 @@ async def test_whatever_a_turn_asks_may_fail(part: str) -> None:
                 raise _cancelled()
 
             provider.script = [cancel, cancel]
-        submitted = await test.service.submit(Inbound(text="one", key=test.key()))
+        submitted = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         if part == "agents":
             await submitted.result()
 
@@ -255,13 +255,15 @@ async def test_whatever_a_turn_asks_may_fail(part: str) -> None:
         for text in ("two", "three"):
             if part == "agents":
                 with pytest.raises(UnknownAgentError, match="RuntimeError"):
-                    await test.service.submit(Inbound(text=text, session_id=submitted.session_id))
+                    await test.service.submit(
+                        IncomingMessage(text=text, session_id=submitted.session_id)
+                    )
                 continue
             with anyio.fail_after(WAIT_S):
                 result = await submitted.result()
             assert result.outcome == "failed"
             assert PRIVATE not in result.error
-            submitted = await test.service.submit(Inbound(text=text, key=test.key()))
+            submitted = await test.service.submit(IncomingMessage(text=text, key=test.key()))
 
         assert store.loads == 1
 
@@ -279,7 +281,7 @@ async def test_the_turn_s_own_deadline_is_still_told_as_one() -> None:
     spec = replace(make_spec(), session=SessionSpec(turn_timeout_s=0.01))
     async with open_test_service(spec=spec) as test:
         test.provider.hold()
-        submitted = await test.service.submit(Inbound(text="one", key=test.key()))
+        submitted = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         with anyio.fail_after(WAIT_S):
             result = await submitted.result()
 
@@ -316,12 +318,14 @@ async def test_a_tool_that_is_stopped_with_the_gateway_did_not_take_too_long() -
     ) as test:
         other = await test.service.conversations.create(test.key("other"))
         tool.ask = partial(test.service.cancel, other)
-        left = await test.service.submit(Inbound(text="one", key=test.key()))
+        left = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         with anyio.fail_after(WAIT_S):
             await tool.called.wait()
     async with open_test_service(disk=disk) as test:
         with anyio.fail_after(WAIT_S):
-            again = await test.service.submit(Inbound(text="two", session_id=left.session_id))
+            again = await test.service.submit(
+                IncomingMessage(text="two", session_id=left.session_id)
+            )
             await again.result()
         log = await test.service.history(left.session_id, after=0, limit=100)
         results = [e.body.text for e in log if isinstance(e.body, CallFinished)]
@@ -334,14 +338,14 @@ async def test_who_waits_for_an_answer_is_told_that_the_session_failed(kind: str
     """Also where what failed only looked like a stop: nobody had called it off."""
     async with open_faulty_store() as store, open_test_service(store=store) as test:
         test.provider.hold()
-        submitted = await test.service.submit(Inbound(text="one", key=test.key()))
+        submitted = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await test.provider.until_called()
         store.break_method("append", FAULTS[kind])
         test.provider.release()
         with anyio.fail_after(WAIT_S), pytest.raises(ActorFailedError, match=f"failed: {kind}"):
             await submitted.result()
         store.faults.clear()
-        again = await test.service.submit(Inbound(text="two", key=test.key()))
+        again = await test.service.submit(IncomingMessage(text="two", key=test.key()))
         with anyio.fail_after(WAIT_S):
             assert (await again.result()).outcome == "answered"
 
@@ -350,7 +354,7 @@ async def test_a_turn_whose_tool_met_a_stop_of_something_else_ends_in_words() ->
     """Only where the gateway itself stops does it wait for the next start."""
     provider = ScriptedProvider(calling(("c1", "act")))
     async with open_test_service(provider=provider, tools={"act": Stopped()}) as test:
-        submitted = await test.service.submit(Inbound(text="one", key=test.key()))
+        submitted = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         with anyio.fail_after(WAIT_S):
             result = await submitted.result()
 
@@ -367,11 +371,11 @@ async def test_a_fault_of_a_summary_costs_the_summary() -> None:
     ):
         session_id = await test.service.conversations.create(test.key())
         for number in range(10):
-            said = Inbound(text=f"{number} " + "word " * 100, key=test.key())
+            said = IncomingMessage(text=f"{number} " + "word " * 100, key=test.key())
             await (await test.service.submit(said)).result()
         store.faults["save_result"] = fault
         error = await answer_to(COMMANDS["compact"], test, session_id)
-        after = await test.service.submit(Inbound(text="still there?", key=test.key()))
+        after = await test.service.submit(IncomingMessage(text="still there?", key=test.key()))
 
         assert isinstance(error, CommandFailedError)
         assert PRIVATE not in str(error)
@@ -416,7 +420,7 @@ async def test_an_observer_that_fails_ends_nothing() -> None:
         ) as service:
             key = ConversationKey(channel="test", chat="chat", agent="test")
             for text in ("one", "two"):
-                submitted = await service.submit(Inbound(text=text, key=key))
+                submitted = await service.submit(IncomingMessage(text=text, key=key))
                 with anyio.fail_after(WAIT_S):
                     assert (await submitted.result()).outcome == "answered"
 
@@ -483,7 +487,7 @@ async def test_there_is_a_way_out_that_does_not_let_the_turn_go_on(way_out: str)
         assert ends == ([] if way_out == "delete" else ["answered", "cancelled"])
         store.append_fault = None
         test.provider.release()
-        after = await test.service.submit(Inbound(text="and now?", key=test.key()))
+        after = await test.service.submit(IncomingMessage(text="and now?", key=test.key()))
         with anyio.fail_after(WAIT_S):
             assert (await after.result()).outcome == "answered"
 
@@ -542,7 +546,7 @@ async def test_a_turn_that_a_full_disk_cut_short_goes_on_when_there_is_room() ->
         open_test_service(store=store, clock=clock, settings=AT_ONCE) as test,
     ):
         test.provider.hold()
-        left = await test.service.submit(Inbound(text="one", key=test.key()))
+        left = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await test.provider.until_called()
         store.fill_disk()
         test.provider.release()
@@ -566,7 +570,7 @@ async def test_a_session_with_nothing_open_is_not_started_again_by_itself() -> N
         open_faulty_store() as store,
         open_test_service(store=store, clock=clock, settings=AT_ONCE) as test,
     ):
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await first.result()
         await _until_at_rest(test)
         store.break_method("append", _refusal)
@@ -593,7 +597,7 @@ def _write_beside(disk: MemoryDisk, session_id: str) -> None:
 async def test_another_writer_costs_a_load_and_nothing_else() -> None:
     """What it wrote is kept, what was asked for is done, and followers miss nothing."""
     async with open_faulty_store() as store, open_test_service(store=store) as test:
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await first.result()
         seen: list[Event] = []
 
@@ -609,7 +613,7 @@ async def test_another_writer_costs_a_load_and_nothing_else() -> None:
             tasks.start_soon(watch)
             await anyio.wait_all_tasks_blocked()
             _write_beside(store.disk, first.session_id)
-            second = await test.service.submit(Inbound(text="two", key=test.key()))
+            second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
             with anyio.fail_after(WAIT_S):
                 assert (await second.result()).outcome == "answered"
                 while not seen or seen[-1].seq < store.disk.sessions[first.session_id].last_seq:
@@ -626,7 +630,7 @@ async def test_another_writer_in_the_middle_of_a_turn_lets_it_go_on() -> None:
     """The reply may be asked for again; it is answered once, and a cancel still has its answer."""
     async with open_faulty_store() as store, open_test_service(store=store) as test:
         test.provider.hold()
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await test.provider.until_called()
         _write_beside(store.disk, first.session_id)
         test.provider.release()
@@ -634,7 +638,7 @@ async def test_another_writer_in_the_middle_of_a_turn_lets_it_go_on() -> None:
             assert (await first.result()).outcome == "answered"
         test.provider.hold()
         asked = len(test.provider.requests)
-        second = await test.service.submit(Inbound(text="two", key=test.key()))
+        second = await test.service.submit(IncomingMessage(text="two", key=test.key()))
         await test.provider.until_called(asked + 1)
         _write_beside(store.disk, first.session_id)
         with anyio.fail_after(WAIT_S):
@@ -651,7 +655,7 @@ async def test_another_writer_in_the_middle_of_a_turn_lets_it_go_on() -> None:
 async def test_a_second_writer_in_a_row_is_told_as_the_reason() -> None:
     """Two that write at once for ever would load for ever."""
     async with open_faulty_store() as store, open_test_service(store=store) as test:
-        first = await test.service.submit(Inbound(text="one", key=test.key()))
+        first = await test.service.submit(IncomingMessage(text="one", key=test.key()))
         await first.result()
         store.faults["append"] = lambda: FencedError("the log ends elsewhere")
         error = await answer_to(COMMANDS["submit"], test, first.session_id)

@@ -12,7 +12,7 @@ from support.gateway import open_http_gateway
 from everturn_actors.errors import InvalidInputError, JournalError
 from everturn_actors.events import Labelled
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, Labels
+from everturn_actors.model import IncomingMessage, Labels
 from everturn_actors.ports import SessionFilter
 from everturn_actors.testing import TestService, open_test_service
 
@@ -21,7 +21,7 @@ SESSIONS = "/api/v1/sessions"
 
 async def begin(test: TestService) -> str:
     """Begin a session with a message; return its id."""
-    submission = await test.service.submit(Inbound(text="hello", key=test.key()))
+    submission = await test.service.submit(IncomingMessage(text="hello", key=test.key()))
     await submission.result()
     return submission.session_id
 

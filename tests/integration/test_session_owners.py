@@ -8,7 +8,7 @@ from support.tables import table
 from everturn_actors.errors import InvalidInputError, SessionEndedError
 from everturn_actors.events import SessionEnded, SessionShared, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.ports import SessionFilter
 from everturn_actors.service import conversations as service_module
 from everturn_actors.testing import TestService, open_test_service
@@ -16,7 +16,7 @@ from everturn_actors.testing import TestService, open_test_service
 
 async def begin(test: TestService, principal: str) -> str:
     """Begin a session with a message of a principal; return its id."""
-    inbound = Inbound(text="hello", key=test.key(principal), principal=principal)
+    inbound = IncomingMessage(text="hello", key=test.key(principal), principal=principal)
     submission = await test.service.submit(inbound)
     await submission.result()
     return submission.session_id
@@ -42,7 +42,7 @@ async def test_the_next_session_of_a_conversation_belongs_to_whom_the_last_one_d
     async with open_test_service() as test:
         first = await begin(test, "alice")
         await test.service.reset(first)
-        second = await test.service.submit(Inbound(text="a job", key=test.key("alice")))
+        second = await test.service.submit(IncomingMessage(text="a job", key=test.key("alice")))
         assert second.session_id != first
         assert (await test.service.view(second.session_id)).principal == "alice"
 
@@ -89,7 +89,7 @@ async def test_the_log_names_who_cancelled_and_who_ended(*, ends: bool) -> None:
     """Among several people, who stopped the work is asked first."""
     async with open_test_service() as test:
         test.provider.hold()
-        inbound = Inbound(text="long", key=test.key(), principal="alice")
+        inbound = IncomingMessage(text="long", key=test.key(), principal="alice")
         submission = await test.service.submit(inbound)
         await test.provider.until_called()
         if ends:

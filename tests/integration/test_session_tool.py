@@ -27,7 +27,7 @@ from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
     Conversation,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     OpenTurn,
     Reply,
@@ -303,7 +303,7 @@ async def test_it_is_sent_once_whatever_happens_between() -> None:
 
     for append in range(1, 8):
         disk = MemoryDisk()
-        inbound = Inbound(text="go", key=HERE, idempotency_key="k")
+        inbound = IncomingMessage(text="go", key=HERE, idempotency_key="k")
         with suppress(BaseExceptionGroup):  # what a service says whose disk is gone
             async with open_agents(config, opened(send_to=("telegram:200",)), disk=disk) as test:
                 disk.lose_power_at_append(nth=append)
@@ -487,7 +487,7 @@ async def test_while_the_gateway_stops_no_error_becomes_the_result() -> None:
         return said
 
     async with open_agents(config, opened(send_to=("telegram:200",))) as test:
-        submission = await test.service.submit(Inbound(text="go", key=HERE))
+        submission = await test.service.submit(IncomingMessage(text="go", key=HERE))
 
         async def stopped(*_: object) -> None:
             raise ActorStoppedError
@@ -516,7 +516,7 @@ async def test_an_agent_carries_nothing_from_one_principal_to_another() -> None:
     his = ConversationKey(channel="http", chat="b", agent="test", topic="@bob")
     async with open_agents(echo, opened(read_from=("*",), send_to=("*",))) as test:
         submissions = [
-            await test.service.submit(Inbound(text="PIN 1234", key=key, principal=who))
+            await test.service.submit(IncomingMessage(text="PIN 1234", key=key, principal=who))
             for key, who in ((hers, "alice"), (his, "bob"), (HERE, ""))
         ]
         for each in submissions:

@@ -10,7 +10,7 @@ import anyio.to_thread
 import pytest
 from support.in_process import Run, running_here
 
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_gateway.app import open_gateway
 from everturn_gateway.commands.shared.errors import EXIT_BAD_INPUT, EXIT_OK
 from everturn_gateway.config.settings import load_config
@@ -39,7 +39,7 @@ async def test_a_gateway_in_memory_leaves_nothing(tmp_path: Path) -> None:
         lambda: load_config(tmp_path / "everturn.yaml", environ={})
     )
     async with open_gateway(config, environ={}, secrets=SecretRegistry()) as gateway:
-        answer = await gateway.service.submit(Inbound(text="2+3", key=KEY))
+        answer = await gateway.service.submit(IncomingMessage(text="2+3", key=KEY))
         await answer.result()
         await gateway.usage.flush()
         counted = gateway.usage.today("helper").calls

@@ -22,7 +22,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Summarised
 from everturn_actors.model import (
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     Summary,
@@ -331,7 +331,7 @@ async def talk(test: TestService, turns: int) -> str:
     session_id = ""
     for _ in range(turns):
         test.provider.script = [cached]
-        submission = await test.service.submit(Inbound(text="word " * 120, key=test.key()))
+        submission = await test.service.submit(IncomingMessage(text="word " * 120, key=test.key()))
         await submission.result()
         session_id = submission.session_id
     return session_id

@@ -22,7 +22,7 @@ from support.ticking import World, at
 
 from everturn_actors.documents import WriteBehind
 from everturn_actors.events import Event, ModelReplied
-from everturn_actors.model import ConversationKey, Inbound
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.session.quarantine import FAILURES_MAX
 from everturn_actors.supervisor import Backoff, RestartPolicy
 from everturn_actors.testing import ManualClock
@@ -107,7 +107,7 @@ async def test_a_part_that_fails_stops_alone(
     async with opened(tmp_path) as gateway:
         await until(lambda: part in [each.name for each in gateway.supervisor.down()])
         with anyio.fail_after(WAIT_S):
-            answer = await gateway.service.submit(Inbound(text="2+3", key=KEY))
+            answer = await gateway.service.submit(IncomingMessage(text="2+3", key=KEY))
             result = await answer.result()
         page = (await gateway.telemetry.exposition("")).body.decode()
 

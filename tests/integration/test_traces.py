@@ -25,7 +25,7 @@ from support.tables import table
 from support.tool_doubles import Deed, by_name
 
 from everturn_actors.errors import ModelRefusedError, ToolFailedError
-from everturn_actors.model import ConversationKey, Inbound, Reply, ToolCall, Usage
+from everturn_actors.model import ConversationKey, IncomingMessage, Reply, ToolCall, Usage
 from everturn_actors.ports import ToolCapabilities, ToolContext
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import START, ScriptedProvider, calling, make_spec
@@ -209,7 +209,7 @@ async def test_a_turn_that_is_cut_short_says_so_and_goes_on_as_a_new_trace(trace
     model = ScriptedProvider()
     model.hold()
     async with measured(model, tracer=traces.tracer) as test:
-        await test.service.submit(Inbound(text="hello", key=test.key()))
+        await test.service.submit(IncomingMessage(text="hello", key=test.key()))
         await model.until_called()
 
     turn = traces.named("invoke_agent test")
@@ -226,7 +226,7 @@ async def test_a_session_that_another_s_tool_wakes_has_traces_of_its_own(traces:
         async def run(self, call: ToolCall, context: ToolContext) -> str:
             del call, context
             key = ConversationKey(channel="test", chat="other", agent="test")
-            submission = await self.test.service.submit(Inbound(text="do it", key=key))
+            submission = await self.test.service.submit(IncomingMessage(text="do it", key=key))
             return (await submission.result()).text
 
     tool = Writing("write")

@@ -8,7 +8,7 @@ from support.tables import table
 from support.tool_doubles import Deed
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import AmbientMessage, Announcement, Inbound, Queueing
+from everturn_actors.model import AmbientMessage, Announcement, IncomingMessage, Queueing
 from everturn_actors.ports import ToolOutput
 from everturn_actors.service import Submission, TurnResult
 from everturn_actors.spec import ModelSpec
@@ -32,7 +32,7 @@ def page(*, untrusted: bool, held: bool = False) -> Deed:
 
 async def say(test: TestService, text: str = "go", **rest: object) -> Submission:
     """Hand in a message with a key of its own."""
-    inbound = Inbound(text=text, key=test.key(), idempotency_key=text, **rest)  # type: ignore[arg-type]
+    inbound = IncomingMessage(text=text, key=test.key(), idempotency_key=text, **rest)  # type: ignore[arg-type]
     return await test.service.submit(inbound)
 
 

@@ -16,7 +16,7 @@ from support.tool_sites import call_tool, tool_site
 from everturn_actors.context.render import render
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.model import Inbound, Reply, ToolCall, ToolResult, Upload
+from everturn_actors.model import IncomingMessage, Reply, ToolCall, ToolResult, Upload
 from everturn_actors.ports import ToolOutput
 from everturn_actors.state.recovery import recover
 from everturn_actors.state.validation import sniffed
@@ -171,9 +171,9 @@ def looking(number: int) -> Reply:
     return Reply(calls=(call,), stop_reason="tool_calls")
 
 
-def asking(test: TestService, text: str) -> Inbound:
+def asking(test: TestService, text: str) -> IncomingMessage:
     """Return a message for the conversation of the test."""
-    return Inbound(text=text, key=test.key())
+    return IncomingMessage(text=text, key=test.key())
 
 
 async def test_the_next_request_and_those_after_a_restart_show_the_image(

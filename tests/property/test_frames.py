@@ -40,7 +40,7 @@ from everturn_actors.model import (
     Attachment,
     CallOptions,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     Labels,
     Turn,
     UserMessage,
@@ -64,7 +64,7 @@ KEY = ConversationKey(channel="test", chat="1", agent="a")
 COUNTS = st.integers(0, 2**53)
 BEGINNINGS = st.builds(SessionStarted, session_id=st.text(), key=st.just(KEY))
 INBOUND = st.builds(
-    Inbound,
+    IncomingMessage,
     text=st.text(),
     key=st.none() | st.just(KEY),
     sender=st.text(),
@@ -123,7 +123,7 @@ def test_every_answer_arrives_as_it_was_given(
     """Whoever asked elsewhere goes on with the very same values."""
     ambient = StoreAmbient(AmbientMessage(text="x", key=KEY))
     rows: tuple[tuple[object, object], ...] = (
-        (Submit(Inbound(text="x")), accepted),
+        (Submit(IncomingMessage(text="x")), accepted),
         (ambient, flag),
         (End("reset"), None),
         (GetStatus(), KnownStatus(status="ended", ended_reason=text, is_known=flag)),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from everturn_actors.events import Received, TurnStarted
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.service import Submission
 from everturn_actors.testing import TestService, open_test_service
 
@@ -70,7 +70,7 @@ async def carry(
                 test.provider.release()
             case (chat, sender):
                 text = f"{chat} {len(sent[chat])}"
-                inbound = Inbound(text=text, sender=sender, key=test.key(chat))
+                inbound = IncomingMessage(text=text, sender=sender, key=test.key(chat))
                 sent[chat].append(await test.service.submit(inbound))
             case _:
                 await anyio.lowlevel.checkpoint()

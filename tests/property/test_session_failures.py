@@ -20,7 +20,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Body, ModelReplied, Received, TurnFinished
-from everturn_actors.model import AmbientMessage, Announcement, Inbound
+from everturn_actors.model import AmbientMessage, Announcement, IncomingMessage
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import TestService, open_test_service
 
@@ -30,7 +30,7 @@ QUICK = ServiceSettings(leave_grace_s=0, drain_s=0)
 Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 
 COMMANDS: Final[dict[str, Command]] = {
-    "submit": lambda test, at: test.service.submit(Inbound(text="hello", session_id=at)),
+    "submit": lambda test, at: test.service.submit(IncomingMessage(text="hello", session_id=at)),
     "announce": lambda test, at: test.service.announce(Announcement(text="so", session_id=at)),
     "keep_aside": lambda test, _: test.service.store_ambient(
         AmbientMessage(text="so", key=test.key())
@@ -117,9 +117,9 @@ async def check(test: TestService, session_id: str, accepted: Sequence[int]) -> 
     """Look that there is a way out, and that nothing was lost on the way to it."""
     try:
         await test.service.cancel(session_id)
-        last = await test.service.submit(Inbound(text="and now?", session_id=session_id))
+        last = await test.service.submit(IncomingMessage(text="and now?", session_id=session_id))
     except (SessionEndedError, UnknownSessionError):
-        other = await test.service.submit(Inbound(text="and now?", key=test.key()))
+        other = await test.service.submit(IncomingMessage(text="and now?", key=test.key()))
         assert (await other.result()).outcome == "answered"
         return
     assert (await last.result()).outcome == "answered"

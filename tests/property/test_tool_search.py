@@ -13,7 +13,7 @@ from support.examples import examples
 from support.tool_doubles import Deed
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Inbound, ModelRequest, Reply, ToolCall, ToolResult
+from everturn_actors.model import IncomingMessage, ModelRequest, Reply, ToolCall, ToolResult
 from everturn_actors.ports import Tool, ToolCapabilities
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
 from everturn_gateway.tools.searching import SearchingProvider, ToolSearch, ToolSearchConfig
@@ -103,7 +103,7 @@ async def test_each_request_begins_with_the_one_before(
                 said, world.there, restarts = left.pop(0)
                 await world.box.reload()
                 world.provider.script = [*map(world.reply, said), "done"]
-                asked = await test.service.submit(Inbound(text="go on", key=test.key()))
+                asked = await test.service.submit(IncomingMessage(text="go on", key=test.key()))
                 done = await asked.result()
                 if restarts or not left:
                     break

@@ -25,7 +25,7 @@ from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     Chunk,
-    Inbound,
+    IncomingMessage,
     Mark,
     OutboxItem,
     Queueing,
@@ -155,7 +155,7 @@ class Deliveries(Turns):
         """Messages that are held; the first may be changed while it waits."""
         for text in data.draw(st.sampled_from([("look",), ("luok", "at this")]), label="burst"):
             number = len(self.sent) + 1
-            inbound = Inbound(
+            inbound = IncomingMessage(
                 text=text,
                 key=self.test.key(),
                 sender="ann",

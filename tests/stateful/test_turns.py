@@ -39,7 +39,7 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event
 from everturn_actors.model import (
     Decision,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -178,7 +178,7 @@ class Turns(RuleBasedStateMachine):
         self.learnt = InMemoryModelStatistics()
         self.tools: dict[str, Tool] = {name: HeldTool(name, self.held) for name in CAPABILITIES}
         self.accepted: dict[str, int] = {}
-        self.sent: list[Inbound] = []
+        self.sent: list[IncomingMessage] = []
         self.submissions: list[Submission] = []
         self.calls = 0
         self.session_id = ""
@@ -348,7 +348,7 @@ class Turns(RuleBasedStateMachine):
             inbound = self.sent[-1]
         else:
             number = len(self.sent) + 1
-            inbound = Inbound(
+            inbound = IncomingMessage(
                 text=f"message {number}",
                 key=self.test.key(),
                 sender=sender,

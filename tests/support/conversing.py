@@ -21,7 +21,7 @@ from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -103,7 +103,7 @@ async def say(
     test: TestService, text: str, *, key: ConversationKey | None = None, sender: str = ""
 ) -> TurnResult:
     """Submit a message and wait for its answer."""
-    inbound = Inbound(text=text, key=key or test.key(), sender=sender)
+    inbound = IncomingMessage(text=text, key=key or test.key(), sender=sender)
     with anyio.fail_after(60):
         return await (await test.service.submit(inbound)).result()
 

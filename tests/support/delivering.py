@@ -13,7 +13,7 @@ from support.scripted_adapter import ScriptedAdapter
 
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
+from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply
 from everturn_actors.ports import Agent, Gate, SessionStore, Tool
 from everturn_actors.service import (
     ServicePorts,
@@ -77,7 +77,7 @@ class Delivering:
 
     async def say(self, text: str = "hello", *, chat: str = "chat", key: str = "") -> Submission:
         """Send a message, as an adapter does."""
-        inbound = Inbound(
+        inbound = IncomingMessage(
             text=text, key=self.key(chat), sender="ann", idempotency_key=key, reply_to="q1"
         )
         return await self.service.submit(inbound)

@@ -44,7 +44,7 @@ from everturn_actors.model import (
     ChosenModel,
     ConversationKey,
     Decision,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -379,7 +379,7 @@ class World:
         self._teach(name, turn.calls)
         key = ConversationKey(channel=turn.channel, chat=turn.chat, agent=turn.agent)
         text = f"script:{name}"
-        inbound = Inbound(text=text, key=key, sender=turn.chat)
+        inbound = IncomingMessage(text=text, key=key, sender=turn.chat)
         session = (await self.service.submit(inbound)).session_id
         after: int | None = 0
         while after is not None:

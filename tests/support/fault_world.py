@@ -29,7 +29,7 @@ from support.scripted_adapter import capabilities
 from everturn_actors.events import Discarded, Received, Steered, TurnFinished, TurnStarted
 from everturn_actors.model import (
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     ModelRequest,
     Reply,
     ToolCall,
@@ -199,7 +199,7 @@ class World:
     async def say(self, agent: str, text: str, *, chat: str = "direct") -> TurnResult:
         """Say something in a conversation on no channel, and return the answer."""
         with anyio.fail_after(WAIT_S):
-            inbound = Inbound(text=text, key=self.key(agent, chat))
+            inbound = IncomingMessage(text=text, key=self.key(agent, chat))
             return await (await self.gateway.service.submit(inbound)).result()
 
     async def post(self, text: str, **more: object) -> object:
@@ -280,7 +280,7 @@ class World:
     async def leave_open(self, text: str) -> None:
         """Say something to the victim whose turn is open when the gateway stops."""
         HELD.add(text)
-        await self.gateway.service.submit(Inbound(text=text, key=self.key("victim")))
+        await self.gateway.service.submit(IncomingMessage(text=text, key=self.key("victim")))
         with anyio.fail_after(WAIT_S):
             await until(lambda: text not in HELD)
 

@@ -48,7 +48,7 @@ from everturn_actors.journal.keyed import FileKeyedStore
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.journal.opening import open_file_store
 from everturn_actors.journal.writer import Writer as JournalWriter
-from everturn_actors.model import Inbound, Queueing
+from everturn_actors.model import IncomingMessage, Queueing
 from everturn_actors.ports import Agent, Summariser, Tool, ToolCapabilities
 from everturn_actors.service import ServicePorts, ServiceSettings, TurnService, open_service
 from everturn_actors.spec import AgentSpec, ModelSpec, SessionSpec
@@ -189,7 +189,7 @@ class Gateway:
         if name in self.world.accepted:
             return
         await self.service.submit(
-            Inbound(
+            IncomingMessage(
                 text=text,
                 key=KEYS[to],
                 sender="alice",
@@ -205,7 +205,7 @@ class Gateway:
         """Ask over the API, and wait for the answer; ask again where the connection broke."""
         if name in self.world.answers:
             return
-        inbound = Inbound(text=text, key=API, idempotency_key=name)
+        inbound = IncomingMessage(text=text, key=API, idempotency_key=name)
         submission = await self.service.submit(inbound)
         self.world.accepted[name] = ("api", text)
         self.mark(f"{name} is acknowledged")

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.scripted_adapter import ScriptedAdapter
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply
+from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply
 from everturn_actors.ports import Agent, Gate, ModelProvider, SessionStore, Summariser, Tool
 from everturn_actors.service import (
     ServicePorts,
@@ -103,7 +103,7 @@ class Measured:
     async def ask(self, text: str = "hello", **more: str) -> TurnResult:
         """Send a message and wait for the end of its turn."""
         key = self.key(more.pop("channel", "test"))
-        inbound = Inbound(text=text, key=key, **more)  # type: ignore[arg-type]  # strings alone
+        inbound = IncomingMessage(text=text, key=key, **more)  # type: ignore[arg-type]  # strings alone
         return await (await self.service.submit(inbound)).result()
 
     async def scrape(self) -> Scrape:

@@ -8,7 +8,7 @@ from typing import assert_type
 import everturn
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryStore
-from everturn_actors.model import Announcement, ConversationKey, Inbound
+from everturn_actors.model import Announcement, ConversationKey, IncomingMessage
 from everturn_actors.ports import ModelProvider, Tool
 from everturn_actors.service import (
     AnnouncementReceipt,
@@ -25,7 +25,7 @@ from everturn_channels.adapter import Adapter
 async def a_caller(service: TurnService) -> None:
     """What an adapter does with the client."""
     key = ConversationKey(channel="test", chat="1", agent="assistant")
-    submission = await service.submit(Inbound(text="hello", key=key, idempotency_key="1"))
+    submission = await service.submit(IncomingMessage(text="hello", key=key, idempotency_key="1"))
     assert_type(submission, Submission)
     assert_type(submission.updates(), AsyncGenerator[Update])
     assert_type(await submission.result(), TurnResult)

@@ -25,7 +25,7 @@ from everturn_actors.model import (
     AmbientMessage,
     Announcement,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     Labels,
     Queueing,
 )
@@ -85,7 +85,7 @@ CONTEXT = Context(
 def said(text: str, key: str = "", debounce_s: float = 0) -> Submit:
     """Return a message to the agent."""
     queueing = Queueing(debounce_s=debounce_s)
-    return Submit(Inbound(text=text, key=KEY, idempotency_key=key, queueing=queueing))
+    return Submit(IncomingMessage(text=text, key=KEY, idempotency_key=key, queueing=queueing))
 
 
 def went(

@@ -26,7 +26,7 @@ from everturn_actors.events import (
 from everturn_actors.journal.log.codec import BadLineError, decode, load_json, seed
 from everturn_actors.journal.snapshot.reader import BadSnapshotError, decode_state
 from everturn_actors.journal.snapshot.state_yaml import encode_state
-from everturn_actors.model import ConversationKey, Inbound, ModelRequest, Reply, ToolCall
+from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply, ToolCall
 from everturn_actors.spec import SessionSpec
 from everturn_actors.state.apply import apply
 from everturn_actors.state.recovery import recover
@@ -150,7 +150,7 @@ async def test_a_session_may_live_for_ever() -> None:
     async with open_test_service(spec=spec) as test:
         key = ConversationKey(channel="test", chat="c", agent="test")
         results = [
-            await (await test.service.submit(Inbound(text="hi", key=key))).result()
+            await (await test.service.submit(IncomingMessage(text="hi", key=key))).result()
             for _ in range(2)
         ]
 

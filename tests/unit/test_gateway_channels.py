@@ -17,7 +17,7 @@ from support.tool_configs import config_of
 from support.tool_sites import tool_site
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
-from everturn_actors.model import ConversationKey, Inbound, Usage
+from everturn_actors.model import ConversationKey, IncomingMessage, Usage
 from everturn_actors.testing import ManualClock, ScriptedProvider, open_test_service
 from everturn_channels.access.owners import Owner
 from everturn_channels.access.pairing import Pairing
@@ -452,7 +452,7 @@ async def test_what_a_command_s_turn_says_waits_for_the_gateway_that_serves(tmp_
     config = config_with(tmp_path)
     key = ConversationKey(channel="matrix", chat="c", agent="butler")
     async with open_gateway(config, environ={}, watch=False) as gateway:
-        submission = await gateway.service.submit(Inbound(text="2+3", key=key))
+        submission = await gateway.service.submit(IncomingMessage(text="2+3", key=key))
         result = await submission.result()
     async with open_gateway(config, environ={}, watch=False, resume=False) as gateway:
         outbox = (await gateway.service.view(result.session_id)).outbox

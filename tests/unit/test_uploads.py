@@ -9,7 +9,7 @@ from support.pictures import GIF, JPEG, WEBP, picture, png
 from support.tables import table
 
 from everturn_actors.errors import InvalidInputError
-from everturn_actors.model import Attachment, Inbound, Upload, UserMessage
+from everturn_actors.model import Attachment, IncomingMessage, Upload, UserMessage
 from everturn_actors.state.validation import (
     ATTACHMENT_BYTES,
     attachment_of,
@@ -75,9 +75,9 @@ def test_eleven_files_are_too_many() -> None:
 
 def test_a_message_needs_words_or_files() -> None:
     """A picture says something by itself; nothing at all says nothing."""
-    check(Inbound(text="", attachments=(picture(),)))
+    check(IncomingMessage(text="", attachments=(picture(),)))
     with pytest.raises(InvalidInputError, match="the message is empty"):
-        check(Inbound(text=" "))
+        check(IncomingMessage(text=" "))
 
 
 @table(

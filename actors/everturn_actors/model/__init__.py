@@ -21,7 +21,13 @@ from everturn_actors.model.conversation import (
     ShownNotes,
     Summary,
 )
-from everturn_actors.model.incoming import AmbientMessage, Announcement, Inbound, Queueing, Upload
+from everturn_actors.model.incoming import (
+    AmbientMessage,
+    Announcement,
+    IncomingMessage,
+    Queueing,
+    Upload,
+)
 from everturn_actors.model.messages import (
     AnyMessage,
     Attachment,
@@ -95,7 +101,7 @@ __all__ = [
     "Disposition",
     "EndReason",
     "FileDigest",
-    "Inbound",
+    "IncomingMessage",
     "Inquiry",
     "Joins",
     "Labels",

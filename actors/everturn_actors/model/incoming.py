@@ -37,7 +37,7 @@ class Queueing(Value, frozen=True, kw_only=True):
     overflow: Overflow = "drop_old"
 
 
-class Inbound(Value, frozen=True, kw_only=True):
+class IncomingMessage(Value, frozen=True, kw_only=True):
     """A message on its way into a conversation."""
 
     text: str

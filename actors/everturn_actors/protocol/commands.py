@@ -20,7 +20,7 @@ from everturn_actors.model import (
     CallAnswer,
     ChosenModel,
     EndReason,
-    Inbound,
+    IncomingMessage,
     Labels,
     PendingAmbient,
     Pin,
@@ -99,7 +99,7 @@ class Accepted(Value, frozen=True, kw_only=True):
 class Submit(Command[Accepted], frozen=True):
     """Accept a message."""
 
-    inbound: Inbound
+    inbound: IncomingMessage
     attachments: tuple[Attachment, ...] = ()
     "What came with it; the bytes are kept already."
 

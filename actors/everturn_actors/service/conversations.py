@@ -16,7 +16,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import SessionStarted
 from everturn_actors.ids import new_session_id
-from everturn_actors.model import ChosenModel, ConversationKey, Inbound, Labels, Pin
+from everturn_actors.model import ChosenModel, ConversationKey, IncomingMessage, Labels, Pin
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
@@ -238,7 +238,7 @@ class Conversations:
             ActorStoppedError: The service is stopping.
             ActorFailedError, JournalError: The session cannot be read or written.
         """
-        check(Inbound(text=text, key=key))
+        check(IncomingMessage(text=text, key=key))
         command = Edit(idempotency_key, text)
         session_id = await self.current(key)
         try:

@@ -8,7 +8,7 @@ from anyio import to_thread
 
 from everturn_actors.errors import SessionEndedError, UnknownSessionError
 from everturn_actors.events import SessionStarted
-from everturn_actors.model import Attachment, Inbound, Upload
+from everturn_actors.model import Attachment, IncomingMessage, Upload
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import GetStatus
@@ -18,7 +18,7 @@ from everturn_actors.state.validation import attachment_of
 async def keep_files(
     store: SessionStore,
     registry: Actors,
-    inbound: Inbound,
+    inbound: IncomingMessage,
     session_id: str,
     begin_with: SessionStarted | None,
 ) -> tuple[Attachment, ...]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from everturn_actors.errors import HomeElsewhereError
 from everturn_actors.events import Event, SessionStarted
-from everturn_actors.model import CallAnswer, ConversationKey, Inbound, Turn, Upload
+from everturn_actors.model import CallAnswer, ConversationKey, IncomingMessage, Turn, Upload
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import GetState, Resume
@@ -43,7 +43,7 @@ class Stateless:
         self._store, self._runtime, self.registry = store, runtime, registry
 
     async def submit(
-        self, inbound: Inbound, history: History, *, agent: str, principal: str = ""
+        self, inbound: IncomingMessage, history: History, *, agent: str, principal: str = ""
     ) -> Submission:
         """Answer a message in one turn after `history`; nothing of it is kept.
 

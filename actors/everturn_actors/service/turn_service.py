@@ -24,7 +24,7 @@ from everturn_actors.model import (
     Announcement,
     CallAnswer,
     Decision,
-    Inbound,
+    IncomingMessage,
 )
 from everturn_actors.ports import SessionStore
 from everturn_actors.protocol.actors import Actors
@@ -106,7 +106,7 @@ class TurnService:
         self._on_delete = on_delete
         self._store, self._registry = store, registry
 
-    async def submit(self, inbound: Inbound) -> Submission:
+    async def submit(self, inbound: IncomingMessage) -> Submission:
         """Accept a message; return when it is durable, and the files that come with it are.
 
         It goes to `inbound.session_id`, or to the current session of `inbound.key`, which is
@@ -222,7 +222,7 @@ class TurnService:
         return await self.conversations.in_current(message.key, keep)
 
     async def _submit_to(
-        self, inbound: Inbound, session_id: str, begin_with: SessionStarted | None
+        self, inbound: IncomingMessage, session_id: str, begin_with: SessionStarted | None
     ) -> Submission:
         attachments = await keep_files(self._store, self._registry, inbound, session_id, begin_with)
         return await submit(

@@ -21,7 +21,7 @@ from everturn_actors.model import (
     Announcement,
     Attachment,
     CallAnswer,
-    Inbound,
+    IncomingMessage,
 )
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
@@ -104,7 +104,7 @@ class Submission(Struct, kw_only=True):
         """Wait for the end of the turn that answers the message, or until its caller is needed.
 
         Where calls are handed over (`TurnResult.handed_over`) the turn waits for what they give,
-        see `TurnService.answer_calls`; only a message with `Inbound.options.tools` leads there.
+        see `TurnService.answer_calls`; only a message whose `options` bring tools leads there.
 
         Args:
             is_over: Whether nobody waits any more, asked whenever there is nothing to read, and
@@ -210,7 +210,7 @@ class Submission(Struct, kw_only=True):
 
 
 async def submit(
-    inbound: Inbound,
+    inbound: IncomingMessage,
     session_id: str,
     registry: Actors,
     *,

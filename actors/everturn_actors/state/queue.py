@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import BusyError, CoreError, MailboxFullError, QueueFullError
 from everturn_actors.events import Discarded
-from everturn_actors.model import Inbound, Joins, PendingAmbient, UserMessage
+from everturn_actors.model import IncomingMessage, Joins, PendingAmbient, UserMessage
 
 WAITING_LIMIT = 256  # messages that wait for a turn; more come from a loop, not from people
 # Of what was not said to the agent, or in its name without a turn: of the messages that wait for a
@@ -87,7 +87,7 @@ class Debounce(Struct, frozen=True):
 
 
 def why_not_now(
-    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
+    inbound: IncomingMessage, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
 ) -> CoreError | None:
     """Return why a message cannot join those that wait; None where it can.
 
@@ -112,7 +112,7 @@ def why_not_now(
 
 
 def dropped(
-    inbound: Inbound, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
+    inbound: IncomingMessage, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
 ) -> Discarded | None:
     """Return the event of the oldest messages that go to make room; None where there is room.
 
@@ -130,7 +130,7 @@ def dropped(
     return Discarded(received=gone, reason=why)
 
 
-def how_it_joins(inbound: Inbound, *, in_window: bool) -> Joins:
+def how_it_joins(inbound: IncomingMessage, *, in_window: bool) -> Joins:
     """Return with which other messages a message shares a turn."""
     joins = inbound.queueing.joins
     return "burst" if joins == "own" and in_window else joins

@@ -27,7 +27,7 @@ from everturn_actors.model import (
     Attachment,
     CallAnswer,
     CallOptions,
-    Inbound,
+    IncomingMessage,
     Turn,
     Upload,
 )
@@ -69,7 +69,7 @@ _NOT_IN_NAMES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
 _TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def check(inbound: Inbound) -> None:
+def check(inbound: IncomingMessage) -> None:
     """Refuse what is not a message.
 
     Raises:

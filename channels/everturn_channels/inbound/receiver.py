@@ -32,7 +32,7 @@ from everturn_actors.model import (
     IMAGE_TYPES,
     AmbientMessage,
     ConversationKey,
-    Inbound,
+    IncomingMessage,
     Queueing,
     Upload,
 )
@@ -144,7 +144,7 @@ class Receiver:
         """Keep a message that is not for the agent; its files are not fetched."""
         decision, text = admission.decision, ambient_text(message)
         if decision.joins_next_turn:
-            inbound = Inbound(
+            inbound = IncomingMessage(
                 text=text,
                 key=admission.key,
                 sender=message.sender.id,
@@ -253,7 +253,7 @@ class Receiver:
     ) -> None:
         message, decision = extras.message, admission.decision
         in_group = message.chat.type != "dm"
-        inbound = Inbound(
+        inbound = IncomingMessage(
             text=compose(
                 message,
                 in_group=in_group,
@@ -292,7 +292,7 @@ class Receiver:
             id=command.id, chat=command.chat, sender=command.sender, at=command.at, text=text
         )
         queue = admission.decision.queue
-        inbound = Inbound(
+        inbound = IncomingMessage(
             text=compose(message, in_group=command.chat.type != "dm"),
             key=admission.key,
             sender=command.sender.id,
@@ -303,7 +303,7 @@ class Receiver:
         return await self._submit(message, inbound, queue) is not None
 
     async def _submit(
-        self, message: Message, inbound: Inbound, queue: QueueRules
+        self, message: Message, inbound: IncomingMessage, queue: QueueRules
     ) -> Submission | None:
         """Hand in a message; None where it is not taken, and its sender was told where it helps."""
         fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}

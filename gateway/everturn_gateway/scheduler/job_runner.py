@@ -24,7 +24,7 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownSessionError,
 )
-from everturn_actors.model import Announcement, ConversationKey, Inbound, Queueing
+from everturn_actors.model import Announcement, ConversationKey, IncomingMessage, Queueing
 from everturn_actors.service import AnnouncementReceipt, TurnResult, TurnService
 from everturn_actors.session.refusals import with_refusals
 from everturn_actors.state.serialization import utc_text
@@ -267,7 +267,7 @@ def _conversation(job: Job) -> ConversationKey | None:
     )
 
 
-def _inbound(job: Job, task: RunTask, run: Run) -> Inbound:
+def _inbound(job: Job, task: RunTask, run: Run) -> IncomingMessage:
     """Return the message that begins a try; the same one each time."""
     key = isolated_key(job, run.scheduled_at) if job.where == "isolated" else _conversation(job)
     session_id = job.to.session_id if key is None and isinstance(job.to, ToSession) else ""
@@ -275,7 +275,7 @@ def _inbound(job: Job, task: RunTask, run: Run) -> Inbound:
         key, session_id = None, run.session_id
     again = f", try {run.attempt}" if run.attempt > 1 else ""
     head = f"[Scheduled task {job.title!r}, due {_due_text(job, run.scheduled_at)}{again}]"
-    return Inbound(
+    return IncomingMessage(
         text=f"{head}\n{task.text}",
         key=key,
         session_id=session_id,

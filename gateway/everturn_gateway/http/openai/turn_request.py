@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import CallNotOpenError, CannotBranchError, UnknownSessionError
 from everturn_actors.ids import is_session_id
-from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, Inbound
+from everturn_actors.model import CallAnswer, CallOptions, ConversationKey, IncomingMessage
 from everturn_actors.service import Submission, TurnService
 from everturn_actors.service.stateless import Stateless
 from everturn_actors.state.session_state import SessionState
@@ -116,7 +116,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
             return None, None
         return (service, state) if state.key.agent == self.body.model else (None, None)
 
-    async def inbound(self, name: str) -> Inbound:
+    async def inbound(self, name: str) -> IncomingMessage:
         """Return the message for the conversation or session `name`.
 
         Raises:
@@ -125,7 +125,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
             ProblemError: The session's agent is another one (400).
         """
         text, files = await _beside(self.body, newest)
-        inbound = Inbound(
+        inbound = IncomingMessage(
             text=text,
             sender=self.caller.owns_as,
             attachments=files,
@@ -197,7 +197,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
         key = ConversationKey(channel=CHANNEL, chat=name, agent=self.body.model)
         return own_key(self.caller, key)
 
-    async def in_conversation(self, given: ClientHeaders) -> Inbound:
+    async def in_conversation(self, given: ClientHeaders) -> IncomingMessage:
         """Return the message for the conversation that the headers name.
 
         Raises:
@@ -207,7 +207,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
             return await self.inbound(given.session)
         return await self.in_page(given.chat)
 
-    async def in_page(self, chat: str) -> Inbound:
+    async def in_page(self, chat: str) -> IncomingMessage:
         """Return the message for the chat of a page, which says what was said before it.
 
         Where that is not what the session of the chat holds, the chat goes on in a new session,
@@ -252,9 +252,9 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
         """
         return await _beside(self.body, partial(stateless, options=self.options))
 
-    def message(self, asked: Asked) -> Inbound:
+    def message(self, asked: Asked) -> IncomingMessage:
         """Return what is asked now as a message that is for no conversation yet."""
-        return Inbound(
+        return IncomingMessage(
             text=asked.text,
             attachments=asked.attachments,
             options=self.options,

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from everturn_actors.errors import CannotBranchError, UnknownSessionError
 from everturn_actors.events import CallsAnswered, Received
 from everturn_actors.ids import is_session_id
-from everturn_actors.model import CallOptions, ConversationKey, Inbound
+from everturn_actors.model import CallOptions, ConversationKey, IncomingMessage
 from everturn_actors.service import Copied, Submission
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.http.access.auth import SESSION
@@ -243,7 +243,7 @@ class _Creating(Struct, frozen=True, kw_only=True):
             )
         return await self._submitted(inbound)
 
-    async def _submitted(self, inbound: Inbound) -> Handed:
+    async def _submitted(self, inbound: IncomingMessage) -> Handed:
         """Hand a message in.
 
         Raises:

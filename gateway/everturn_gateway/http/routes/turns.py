@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn_actors.events import Received
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.service import Submission, TurnService
 from everturn_gateway.http.access.callers import CallerOf
 from everturn_gateway.http.openapi import SessionId, event_stream, problems
@@ -264,7 +264,7 @@ def _accepted(submission: Submission, body: BaseModel, events: str) -> Response:
 async def _submit(
     service: TurnService, session_id: str, body: NewMessage, key: str | None, *, sender: str
 ) -> Submission:
-    inbound = Inbound(
+    inbound = IncomingMessage(
         text=body.content,
         session_id=session_id,
         sender=sender,

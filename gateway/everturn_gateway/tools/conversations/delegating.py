@@ -16,7 +16,7 @@ from everturn_actors.errors import (
     ToolFailedError,
     UnknownAgentError,
 )
-from everturn_actors.model import Inbound, ToolCall, ToolDefinition
+from everturn_actors.model import IncomingMessage, ToolCall, ToolDefinition
 from everturn_actors.outside import outside_of_all, together
 from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.service import Submission, TurnResult, TurnService
@@ -102,7 +102,7 @@ class Delegate:
         try:
             return await self._work(
                 [
-                    Inbound(
+                    IncomingMessage(
                         text=text,
                         key=key,
                         principal=context.principal,
@@ -133,7 +133,7 @@ class Delegate:
         msg = f"there is no delegate {name!r}; there are: {known}" if name else f"name one: {known}"
         raise ToolFailedError(msg)
 
-    async def _work(self, tries: Sequence[Inbound]) -> ToolOutput:
+    async def _work(self, tries: Sequence[IncomingMessage]) -> ToolOutput:
         service = self._environment.link.service
         for inbound in tries:
             submission = await _submit(service, inbound)
@@ -145,7 +145,7 @@ class Delegate:
         raise ToolFailedError(msg)
 
 
-async def _submit(service: TurnService, inbound: Inbound) -> Submission:
+async def _submit(service: TurnService, inbound: IncomingMessage) -> Submission:
     try:
         # Not cancelled half way: whoever stops the work has to know where it is done.
         with anyio.fail_after(_SUBMIT_S, shield=True):

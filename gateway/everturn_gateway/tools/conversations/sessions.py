@@ -18,7 +18,7 @@ from everturn_actors.errors import (
     ToolFailedError,
     UnknownSessionError,
 )
-from everturn_actors.model import ConversationKey, Inbound, ToolCall, ToolDefinition
+from everturn_actors.model import ConversationKey, IncomingMessage, ToolCall, ToolDefinition
 from everturn_actors.ports import SessionSummary, ToolCapabilities, ToolContext, ToolOutput
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
@@ -258,7 +258,7 @@ class SessionTool:
                 " already; a person has to write before there can be another"
             )
             raise ToolFailedError(msg)
-        inbound = Inbound(
+        inbound = IncomingMessage(
             text=f"[From another conversation of yours, {context.session_id}]\n\n{asked.text}",
             key=key,
             sender=label(context.session_id, hops),

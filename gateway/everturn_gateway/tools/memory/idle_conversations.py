@@ -31,7 +31,7 @@ from everturn_actors.model import (
     MEMORY,
     PROGRAM_SENDERS,
     CallOptions,
-    Inbound,
+    IncomingMessage,
     OpenStep,
     OpenTurn,
     Queueing,
@@ -149,7 +149,7 @@ class IdleConversations(Struct, kw_only=True):
             if not is_worth_asking(state) or state.open_turn is not None:
                 return
             await self.service().submit(
-                Inbound(
+                IncomingMessage(
                     session_id=session_id,
                     text=QUESTION,
                     sender=MEMORY,

@@ -21,7 +21,7 @@ from everturn_actors.errors import (
     UnknownAgentError,
     UnknownSessionError,
 )
-from everturn_actors.model import Inbound
+from everturn_actors.model import IncomingMessage
 from everturn_actors.ports import Clock
 from everturn_actors.service import TurnService
 from everturn_gateway.tools.processes.output import output_size
@@ -54,10 +54,12 @@ async def notify(
     tried. Where the session was reset or has expired, the message begins the conversation's next.
     """
     name = f"process-{record.handle}-{what}"
-    to_session = Inbound(
+    to_session = IncomingMessage(
         session_id=record.session_id, text=text, sender=SENDER, idempotency_key=name
     )
-    to_conversation = Inbound(key=record.key, text=text, sender=SENDER, idempotency_key=name)
+    to_conversation = IncomingMessage(
+        key=record.key, text=text, sender=SENDER, idempotency_key=name
+    )
     inbound, delay_s, tries = to_session, _RETRY_S, 0
     fields = {"handle": record.handle, "session_id": record.session_id, "what": what}
     while True:
