@@ -30,8 +30,8 @@ from everturn_actors.state.reports import explanation_record
 from everturn_actors.testing import ScriptedProvider
 from everturn_actors.turn.call_status import waiting
 from everturn_channels.errors import ClientError
-from everturn_channels.terminal.chat import describe
 from everturn_channels.terminal.client import Client
+from everturn_channels.terminal.commands import describe
 from everturn_channels.terminal.conversation import Answer, Conversation
 
 DEADLINE_S = 60

@@ -17,6 +17,10 @@ import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 _STREAMS = 3
 
@@ -51,10 +55,25 @@ def _ask(address: str) -> None:
         line.recv(1)
 
 
+class BrokenFiles:
+    """A plug-in that forgets each file of tests that could not be read.
+
+    pytest leaves such a module in `sys.modules` as far as it came. A worker would take it for one
+    with fewer tests, or none, and nobody would be told: without it the worker tries again and says
+    what is wrong.
+    """
+
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        """Forget the module where its collection failed."""
+        for name, module in [*sys.modules.items()]:
+            if getattr(module, "__file__", None) == str(node.path):
+                del sys.modules[name]
+
+
 def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> None:
     import pytest  # noqa: PLC0415 - who asks for a worker does not need it
 
-    pytest.main([*arguments, "-n0", "--collect-only", "-q", "-s"])
+    pytest.main([*arguments, "-n0", "--collect-only", "-q", "-s"], plugins=[BrokenFiles()])
     sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest has just taken it away
     from support.warm_models import warm_models  # noqa: PLC0415 - as above
 
