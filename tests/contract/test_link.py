@@ -20,6 +20,7 @@ from everturn_actors.cluster.addresses import Address, Tls, connect, listen, rea
 from everturn_actors.cluster.frames import (
     FRAME_MAX_BYTES,
     GREETING_MAX_BYTES,
+    SPEAKS,
     Ask,
     Challenge,
     Delete,
@@ -148,7 +149,7 @@ def way(request: pytest.FixtureRequest, tls: Tls) -> Way:
 
 @asynccontextmanager
 async def world(
-    way: Way, folder: Path, *, secret: str = SECRET, speaks: tuple[int, int] = (1, 1)
+    way: Way, folder: Path, *, secret: str = SECRET, speaks: tuple[int, int] = SPEAKS
 ) -> AsyncGenerator[World]:
     """Open two nodes; the one that asks may have another secret, or speak another version."""
     sessions = Sessions()
@@ -277,11 +278,11 @@ async def test_a_secret_that_differs_is_said_on_both_sides(
 
 async def test_a_version_that_is_not_understood_is_said_in_words(way: Way, tmp_path: Path) -> None:
     """Two neighbours work together; others are told what to do."""
-    async with world(way, tmp_path, speaks=(1, 2)) as it:
+    async with world(way, tmp_path, speaks=(SPEAKS[0], SPEAKS[1] + 1)) as it:
         asked = Asked(session_id="s", command=Cancel())
         assert (await it.link.ask(it.node, asked, deadline_s=5)).answer is True
     (tmp_path / "b.sock").unlink(missing_ok=True)
-    async with world(way, tmp_path, speaks=(2, 3)) as it:
+    async with world(way, tmp_path, speaks=(SPEAKS[1] + 1, SPEAKS[1] + 2)) as it:
         with pytest.raises(LinkRefusedError, match="one release at a time"):
             await it.link.ask(it.node, Asked(session_id="s", command=Cancel()), deadline_s=5)
 

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from contextlib import aclosing
 
-from everturn_actors.model import Announcement, IncomingMessage
-from everturn_actors.service import AnnouncementReceipt
+from everturn_actors.model import IncomingMessage
+from everturn_actors.service import Submission
 from everturn_actors.testing import TestService, open_test_service
 from everturn_gateway.http.schemas.history import read_messages
 from everturn_gateway.http.streams import session_messages
 
 
-async def announce(test: TestService) -> AnnouncementReceipt:
+async def announce(test: TestService) -> Submission:
     """Let a job say something in the conversation of the service."""
-    said = Announcement(text="Five minutes.", key=test.key(), sender="schedule", title="Stand-up")
-    return await test.service.announce(said)
+    said = IncomingMessage(
+        kind="announcement",
+        text="Five minutes.",
+        key=test.key(),
+        sender="schedule",
+        title="Stand-up",
+    )
+    return await test.service.submit(said)
 
 
 async def test_the_history_shows_it_as_the_assistants() -> None:

@@ -29,8 +29,8 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Announced, ChunkMarked, DeliveryPlanned, Event, Received
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import Announcement, ConversationKey, IncomingMessage, OutboxItem
-from everturn_actors.service import AnnouncementReceipt
+from everturn_actors.model import ConversationKey, IncomingKind, IncomingMessage, OutboxItem, Upload
+from everturn_actors.service import Submission
 from everturn_actors.spec import ContextSpec, SessionSpec
 from everturn_actors.state.validation import TEXT_BYTES, TITLE_CHARS
 from everturn_actors.testing import (
@@ -50,9 +50,10 @@ HTTP = ConversationKey(channel="http", chat="chat", agent="test")
 LINE = "[Said here before, not to you:]\n[Stand-up said here, in your name:] Five minutes.\n"
 
 
-def stand_up(test: TestService, name: str = "job:1", **rest: object) -> Announcement:
+def stand_up(test: TestService, name: str = "job:1", **rest: object) -> IncomingMessage:
     """Return what a job says in the conversation of the service."""
-    plain = Announcement(
+    plain = IncomingMessage(
+        kind="announcement",
         text="Five minutes.",
         key=test.key(),
         sender="schedule",
@@ -122,16 +123,18 @@ async def test_it_is_said_once_and_told_once_however_often_it_is_handed_in(
         world.open() as store,
         open_test_service(store=store, delivery_ports={"test": post}) as test,
     ):
-        first = await test.service.announce(stand_up(test))
-        again = await test.service.announce(stand_up(test))
-        assert (first.duplicate, again) == (False, structs.replace(first, duplicate=True))
+        first = await test.service.submit(stand_up(test))
+        again = await test.service.submit(stand_up(test))
+        assert (first.duplicate, again.duplicate) == (False, True)
+        assert (again.session_id, again.seq) == (first.session_id, first.seq)
     post.is_away = False
     async with (
         world.open() as store,
         open_test_service(store=store, delivery_ports={"test": post}, provider=provider) as test,
     ):
         await post.until_got(1, test, first.session_id)  # the start alone delivers it
-        assert await test.service.announce(stand_up(test)) == structs.replace(first, duplicate=True)
+        again = await test.service.submit(stand_up(test))
+        assert (again.session_id, again.seq, again.duplicate) == (first.session_id, first.seq, True)
         await ask(test, "thanks")
         await ask(test, "bye")
         await post.until_got(3, test, first.session_id)
@@ -150,7 +153,7 @@ async def test_what_is_said_during_a_turn_is_told_to_the_one_after_it() -> None:
             IncomingMessage(text="hello", key=test.key(), sender="ann")
         )
         await test.provider.until_called()
-        told = await test.service.announce(stand_up(test))
+        told = await test.service.submit(stand_up(test))
         with anyio.fail_after(WAIT_S):
             while not post.got:
                 await soon()
@@ -178,7 +181,7 @@ async def test_a_paused_session_takes_it_and_stays_paused() -> None:
         with anyio.fail_after(WAIT_S):
             while (await test.service.view(said.session_id)).status != "paused":
                 await soon()
-        told = await test.service.announce(stand_up(test, key=None, session_id=said.session_id))
+        told = await test.service.submit(stand_up(test, key=None, session_id=said.session_id))
         state = await test.service.view(said.session_id)
 
         assert not told.duplicate
@@ -188,7 +191,7 @@ async def test_a_paused_session_takes_it_and_stays_paused() -> None:
 async def test_it_wakes_nobody_and_calls_no_model() -> None:
     """A message costs no tokens, and a conversation may begin with one."""
     async with open_test_service() as test:
-        told = await test.service.announce(stand_up(test))
+        told = await test.service.submit(stand_up(test))
         state = await test.service.view(told.session_id)
 
         assert (state.turns, state.has_work, state.outbox) == (0, False, ())
@@ -200,9 +203,9 @@ async def test_one_that_nobody_heard_of_for_a_month_is_not_told_any_more() -> No
     """What was said so long ago is not what somebody answers to."""
     clock, spec = ManualClock(), structs.replace(make_spec(), session=SessionSpec(ttl_hours=0))
     async with open_test_service(clock=clock, spec=spec) as test:
-        await test.service.announce(stand_up(test))
+        await test.service.submit(stand_up(test))
         clock.advance(15 * 86_400)
-        await test.service.announce(stand_up(test, "job:2", text="Again."))
+        await test.service.submit(stand_up(test, "job:2", text="Again."))
         clock.advance(15 * 86_400 + 1)
         await ask(test)
 
@@ -213,7 +216,7 @@ async def test_one_that_nobody_heard_of_for_a_month_is_not_told_any_more() -> No
 async def test_text_from_outside_makes_the_next_turn_ask() -> None:
     """What a task found on a page may stand behind what the next turn does."""
     async with open_test_service() as test:
-        told = await test.service.announce(stand_up(test, untrusted=True))
+        told = await test.service.submit(stand_up(test, untrusted=True))
         await ask(test)
         state = await test.service.view(told.session_id)
 
@@ -229,8 +232,8 @@ async def test_an_ended_session_refuses_it_and_its_conversation_goes_on() -> Non
         ended = await ask(test)
         await test.service.reset(ended)
         with pytest.raises(SessionEndedError):
-            await test.service.announce(stand_up(test, key=None, session_id=ended))
-        told = await test.service.announce(stand_up(test))
+            await test.service.submit(stand_up(test, key=None, session_id=ended))
+        told = await test.service.submit(stand_up(test))
 
         assert told.session_id != ended
         assert not told.duplicate
@@ -240,22 +243,23 @@ async def test_an_ended_session_refuses_it_and_its_conversation_goes_on() -> Non
 async def test_a_repeat_after_the_end_of_the_session_is_known(key: ConversationKey) -> None:
     """Also where no platform hands anything in again: the scheduler does."""
     async with open_test_service(delivery_ports={"test": Post()}) as test:
-        first = await test.service.announce(stand_up(test, key=key))
+        first = await test.service.submit(stand_up(test, key=key))
         await test.service.reset(first.session_id)
         other = await ask(test, key=key)  # somebody else begins the next one
-        again = await test.service.announce(stand_up(test, key=key))
+        again = await test.service.submit(stand_up(test, key=key))
 
         assert other != first.session_id
-        assert again == AnnouncementReceipt(session_id=other, seq=1, duplicate=True)
+        assert (again.session_id, again.seq, again.duplicate) == (other, 1, True)
 
 
 async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> None:
     """It was said, and nothing began since."""
     async with open_test_service() as test:
-        first = await test.service.announce(stand_up(test))
+        first = await test.service.submit(stand_up(test))
         await test.service.reset(first.session_id)
 
-        assert await test.service.announce(stand_up(test)) == structs.replace(first, duplicate=True)
+        again = await test.service.submit(stand_up(test))
+        assert (again.session_id, again.seq, again.duplicate) == (first.session_id, first.seq, True)
 
 
 @table(
@@ -268,6 +272,7 @@ async def test_a_repeat_in_the_session_that_has_ended_meanwhile_is_known() -> No
         ({"title": "t" * (TITLE_CHARS + 1)}, InvalidInputError, "the title has 256 characters"),
         ({"idempotency_key": "k" * 256}, InvalidInputError, "idempotency key"),
         ({"key": None}, InvalidInputError, "a conversation or a session"),
+        ({"attachments": (Upload(data=b"x"),)}, InvalidInputError, "comes with files"),
         ({"key": structs.replace(HTTP, agent="gone")}, UnknownAgentError, "gone"),
         ({"key": None, "session_id": "20261121T224956123-3f9a2c1b"}, UnknownSessionError, "3f9a"),
     ],
@@ -278,18 +283,32 @@ async def test_what_cannot_be_said_is_refused_and_leaves_nothing(
     """Whoever scheduled it is told the reason, and no half conversation begins."""
     async with open_test_service() as test:
         with pytest.raises(error, match=why):
-            await test.service.announce(structs.replace(stand_up(test), **rest))
+            await test.service.submit(structs.replace(stand_up(test), **rest))
 
         assert await test.service.reader.sessions() == ()
+
+
+@table("kind", ["announcement", "ambient"])
+async def test_nobody_waits_for_an_answer_to_what_no_turn_answers(kind: IncomingKind) -> None:
+    """Whoever follows it sees that it is durable, also where it is handed in again; no more."""
+    async with open_test_service() as test:
+        for _ in range(2):
+            said = await test.service.submit(structs.replace(stand_up(test), kind=kind))
+            with anyio.fail_after(WAIT_S):
+                seqs = [each.seq async for each in said.updates() if isinstance(each, Event)]
+                with pytest.raises(InvalidInputError, match="no turn answers"):
+                    await said.result()
+
+            assert seqs == [said.seq]
 
 
 async def test_a_session_without_its_agent_says_nothing() -> None:
     """Nobody speaks in the name of an agent that is not there."""
     async with open_test_service() as test:
-        told = await test.service.announce(stand_up(test))
+        told = await test.service.submit(stand_up(test))
         agent = test.agents.agents.pop("test")
         with pytest.raises(UnknownAgentError):
-            await test.service.announce(stand_up(test, "k2", key=None, session_id=told.session_id))
+            await test.service.submit(stand_up(test, "k2", key=None, session_id=told.session_id))
         test.agents.agents["test"] = agent
 
         state = await test.service.view(told.session_id)
@@ -320,16 +339,16 @@ async def test_a_kill_at_any_write_neither_loses_it_nor_says_it_twice() -> None:
     kills = 0
     for number, moment in product(range(1, WRITES_MAX), MOMENTS):
         disk, post, provider = MemoryDisk(), Post(), ScriptedProvider()
-        told: AnnouncementReceipt | None = None
+        told: Submission | None = None
         async with living(disk, post, provider, (number, moment)) as (test, store):
             with suppress(CoreError):
-                told = await test.service.announce(stand_up(test))
+                told = await test.service.submit(stand_up(test))
             await soon()
         ended = store.ended.is_set()
         kills += ended
         async with living(disk, post, provider, None) as (test, _):
-            again = await test.service.announce(stand_up(test))
-            assert told is None or again == structs.replace(told, duplicate=True)
+            again = await test.service.submit(stand_up(test))
+            assert told is None or (again.seq, again.duplicate) == (told.seq, True)
             await ask(test, "thanks")
             with anyio.fail_after(WAIT_S):
                 while (await test.service.view(again.session_id)).outbox:
@@ -362,7 +381,7 @@ async def test_a_waiting_answer_is_not_held_up_by_it() -> None:
             IncomingMessage(text="hello", key=test.key(), sender="ann")
         )
         await test.provider.until_called()
-        await test.service.announce(stand_up(test, key=None, session_id=said.session_id))
+        await test.service.submit(stand_up(test, key=None, session_id=said.session_id))
         test.provider.release()
         seen: list[type] = []
         with anyio.fail_after(WAIT_S):
@@ -383,7 +402,7 @@ async def test_a_hundred_reminders_do_not_drown_what_a_person_says() -> None:
     async with open_test_service(spec=spec) as test:
         for number in range(100):
             reminder = stand_up(test, f"job:{number}", text=f"Stand-up {number}! " + "now " * 20)
-            await test.service.announce(reminder)
+            await test.service.submit(reminder)
         await ask(test, "What is the capital of France?")
 
     told = texts(test.provider.requests[0])[-1]

@@ -17,7 +17,7 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.errors import ContextOverflowError, JournalError, ModelRefusedError
 from everturn_actors.events import OVERFLOW_LINE, ChunkMarked, DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Announcement, FileDigest, Reply, ToolCall, Upload
+from everturn_actors.model import FileDigest, IncomingMessage, Reply, ToolCall, Upload
 from everturn_actors.ports import ToolOutput, Verdict
 from everturn_actors.testing import START, calling
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
@@ -52,7 +52,9 @@ async def test_a_reply_is_planned_sent_and_marked_with_two_writes() -> None:
 async def test_what_is_said_without_a_turn_is_delivered_like_a_reply() -> None:
     """A job's message has nothing else to carry it: nobody wrote, and no turn is open."""
     async with delivering("fine") as test:
-        told = await test.service.announce(Announcement(text=LONG, key=test.key()))
+        told = await test.service.submit(
+            IncomingMessage(kind="announcement", text=LONG, key=test.key())
+        )
         await test.until_delivered(told.session_id)
         assert test.adapter.world.texts == PARTS
         assert [shown.message.reply_to for shown in test.adapter.world.messages.values()] == [

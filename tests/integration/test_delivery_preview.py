@@ -12,7 +12,7 @@ from support.tool_doubles import Deed, Rules, by_name
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import PreviewSent
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_actors.model import Announcement, Reply, ToolCall
+from everturn_actors.model import IncomingMessage, Reply, ToolCall
 from everturn_actors.ports import Verdict
 from everturn_channels.delivery.chunk_sender import EDIT_TRIES
 from everturn_channels.errors import NotSentError, RefusedError, SendError, UnknownOutcomeError
@@ -60,7 +60,9 @@ async def test_what_is_said_meanwhile_is_a_message_of_its_own() -> None:
     async with delivering(provider=Dictated(), settings=STREAMING) as test:
         said = await test.say()
         await settle(test, FIRST)
-        await test.service.announce(Announcement(text="Stand-up!", key=test.key()))
+        await test.service.submit(
+            IncomingMessage(kind="announcement", text="Stand-up!", key=test.key())
+        )
         await idle()
         assert test.adapter.world.texts == [f"~{FIRST}", "Stand-up!"]
         test.clock.advance(1)

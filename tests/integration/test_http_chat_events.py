@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import orjson
 
-from everturn_actors.model import AmbientMessage, IncomingMessage, Queueing
+from everturn_actors.model import IncomingMessage, Queueing
 from everturn_actors.service import Submission
 from everturn_actors.testing import TestService, open_test_service
 from everturn_gateway.http.schemas.history import read_messages
@@ -68,7 +68,7 @@ async def test_the_stream_of_a_session_carries_every_event_as_it_is_logged() -> 
     async with open_test_service() as test:
         said = await say(test, "hello")
         await said.result()
-        await test.service.store_ambient(AmbientMessage(text="lunch?", key=test.key()))
+        await test.service.submit(IncomingMessage(kind="ambient", text="lunch?", key=test.key()))
         await test.service.reset(said.session_id)
         messages = session_messages(test.service, said.session_id, lambda _: False, after=0)
         chunks = [chunk async for chunk in messages]

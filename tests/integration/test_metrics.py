@@ -32,8 +32,7 @@ from everturn_actors.events import Body, ContextReduced, Event, ModelReplied, Su
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import (
     SCHEDULE,
-    AmbientMessage,
-    Announcement,
+    AmbientRules,
     ConversationKey,
     IncomingMessage,
     PromptFingerprint,
@@ -254,11 +253,17 @@ async def test_what_is_said_beside_turns_has_its_own_counters() -> None:
     """Jobs, announcements and ambient talk cost differently, and fail differently."""
     async with measured(ScriptedProvider()) as test:
         key = test.key()
-        await test.service.announce(Announcement(text="news", key=key, sender=SCHEDULE))
-        await test.service.announce(Announcement(text="more", key=key))
-        await test.service.store_ambient(AmbientMessage(text="chatter", key=key))
+        await test.service.submit(
+            IncomingMessage(kind="announcement", text="news", key=key, sender=SCHEDULE)
+        )
+        await test.service.submit(IncomingMessage(kind="announcement", text="more", key=key))
+        await test.service.submit(IncomingMessage(kind="ambient", text="chatter", key=key))
         await test.ask("a task", sender=SCHEDULE)
-        await test.service.submit(IncomingMessage(text="fyi", key=key, ambient=True))
+        await test.service.submit(
+            IncomingMessage(
+                kind="ambient", text="fyi", key=key, ambient=AmbientRules(shown="message")
+            )
+        )
         session_id = await test.service.conversations.current(key)
         await test.service.reset(session_id)
         seen = await test.scrape()

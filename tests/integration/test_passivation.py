@@ -17,8 +17,7 @@ from everturn_actors.errors import ModelRefusedError
 from everturn_actors.events import DeliveryPlanned
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
+    AmbientRules,
     IncomingMessage,
     Queueing,
     ToolDefinition,
@@ -134,7 +133,11 @@ async def _flushed(test: TestService) -> None:
 
 async def _ambient(test: TestService) -> None:
     await say(test)
-    await test.service.submit(IncomingMessage(text="not to you", key=test.key(), ambient=True))
+    await test.service.submit(
+        IncomingMessage(
+            kind="ambient", text="not to you", key=test.key(), ambient=AmbientRules(shown="message")
+        )
+    )
 
 
 async def _decided(test: TestService) -> None:
@@ -201,11 +204,11 @@ ACTS: dict[str, Act] = {
     "a person decides": _decided,
     "a summary is made by itself": _summarised,
     "a summary is asked for": _compacted,
-    "something is announced": lambda test: test.service.announce(
-        Announcement(text="so", key=test.key())
+    "something is announced": lambda test: test.service.submit(
+        IncomingMessage(kind="announcement", text="so", key=test.key())
     ),
-    "something ambient is kept": lambda test: test.service.store_ambient(
-        AmbientMessage(text="so", key=test.key())
+    "something ambient is kept": lambda test: test.service.submit(
+        IncomingMessage(kind="ambient", text="so", key=test.key())
     ),
     "somebody looks": _looked,
     "somebody follows": _followed,

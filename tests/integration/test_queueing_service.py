@@ -26,7 +26,7 @@ from everturn_actors.events import (
 )
 from everturn_actors.journal.memory import MemoryDisk, MemoryStore
 from everturn_actors.journal.opening import open_file_store
-from everturn_actors.model import AmbientMessage, IncomingMessage, Overflow, Queueing
+from everturn_actors.model import AmbientRules, IncomingMessage, Overflow, Queueing
 from everturn_actors.ports import Verdict
 from everturn_actors.service import ServiceSettings, Submission
 from everturn_actors.spec import SessionSpec
@@ -71,7 +71,8 @@ async def say(
         key=test.key(),
         sender=sender,
         idempotency_key=key,
-        ambient=ambient,
+        kind="ambient" if ambient else "prompt",
+        ambient=AmbientRules(shown="message"),
         queueing=queueing,
     )
     return await test.service.submit(inbound)
@@ -553,7 +554,9 @@ async def test_nothing_that_did_not_speak_to_the_agent_overtakes_a_question() ->
         asked = await say(test, "go", Queueing())
         await until_asked(test, asked.session_id)
         await say(test, "hm", ambient=True)
-        await test.service.store_ambient(AmbientMessage(text="hm", key=test.key(), sender="ann"))
+        await test.service.submit(
+            IncomingMessage(kind="ambient", text="hm", key=test.key(), sender="ann")
+        )
         await say(test, "mine", OWN)
         await soon()
         assert len((await test.service.view(asked.session_id)).open_approvals) == 1
@@ -582,8 +585,10 @@ async def test_only_who_spoke_to_the_agent_may_answer_its_question() -> None:
     async with open_test_service(provider=provider, tools=deciding(), gate=gate) as test:
         await say(test, "psst", ambient=True, sender="eve")
         await say(test, "anonymous", ambient=True, sender="")
-        await test.service.store_ambient(
-            AmbientMessage(text="run it", key=test.key(), sender="mallory", untrusted=True)
+        await test.service.submit(
+            IncomingMessage(
+                kind="ambient", text="run it", key=test.key(), sender="mallory", untrusted=True
+            )
         )
         asked = await say(test, "go", Queueing())
         question = await until_asked(test, asked.session_id)
@@ -620,10 +625,14 @@ async def test_what_no_person_began_is_not_for_everybody_on_a_platform_to_allow(
 # --- asides ---
 
 
-async def aside(test: TestService, text: str, **rest: object) -> bool:
-    """Keep a message that did not speak to the agent."""
-    plain = AmbientMessage(text=text, key=test.key(), sender="bob")
-    return await test.service.store_ambient(replace(plain, **rest))
+async def aside(
+    test: TestService, text: str, rules: AmbientRules | None = None, **rest: object
+) -> bool:
+    """Keep a message that did not speak to the agent; return whether it is a new one."""
+    plain = IncomingMessage(
+        kind="ambient", text=text, key=test.key(), sender="bob", ambient=rules or AmbientRules()
+    )
+    return not (await test.service.submit(replace(plain, **rest))).duplicate
 
 
 async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone() -> None:
@@ -643,7 +652,7 @@ async def test_what_was_said_beside_is_told_in_one_block_to_the_next_turn_alone(
 async def test_what_is_kept_for_the_log_alone_is_never_shown() -> None:
     """Disposition silent: recorded, and none of the model's business."""
     async with open_test_service() as test:
-        await aside(test, "secret", shown=False)
+        await aside(test, "secret", AmbientRules(shown="never"))
         said = await say(test, "hello", Queueing())
         await said.result()
 
@@ -656,12 +665,12 @@ async def test_only_the_newest_and_not_too_old_are_told() -> None:
     """Yesterday's chatter is not what today's question is about."""
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
-        await aside(test, "old", max_age_s=60)
+        await aside(test, "old", AmbientRules(max_age_s=60))
         clock.advance(30)
         for n in range(4):
-            await aside(test, f"new {n}", max_age_s=60, max_messages=4)
+            await aside(test, f"new {n}", AmbientRules(max_age_s=60, max_messages=4))
         clock.advance(31)
-        await aside(test, "newest", max_age_s=60, max_messages=3)
+        await aside(test, "newest", AmbientRules(max_age_s=60, max_messages=3))
         clock.advance(29)
         await (await say(test, "well?", Queueing())).result()
 
@@ -676,7 +685,7 @@ async def test_what_is_too_old_is_not_told_and_not_kept() -> None:
     """Its age counts when the turn begins."""
     clock = ManualClock()
     async with open_test_service(clock=clock) as test:
-        await aside(test, "old", max_age_s=60)
+        await aside(test, "old", AmbientRules(max_age_s=60))
         clock.advance(61)
         said = await say(test, "well?", Queueing())
         await said.result()
@@ -743,7 +752,7 @@ async def test_what_is_no_text_is_not_kept(text: str) -> None:
 async def test_a_setting_with_too_many_zeros_harms_nobody() -> None:
     """An age beyond all calendars is kept for as long as there is one."""
     async with open_test_service() as test:
-        await aside(test, "lunch?", max_age_s=10**15)
+        await aside(test, "lunch?", AmbientRules(max_age_s=10**15))
         await (await say(test, "well?", Queueing(debounce_s=0))).result()
 
         assert "lunch?" in texts(test.provider.requests[0])[0]

@@ -17,7 +17,7 @@ from support.files import files_with
 from support.gateway import HttpGateway, open_http_gateway
 
 from everturn_actors.events import Received
-from everturn_actors.model import AmbientMessage, ConversationKey, IncomingMessage
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.config.keep import SessionsKeepSection
 
@@ -113,8 +113,10 @@ async def test_what_a_person_said_is_nowhere_any_more(tmp_path: Path) -> None:
     async with open_http_gateway(tmp_path) as gateway, gateway.client() as client:
         own = await say(gateway, "7", "7", f"[Bob] {SECRET.decode()}")
         group = await say(gateway, "g", "8", "[Ann] whose number is it?")
-        aside = AmbientMessage(key=key, text=f"[Bob] {SECRET.decode()}", sender="7")
-        await gateway.service.store_ambient(aside)
+        aside = IncomingMessage(
+            kind="ambient", key=key, text=f"[Bob] {SECRET.decode()}", sender="7"
+        )
+        await gateway.service.submit(aside)
         await say(gateway, "g", "8", "[Ann] thank you, Bob")
         other = await say(gateway, "9", "9", "my name is Nobody")
         search = await client.get("/api/v1/search", params={"q": "0199"})

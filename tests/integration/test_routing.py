@@ -20,8 +20,6 @@ from everturn_actors.errors import (
 from everturn_actors.events import Event, ModelReplied, Received, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
     ConversationKey,
     IncomingMessage,
     Upload,
@@ -145,8 +143,11 @@ async def test_everything_that_can_be_asked_can_be_asked_anywhere() -> None:
         label = await other.conversations.label(session_id, title="news", pinned=True)
         assert (label.title, label.pinned) == ("news", True)
         assert await other.conversations.share(session_id, "eve") == ("eve",)
-        assert await other.store_ambient(AmbientMessage(text="by the way", key=KEY))
-        said = await other.announce(Announcement(text="soon", session_id=session_id))
+        beside = await other.submit(IncomingMessage(kind="ambient", text="by the way", key=KEY))
+        assert not beside.duplicate
+        said = await other.submit(
+            IncomingMessage(kind="announcement", text="soon", session_id=session_id)
+        )
         assert not said.duplicate
         upload = Upload(data=b"plain", file_name="a.txt")
         sent = await other.submit(
@@ -189,7 +190,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again() -> None:
         sent = await other.submit(IncomingMessage(text="once", session_id=session_id))
         assert (await sent.result()).outcome == "answered"
         it.board.deaf = 1
-        await other.announce(Announcement(text="soon", session_id=session_id))
+        await other.submit(IncomingMessage(kind="announcement", text="soon", session_id=session_id))
         events = await log(it.store, session_id)
         assert answered(events) == ["once"]
         assert sum(event.body.__class__.__name__ == "Announced" for event in events) == 1

@@ -27,8 +27,6 @@ from everturn_actors.errors import (
 from everturn_actors.events import AmbientStored, CallFinished, Event, ModelReplied, TurnFinished
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
     ConversationKey,
     IncomingMessage,
     ModelRequest,
@@ -91,9 +89,11 @@ async def _first_update(test: TestService, session_id: str) -> None:
 
 COMMANDS: dict[str, Command] = {
     "submit": lambda test, at: test.service.submit(IncomingMessage(text="three", session_id=at)),
-    "announce": lambda test, at: test.service.announce(Announcement(text="so", session_id=at)),
-    "keep_aside": lambda test, _: test.service.store_ambient(
-        AmbientMessage(text="by the way", key=test.key())
+    "announce": lambda test, at: test.service.submit(
+        IncomingMessage(kind="announcement", text="so", session_id=at)
+    ),
+    "keep_aside": lambda test, _: test.service.submit(
+        IncomingMessage(kind="ambient", text="by the way", key=test.key())
     ),
     "edit": lambda test, _: test.service.conversations.edit(test.key(), "key", "better"),
     "flush": lambda test, _: test.service.conversations.flush(test.key()),

@@ -8,7 +8,7 @@ from support.tables import table
 from support.tool_doubles import Deed
 
 from everturn_actors.journal.memory import MemoryDisk
-from everturn_actors.model import AmbientMessage, Announcement, IncomingMessage, Queueing
+from everturn_actors.model import AmbientRules, IncomingMessage, Queueing
 from everturn_actors.ports import ToolOutput
 from everturn_actors.service import Submission, TurnResult
 from everturn_actors.spec import ModelSpec
@@ -74,15 +74,23 @@ async def test_what_it_is_told_besides_taints_it(how: str, *, untrusted: bool) -
     """It came before the message, whose follower does not see it."""
     async with open_test_service() as test:
         if how == "aside":
-            await test.service.store_ambient(
-                AmbientMessage(text="psst", key=test.key(), untrusted=untrusted)
+            await test.service.submit(
+                IncomingMessage(kind="ambient", text="psst", key=test.key(), untrusted=untrusted)
             )
         elif how == "announcement":
-            await test.service.announce(
-                Announcement(text="psst", key=test.key(), untrusted=untrusted)
+            await test.service.submit(
+                IncomingMessage(
+                    kind="announcement", text="psst", key=test.key(), untrusted=untrusted
+                )
             )
         else:
-            await say(test, "psst", untrusted=untrusted, ambient=True)
+            await say(
+                test,
+                "psst",
+                untrusted=untrusted,
+                kind="ambient",
+                ambient=AmbientRules(shown="message"),
+            )
 
         assert await both_ways(test, await say(test)) == (untrusted, untrusted)
 

@@ -20,7 +20,7 @@ from everturn_actors.errors import (
     UnknownSessionError,
 )
 from everturn_actors.events import Body, ModelReplied, Received, TurnFinished
-from everturn_actors.model import AmbientMessage, Announcement, IncomingMessage
+from everturn_actors.model import IncomingMessage
 from everturn_actors.service import ServiceSettings
 from everturn_actors.testing import TestService, open_test_service
 
@@ -31,9 +31,11 @@ Command: TypeAlias = Callable[[TestService, str], Awaitable[Any]]
 
 COMMANDS: Final[dict[str, Command]] = {
     "submit": lambda test, at: test.service.submit(IncomingMessage(text="hello", session_id=at)),
-    "announce": lambda test, at: test.service.announce(Announcement(text="so", session_id=at)),
-    "keep_aside": lambda test, _: test.service.store_ambient(
-        AmbientMessage(text="so", key=test.key())
+    "announce": lambda test, at: test.service.submit(
+        IncomingMessage(kind="announcement", text="so", session_id=at)
+    ),
+    "keep_aside": lambda test, _: test.service.submit(
+        IncomingMessage(kind="ambient", text="so", key=test.key())
     ),
     "flush": lambda test, _: test.service.conversations.flush(test.key()),
     "view": lambda test, at: test.service.view(at),

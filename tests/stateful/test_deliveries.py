@@ -22,15 +22,13 @@ from support.stores import MemoryWorld, World
 from everturn_actors.delivery.port import Outgoing
 from everturn_actors.events import Announced, Body, ChunkMarked, DeliveryPlanned, TurnStarted
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
     Chunk,
     IncomingMessage,
     Mark,
     OutboxItem,
     Queueing,
 )
-from everturn_actors.service import AnnouncementReceipt, Submission
+from everturn_actors.service import Submission
 from everturn_actors.state.apply import apply
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.testing import ScriptedProvider, TestService, open_test_service
@@ -181,8 +179,10 @@ class Deliveries(Turns):
             return
         self.told += data.draw(st.sampled_from([0, 1, 1]), label="a new one")
         key = f"beside {self.told}"
-        aside = AmbientMessage(text=key, key=self.test.key(), sender="eve", idempotency_key=key)
-        self.do(lambda: self.test.service.store_ambient(aside))
+        aside = IncomingMessage(
+            kind="ambient", text=key, key=self.test.key(), sender="eve", idempotency_key=key
+        )
+        self.do(lambda: self.test.service.submit(aside))
         self.settle()
 
     def a_job_says_something(self, data: st.DataObject) -> None:
@@ -191,11 +191,15 @@ class Deliveries(Turns):
             return
         self.announced += data.draw(st.sampled_from([0, 1, 1]), label="a new one")
         key = f"job {self.announced}"
-        said = Announcement(
-            text=f"{key} says", key=self.test.key(), sender="schedule", idempotency_key=key
+        said = IncomingMessage(
+            kind="announcement",
+            text=f"{key} says",
+            key=self.test.key(),
+            sender="schedule",
+            idempotency_key=key,
         )
-        told = self.do(lambda: self.test.service.announce(said))
-        if isinstance(told, AnnouncementReceipt):
+        told = self.do(lambda: self.test.service.submit(said))
+        if isinstance(told, Submission):
             known = self.confirmed.setdefault(key, told.seq)
             assert known == told.seq, "the same announcement was said twice"
         self.settle()

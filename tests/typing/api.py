@@ -8,10 +8,9 @@ from typing import assert_type
 import everturn
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryStore
-from everturn_actors.model import Announcement, ConversationKey, IncomingMessage
+from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import ModelProvider, Tool
 from everturn_actors.service import (
-    AnnouncementReceipt,
     Submission,
     TextDelta,
     TurnResult,
@@ -29,7 +28,10 @@ async def a_caller(service: TurnService) -> None:
     assert_type(submission, Submission)
     assert_type(submission.updates(), AsyncGenerator[Update])
     assert_type(await submission.result(), TurnResult)
-    assert_type(await service.announce(Announcement(text="hello", key=key)), AnnouncementReceipt)
+    assert_type(
+        await service.submit(IncomingMessage(kind="announcement", text="hello", key=key)),
+        Submission,
+    )
     assert_type(await service.conversations.create(key), str)
     assert_type(await service.view(submission.session_id), SessionState)
     assert_type(await service.cancel(submission.session_id), bool)

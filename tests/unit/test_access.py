@@ -256,17 +256,17 @@ def test_a_passive_member_is_never_answered_and_never_vouched_for() -> None:
     assert not _group(OPEN_GROUPS).untrusted
 
 
-@table(("mode", "joins"), [("silent", False), ("passive", True)])
+@table(("mode", "shown"), [("silent", "note"), ("passive", "message")])
 def test_the_buffers_mode_says_how_an_ambient_message_is_kept(
-    mode: Literal["silent", "passive"], *, joins: bool
+    mode: Literal["silent", "passive"], shown: str
 ) -> None:
     """One mode tells of messages in a block, the other makes them part of the conversation."""
     buffer = BufferRules(mode=mode, max_messages=5)
     rules = replace(OPEN_GROUPS, context_buffer=buffer)
 
-    assert _group(rules).joins_next_turn is joins
+    assert _group(rules).shown == shown
     assert _group(rules).buffer == buffer
-    assert not _group(rules, addressed=True).joins_next_turn
+    assert _group(rules, addressed=True).shown == "never"
 
 
 @table(

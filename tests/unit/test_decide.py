@@ -22,8 +22,6 @@ from everturn_actors.events import (
     TurnStarted,
 )
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
     ConversationKey,
     IncomingMessage,
     Labels,
@@ -31,7 +29,6 @@ from everturn_actors.model import (
 )
 from everturn_actors.protocol.commands import (
     Accepted,
-    Announce,
     AnyCommand,
     Cancel,
     ClientDisconnected,
@@ -43,7 +40,6 @@ from everturn_actors.protocol.commands import (
     Resume,
     Retry,
     Share,
-    StoreAmbient,
     Submit,
     Tick,
 )
@@ -249,7 +245,7 @@ def test_labels_change_one_by_one_also_after_the_end() -> None:
 
 def test_a_fault_of_one_command_leaves_the_others_alone() -> None:
     """Its caller hears of it; what the others asked for is done."""
-    broken = Submit(replace(said("x").inbound, queueing=None))  # a fault of ours
+    broken = Submit(replace(said("x").message, queueing=None))  # a fault of ours
     decision = went([said("one"), broken, said("two")])
 
     assert isinstance(decision.answers[1], CommandFailedError)
@@ -267,8 +263,8 @@ COMMANDS = st.sampled_from(
         said("a", "1"),
         said("b"),
         said("c", debounce_s=3),
-        StoreAmbient(AmbientMessage(text="beside", key=KEY, idempotency_key="2")),
-        Announce(Announcement(text="tea", key=KEY, idempotency_key="3")),
+        Submit(IncomingMessage(kind="ambient", text="beside", key=KEY, idempotency_key="2")),
+        Submit(IncomingMessage(kind="announcement", text="tea", key=KEY, idempotency_key="3")),
         Cancel(),
         Resume(),
         Retry("4"),

@@ -24,7 +24,6 @@ from everturn_actors.events import Event, SessionStarted
 from everturn_actors.model import ChosenModel, Labels, Pin
 from everturn_actors.protocol.commands import (
     Accepted,
-    Announce,
     AnswerCalls,
     Cancel,
     ChooseModel,
@@ -42,13 +41,12 @@ from everturn_actors.protocol.commands import (
     Resume,
     Retry,
     Share,
-    StoreAmbient,
     Submit,
     Tick,
     UnpinMessage,
 )
 
-SPEAKS: Final = (1, 1)
+SPEAKS: Final = (2, 2)
 "The oldest and the newest version of the protocol that this program speaks."
 FRAME_MAX_BYTES: Final = 16 * 1024 * 1024
 "Of one frame. The longest command is a message, which is far below it."
@@ -248,8 +246,8 @@ class _Head(msgspec.Struct):
 _FRAME = Codec[AnyFrame](AnyFrame)
 _HEAD = Codec[_Head](_Head)
 _ANSWERS: Final[dict[type[object], Codec[object]]] = {
-    **dict.fromkeys((Submit, AnswerCalls, Announce, Retry), Codec[object](Accepted)),
-    **dict.fromkeys((StoreAmbient, Edit, Resume, Cancel), Codec[object](bool)),
+    **dict.fromkeys((Submit, AnswerCalls, Retry), Codec[object](Accepted)),
+    **dict.fromkeys((Edit, Resume, Cancel), Codec[object](bool)),
     **dict.fromkeys((Tick, End, ClientDisconnected, ResolveApproval), Codec[object](None)),
     GetStatus: Codec[object](KnownStatus),
     Share: Codec[object](tuple[str, ...]),

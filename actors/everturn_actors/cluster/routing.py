@@ -33,7 +33,6 @@ from everturn_actors.events import SessionStarted
 from everturn_actors.ports import Ownership
 from everturn_actors.protocol.commands import (
     Accepted,
-    Announce,
     AnswerCalls,
     Cancel,
     Command,
@@ -42,7 +41,6 @@ from everturn_actors.protocol.commands import (
     GetState,
     OutsideCommand,
     Retry,
-    StoreAmbient,
     Submit,
 )
 from everturn_actors.protocol.feed import READ_EVENTS, Feed, TextDelta
@@ -336,11 +334,7 @@ def with_key(command: OutsideCommand) -> OutsideCommand:
     """Return a command that counts once however often it arrives."""
     key = f"link-{token_hex(12)}"
     match command:
-        case Submit(inbound=inbound) if not inbound.idempotency_key:
-            return replace(command, inbound=replace(inbound, idempotency_key=key))
-        case Announce(announcement=said) if not said.idempotency_key:
-            return replace(command, announcement=replace(said, idempotency_key=key))
-        case StoreAmbient(message=message) if not message.idempotency_key:
+        case Submit(message=message) if not message.idempotency_key:
             return replace(command, message=replace(message, idempotency_key=key))
         case AnswerCalls(idempotency_key="") | Retry(idempotency_key=""):
             return replace(command, idempotency_key=key)

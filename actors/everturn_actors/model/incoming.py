@@ -9,7 +9,7 @@ import msgspec
 
 from everturn_actors.codec import Value
 from everturn_actors.model.options import CallOptions
-from everturn_actors.model.words import ConversationKey, Overflow
+from everturn_actors.model.words import ConversationKey, IncomingKind, Overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,28 @@ class Queueing(Value, frozen=True, kw_only=True):
     overflow: Overflow = "drop_old"
 
 
+class AmbientRules(Value, frozen=True, kw_only=True):
+    """What the next turn is told of an ambient message."""
+
+    shown: Literal["message", "note", "never"] = "note"
+    "As one of its messages; with others in a note before them; or not at all, only the log has it."
+    max_messages: int = 100
+    "note: how many of them are kept for the next turn, the newest; never more than 100."
+    max_age_s: int = 86_400
+    "note: the next turn is told of those that are no older than this."
+
+
 class IncomingMessage(Value, frozen=True, kw_only=True):
-    """A message on its way into a conversation."""
+    """What is said in a conversation from outside: to the agent, beside it, or in its name.
+
+    A `prompt` speaks to the agent, and a turn answers it. An `ambient` one does not: it begins no
+    turn, and the next one is told of it. An `announcement` is said in the agent's name without a
+    turn: to the people of the channel, and the next turn is told of it.
+    """
 
     text: str
     "May be empty where files come with it."
+    kind: IncomingKind = "prompt"
     key: ConversationKey | None = None
     "The conversation, which goes on in its current session or starts one."
     session_id: str = ""
@@ -49,53 +66,27 @@ class IncomingMessage(Value, frozen=True, kw_only=True):
     principal: str = ""
     "Who begins the session, where this is its first message; empty = it belongs to nobody."
     sender: str = ""
+    "Who says it, or has it said."
     idempotency_key: str = ""
     "The same key in one session is the same message, also after a restart; empty = a new one."
+    untrusted: bool = False
+    "Whether it holds text from outside that nobody vouches for."
     attachments: tuple[Upload, ...] = ()
-    untrusted: bool = False
-    "Whether it holds text from outside that nobody vouches for."
+    "Of what waits for a turn, see `waits`."
     reply_to: str = ""
-    "The message on its platform that an answer replies to; empty = none."
-    ambient: bool = False
-    "It begins no turn: the next one reads it, as one of its messages."
+    "prompt: the message on its platform that an answer replies to; empty = none."
     retry_for_s: int | None = None
-    "For how long calls of the model are made again in an outage; None = as the agent has it."
+    "prompt: for how long calls of the model are made again in an outage; None = as the agent does."
     options: CallOptions | None = None
-    "What the turn that answers it asks of the model, beside what the agent is."
+    "prompt: what the turn that answers it asks of the model, beside what the agent is."
     queueing: Queueing = msgspec.field(default_factory=Queueing)
-
-
-class AmbientMessage(Value, frozen=True, kw_only=True):
-    """A message of a conversation that did not speak to the agent."""
-
-    text: str
-    key: ConversationKey
-    sender: str = ""
-    idempotency_key: str = ""
-    shown: bool = True
-    "Whether the next turn is told of it; otherwise the log alone has it."
-    untrusted: bool = False
-    max_messages: int = 100
-    "How many of them are kept for the next turn, the newest; never more than 100."
-    max_age_s: int = 86_400
-    "The next turn is told of those that are no older than this."
-
-
-class Announcement(Value, frozen=True, kw_only=True):
-    """Something to be said in a conversation in the agent's name, without a turn."""
-
-    text: str
-    key: ConversationKey | None = None
-    "The conversation, which goes on in its current session or starts one."
-    session_id: str = ""
-    "Or exactly this session."
-    principal: str = ""
-    "Who begins the session, where this is the first of it; empty = it belongs to nobody."
-    sender: str = ""
-    "Who has it said."
-    idempotency_key: str = ""
-    "The same key in one session is the same announcement, also after a restart; empty = a new one."
+    ambient: AmbientRules = msgspec.field(default_factory=AmbientRules)
     title: str = ""
-    "What the model is told that it comes from, for example the title of a scheduled job."
-    untrusted: bool = False
-    "Whether it holds text from outside that nobody vouches for."
+    "announcement: what the model is told that it comes from, such as the title of a job."
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a turn, which has it as one of its messages."""
+        if self.kind == "ambient":
+            return self.ambient.shown == "message"
+        return self.kind == "prompt"

@@ -39,7 +39,7 @@ class PendingAmbient(Value, frozen=True, kw_only=True):
     untrusted: bool = False
     "Whether nobody vouches for it."
     own: bool = False
-    "Whether it was said in the agent's name: an `Announcement`."
+    "Whether it was said in the agent's name: an announcement."
 
 
 class Attachment(Value, frozen=True, kw_only=True):

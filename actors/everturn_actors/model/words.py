@@ -43,6 +43,9 @@ Joins: TypeAlias = Literal["all", "own", "burst"]
 before it from the same sender, because the two were written within one debounce window."""
 
 
+IncomingKind: TypeAlias = Literal["prompt", "ambient", "announcement"]
+"What is said to the agent, beside it, or in its name; see `IncomingMessage`."
+
 Overflow: TypeAlias = Literal["drop_old", "drop_new", "reject"]
 "Where too many messages wait: the oldest goes, or the new one, silently or with a word."
 

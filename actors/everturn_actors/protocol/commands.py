@@ -14,8 +14,6 @@ from msgspec import Struct
 from everturn_actors.codec import Count, Instant, Value, snake
 from everturn_actors.events import Body, Summarised
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
     Attachment,
     CallAnswer,
     ChosenModel,
@@ -48,7 +46,7 @@ class Command(
 
 
 class Accepted(Value, frozen=True, kw_only=True):
-    """A message, or an announcement, that is durable, and where the session stood then.
+    """A message that is durable, and where the session stood then.
 
     It holds what leads from the message to its answer, and no more: it may be sent elsewhere.
     """
@@ -97,9 +95,9 @@ class Accepted(Value, frozen=True, kw_only=True):
 
 
 class Submit(Command[Accepted], frozen=True):
-    """Accept a message."""
+    """Take what is said, of whatever kind."""
 
-    inbound: IncomingMessage
+    message: IncomingMessage
     attachments: tuple[Attachment, ...] = ()
     "What came with it; the bytes are kept already."
 
@@ -109,18 +107,6 @@ class AnswerCalls(Command[Accepted], frozen=True):
 
     answers: tuple[CallAnswer, ...]
     idempotency_key: str
-
-
-class StoreAmbient(Command[bool], frozen=True):
-    """Keep a message that did not speak to the agent. Answers whether it is a new one."""
-
-    message: AmbientMessage
-
-
-class Announce(Command[Accepted], frozen=True):
-    """Say something in the agent's name."""
-
-    announcement: Announcement
 
 
 class Edit(Command[bool], frozen=True):
@@ -295,8 +281,6 @@ class Stop(Command[None], frozen=True):
 OutsideCommand: TypeAlias = (
     Submit
     | AnswerCalls
-    | StoreAmbient
-    | Announce
     | Edit
     | Tick
     | GetStatus
@@ -320,12 +304,16 @@ AnyCommand: TypeAlias = (
 )
 
 
+def is_ambient(command: object) -> bool:
+    """Whether a command keeps what was not said to the agent, for whichever turn comes next."""
+    return isinstance(command, Submit) and command.message.kind == "ambient"
+
+
 def sets_going(command: AnyCommand) -> bool:
     """Whether a session that does not go on by itself does with this command."""
-    return not isinstance(
+    return not is_ambient(command) and not isinstance(
         command,
         End
-        | StoreAmbient
         | ClientDisconnected
         | GetState
         | GetStatus

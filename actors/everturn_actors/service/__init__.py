@@ -23,12 +23,11 @@ from everturn_actors.service.opening import ServicePorts, ServiceSettings, open_
 from everturn_actors.service.stateless import ONCE, History
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.runtime import RuntimeStats
-from everturn_actors.session.submission import AnnouncementReceipt, Submission
+from everturn_actors.session.submission import Submission
 from everturn_actors.session.turn_result import TurnResult
 
 __all__ = [
     "ONCE",
-    "AnnouncementReceipt",
     "Compacted",
     "Copied",
     "History",

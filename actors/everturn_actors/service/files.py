@@ -18,7 +18,7 @@ from everturn_actors.state.validation import attachment_of
 async def keep_files(
     store: SessionStore,
     registry: Actors,
-    inbound: IncomingMessage,
+    message: IncomingMessage,
     session_id: str,
     begin_with: SessionStarted | None,
 ) -> tuple[Attachment, ...]:
@@ -27,21 +27,21 @@ async def keep_files(
     A crash in between leaves files that nothing names: they go with the session, or with the
     oldest.
     """
-    if not inbound.attachments:
+    if not message.attachments:
         return ()
-    attachments = await named(inbound.attachments)
+    attachments = await named(message.attachments)
     is_again = False
     while True:
         # A file belongs to a session: it has to be there first.
         known = await registry.ask(
-            session_id, GetStatus(inbound.idempotency_key), begin_with=begin_with
+            session_id, GetStatus(message.idempotency_key), begin_with=begin_with
         )
         if known.is_known:
             return attachments  # they were kept with the first one
         if known.status == "ended":
             raise SessionEndedError(session_id, known.ended_reason)
         try:
-            await save(store, session_id, inbound.attachments, attachments)
+            await save(store, session_id, message.attachments, attachments)
         except UnknownSessionError:  # it was deleted in this moment
             if begin_with is None or is_again:
                 raise

@@ -43,12 +43,12 @@ class Stateless:
         self._store, self._runtime, self.registry = store, runtime, registry
 
     async def submit(
-        self, inbound: IncomingMessage, history: History, *, agent: str, principal: str = ""
+        self, message: IncomingMessage, history: History, *, agent: str, principal: str = ""
     ) -> Submission:
         """Answer a message in one turn after `history`; nothing of it is kept.
 
         Args:
-            inbound: The newest message; it names no conversation and no session.
+            message: The newest message; it names no conversation and no session.
             history: What came before it.
             agent: Who answers.
             principal: Who asks, and pays for it.
@@ -58,12 +58,12 @@ class Stateless:
             UnknownAgentError: No such agent.
             HomeElsewhereError: It works with files on another node.
         """
-        check(inbound)
+        check(message)
         session_id = await self._begin(history, agent, principal, is_open=False)
-        attached = await named(inbound.attachments)
-        await save(self._store, session_id, inbound.attachments, attached)
+        attached = await named(message.attachments)
+        await save(self._store, session_id, message.attachments, attached)
         return await submit(
-            inbound,
+            message,
             session_id,
             self.registry,
             attachments=attached,

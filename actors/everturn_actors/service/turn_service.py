@@ -20,8 +20,6 @@ from everturn_actors.errors import (
 )
 from everturn_actors.events import Event, SessionStarted
 from everturn_actors.model import (
-    AmbientMessage,
-    Announcement,
     CallAnswer,
     Decision,
     IncomingMessage,
@@ -35,7 +33,6 @@ from everturn_actors.protocol.commands import (
     End,
     ResolveApproval,
     Resume,
-    StoreAmbient,
 )
 from everturn_actors.protocol.feed import TakeDelta, Update
 from everturn_actors.service.activity import Activity
@@ -50,9 +47,7 @@ from everturn_actors.service.stateless import Stateless
 from everturn_actors.session.approvals import why_resolved
 from everturn_actors.session.runtime import Runtime, everywhere
 from everturn_actors.session.submission import (
-    AnnouncementReceipt,
     Submission,
-    announce,
     answer_calls,
     found,
     retry,
@@ -61,10 +56,8 @@ from everturn_actors.session.submission import (
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import (
     check,
-    check_announcement,
     check_answers,
     check_focus,
-    check_text,
 )
 
 logger = logging.getLogger(__name__)
@@ -106,32 +99,36 @@ class TurnService:
         self._on_delete = on_delete
         self._store, self._registry = store, registry
 
-    async def submit(self, inbound: IncomingMessage) -> Submission:
-        """Accept a message; return when it is durable, and the files that come with it are.
+    async def submit(self, message: IncomingMessage) -> Submission:
+        """Take what is said, of whatever kind; return when it is durable, its files included.
 
-        It goes to `inbound.session_id`, or to the current session of `inbound.key`, which is
+        What is not said to the agent begins no turn, and leaves a pause as it is. An announcement
+        goes to the people of the session's channel at once, also while a turn is open.
+
+        It goes to `message.session_id`, or to the current session of `message.key`, which is
         started where there is none.
 
         Raises:
-            InvalidInputError: Empty, too long, or not text; or a file that is refused.
-            UnknownAgentError: No such agent.
+            InvalidInputError: Empty, too long, or not text; a file that is refused, or that comes
+                with what no turn has as a message.
+            UnknownAgentError: No such agent; an ambient message is taken while one is gone.
             UnknownSessionError: No such session.
             SessionEndedError: The session named by id has ended.
             MailboxFullError: Too many messages wait in this conversation.
-            QueueFullError, BusyError: By `inbound.queueing` it is not taken now.
+            QueueFullError, BusyError: By `message.queueing` it is not taken now.
             ActorStoppedError: The service is stopping.
             ActorFailedError, JournalError: The session cannot be read or written. The message
                 was not accepted.
         """
-        check(inbound)
-        if inbound.session_id:
-            return await self._submit_to(inbound, inbound.session_id, None)
-        if inbound.key is None:
+        check(message)
+        if message.session_id:
+            return await self._submit_to(message, message.session_id, None)
+        if message.key is None:
             msg = "a message needs a conversation or a session"
             raise InvalidInputError(msg)
-        submit_to = partial(self._submit_to, inbound)
+        submit_to = partial(self._submit_to, message)
         return await self.conversations.in_current(
-            inbound.key, submit_to, principal=inbound.principal
+            message.key, submit_to, principal=message.principal
         )
 
     async def answer_calls(
@@ -168,65 +165,12 @@ class TurnService:
         state = await self.view(session_id)
         return found(session_id, seq, state, self._registry)
 
-    async def announce(self, announcement: Announcement) -> AnnouncementReceipt:
-        """Say something in the agent's name, without a turn; return when it is durable.
-
-        It goes to the people of the session's channel, and the next turn is told of it. It may
-        be said while a turn is open, and while the session is paused, which it stays.
-
-        It goes to `announcement.session_id`, or to the current session of `announcement.key`,
-        which is started where there is none.
-
-        Raises:
-            InvalidInputError: Empty, too long, or not text.
-            UnknownAgentError: No such agent.
-            UnknownSessionError: No such session.
-            SessionEndedError: The session named by id has ended.
-            MailboxFullError: Too many commands wait in this conversation.
-            ActorStoppedError: The service is stopping.
-            ActorFailedError, JournalError: The session cannot be read or written. Nothing was
-                said.
-        """
-        check_announcement(announcement)
-
-        async def say(session_id: str, begin_with: SessionStarted | None) -> AnnouncementReceipt:
-            return await announce(announcement, session_id, self._registry, begin_with=begin_with)
-
-        if announcement.session_id:
-            return await say(announcement.session_id, None)
-        if announcement.key is None:
-            msg = "an announcement needs a conversation or a session"
-            raise InvalidInputError(msg)
-        return await self.conversations.in_current(
-            announcement.key, say, principal=announcement.principal
-        )
-
-    async def store_ambient(self, message: AmbientMessage) -> bool:
-        """Keep a message that did not speak to the agent; return whether it is a new one.
-
-        Returns when it is durable. It begins no turn; the next one is told of it, where `shown`.
-
-        Raises:
-            InvalidInputError: Too long, or not text.
-            UnknownAgentError: No such agent.
-            ActorStoppedError: The service is stopping.
-            ActorFailedError, JournalError: The session cannot be read or written.
-        """
-        check_text(message.text, message.idempotency_key, message.sender)
-
-        async def keep(session_id: str, begin_with: SessionStarted) -> bool:
-            return await self._registry.ask(
-                session_id, StoreAmbient(message), begin_with=begin_with
-            )
-
-        return await self.conversations.in_current(message.key, keep)
-
     async def _submit_to(
-        self, inbound: IncomingMessage, session_id: str, begin_with: SessionStarted | None
+        self, message: IncomingMessage, session_id: str, begin_with: SessionStarted | None
     ) -> Submission:
-        attachments = await keep_files(self._store, self._registry, inbound, session_id, begin_with)
+        attachments = await keep_files(self._store, self._registry, message, session_id, begin_with)
         return await submit(
-            inbound,
+            message,
             session_id,
             self._registry,
             attachments=attachments,

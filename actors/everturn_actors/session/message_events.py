@@ -64,23 +64,27 @@ class Taint:
 class MessageEvents:
     """Which of a session's events tell of one message, from its own to the end of its turn."""
 
-    __slots__ = ("_goal", "_seq", "is_over", "turn")
+    __slots__ = ("_goal", "_is_alone", "_seq", "is_over", "turn")
 
-    def __init__(self, seq: int, *, turn: int, goal: int) -> None:
+    def __init__(self, seq: int, *, turn: int, goal: int, is_alone: bool = False) -> None:
         """Begin before the event `seq` of the message.
 
         Args:
             seq: The event.
             turn: The turn that answers it, where that is known to have begun; else 0.
             goal: The turn whose end counts; 0 = the first that answers it.
+            is_alone: Whether no turn answers it: its own event is the last.
         """
-        self._seq, self.turn, self._goal = seq, turn, goal
+        self._seq, self.turn, self._goal, self._is_alone = seq, turn, goal, is_alone
         self.is_over = False
         "Whether the last of them has come."
 
     def has(self, event: Event) -> bool:
         """Take the next event; return whether it is one of them."""
         body = event.body
+        if self._is_alone:
+            self.is_over = True
+            return event.seq == self._seq
         if isinstance(body, _BEGINNINGS):
             if self._seq in body.received or event.seq == self._seq:
                 self.turn = body.turn

@@ -20,7 +20,7 @@ from everturn_actors.protocol.commands import (
     End,
     GetState,
     GetStatus,
-    StoreAmbient,
+    is_ambient,
 )
 from everturn_actors.supervisor import Backoff, contain
 from everturn_actors.turn.model_call import Timing
@@ -32,7 +32,7 @@ BACKOFF_MAX_S: Final = 0.4  # whoever asks is answered within a second
 REVIVAL: Final = Backoff(first_s=5.0)
 ENDING: Final = (Cancel, End)
 "Commands after which nothing is left of a session that could fail."
-_HARMLESS: Final = (*ENDING, StoreAmbient, ClientDisconnected, GetState, GetStatus)
+_HARMLESS: Final = (*ENDING, ClientDisconnected, GetState, GetStatus)
 _REMEMBERED: Final = 10_000  # sessions that failed; on a full disk it may be every one
 
 
@@ -91,7 +91,7 @@ class Quarantine:
         Raises:
             SessionQuarantinedError: With what to do.
         """
-        if isinstance(command, _HARMLESS):
+        if isinstance(command, _HARMLESS) or is_ambient(command):
             return  # none of them lets anything go on that was open
         if (error := self.why_not(session_id)) is not None:
             raise error

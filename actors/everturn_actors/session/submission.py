@@ -12,13 +12,14 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import ActorStoppedError, CoreError, InvalidInputError
 from everturn_actors.events import (
+    AmbientStored,
+    Announced,
     CallsAnswered,
     Received,
     SessionStarted,
     TurnStarted,
 )
 from everturn_actors.model import (
-    Announcement,
     Attachment,
     CallAnswer,
     IncomingMessage,
@@ -26,7 +27,6 @@ from everturn_actors.model import (
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import (
     Accepted,
-    Announce,
     AnswerCalls,
     ClientDisconnected,
     Retry,
@@ -40,21 +40,15 @@ from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
 
+# A turn is known by its beginning where it is a retry, and by what it waited for.
+_BEGINNINGS = (Received, TurnStarted, CallsAnswered)
+_BESIDE = (AmbientStored, Announced)
+_NOT_ANSWERED = "no turn answers what was not said to the agent"
 _NO_LONGER_STORED = "this message was answered before, and its answer is no longer stored"
 
 
-class AnnouncementReceipt(Struct, frozen=True, kw_only=True):
-    """An announcement that is durable."""
-
-    session_id: str
-    seq: int
-    "Its event; of a repeat from the session before, the first event of this one."
-    duplicate: bool
-    "The same idempotency key was seen before: nothing was said again."
-
-
 class Submission(Struct, kw_only=True):
-    """A message that is durable, and the way to its answer."""
+    """A message that is durable, and the way to its answer where a turn has it as a message."""
 
     session_id: str
     attachments: tuple[Attachment, ...]
@@ -62,10 +56,11 @@ class Submission(Struct, kw_only=True):
     _accepted: Accepted
     _registry: Actors
     _feed: Feed
+    _is_answered: bool
 
     @property
     def seq(self) -> int:
-        """The event of the message."""
+        """Its event; of a repeat from the session before, the first event of this one."""
         return self._accepted.seq
 
     @property
@@ -84,7 +79,8 @@ class Submission(Struct, kw_only=True):
         """Yield the message's event, then all of the turn that answers it, to its end.
 
         The last event may also be `Discarded` or `SessionEnded`: no turn answers it. Nothing is
-        yielded for an old message whose events were discarded.
+        yielded for an old message whose events were discarded, and no more than its own event for
+        one that no turn answers, see `IncomingMessage.waits`.
 
         Args:
             final: The caller cannot take back what it was given of a reply (see
@@ -111,12 +107,15 @@ class Submission(Struct, kw_only=True):
                 after `nudge`.
 
         Raises:
-            InvalidInputError: The message is an old one, and its answer is no longer stored.
+            InvalidInputError: The message is an old one, and its answer is no longer stored; or no
+                turn answers it, see `IncomingMessage.waits`.
             ActorStoppedError: The service stops first, and the turn goes on at its next start; or
                 the wait is over.
             ActorFailedError: The session failed meanwhile.
         """
         accepted = self._accepted
+        if not self._is_answered:
+            raise InvalidInputError(_NOT_ANSWERED)
         if accepted.held is not None:
             return held_result(self.session_id, accepted.held)
         taint = Taint(accepted)
@@ -179,6 +178,9 @@ class Submission(Struct, kw_only=True):
         """Return what tells the message's updates from others; None where there are none."""
         # A turn that failed may be asked again just now: what tells of the message is the new one.
         accepted = self._accepted
+        if not self._is_answered:
+            is_known = not self.duplicate or await self._is_stored()
+            return MessageEvents(self.seq, turn=0, goal=0, is_alone=True) if is_known else None
         goal, turn = accepted.open_turn if accepted.is_heard else 0, 0
         if self.duplicate and not await self._is_stored():
             # The log may have let go of the message while it waited, or while its turn ran.
@@ -194,9 +196,8 @@ class Submission(Struct, kw_only=True):
         """
         # One line of the log tells it.
         first = await self._registry.store.read(self.session_id, after=self.seq - 1, limit=1)
-        # A turn is known by its beginning where it is a retry, and by what it waited for.
-        begins = (Received, TurnStarted, CallsAnswered)
-        return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, begins)
+        kinds = _BEGINNINGS if self._is_answered else _BESIDE
+        return bool(first) and first[0].seq == self.seq and isinstance(first[0].body, kinds)
 
     async def leave(self) -> None:
         """Say that the client went away: by the agent's setting its turn may be paused."""
@@ -210,7 +211,7 @@ class Submission(Struct, kw_only=True):
 
 
 async def submit(
-    inbound: IncomingMessage,
+    message: IncomingMessage,
     session_id: str,
     registry: Actors,
     *,
@@ -218,13 +219,13 @@ async def submit(
     begin_with: SessionStarted | None = None,
     passivate_at_once: bool = False,
 ) -> Submission:
-    """Accept a message in one session; return when it is durable.
+    """Take what is said in one session; return when it is durable.
 
     What comes with it stands in `attachments`, and its bytes are kept by the session already. See
     `Actors.ask` for the other arguments and the errors.
     """
     # Their bytes are with the store already, and stay out of the mailbox.
-    words = replace(inbound, attachments=()) if inbound.attachments else inbound
+    words = replace(message, attachments=()) if message.attachments else message
     feed = registry.feed(session_id)
     accepted = await registry.ask(
         session_id,
@@ -232,14 +233,21 @@ async def submit(
         begin_with=begin_with,
         passivate_at_once=passivate_at_once,
     )
-    return _submission(session_id, accepted, registry, feed, attachments)
+    return Submission(
+        session_id=session_id,
+        attachments=attachments,
+        _accepted=accepted,
+        _registry=registry,
+        _feed=feed,
+        _is_answered=message.waits,
+    )
 
 
 async def retry(session_id: str, idempotency_key: str, registry: Actors) -> Submission:
     """Ask the newest turn again, which failed. Errors: `Actors.ask`, `NothingToRetryError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, Retry(idempotency_key))
-    return _submission(session_id, accepted, registry, feed, ())
+    return _submission(session_id, accepted, registry, feed)
 
 
 async def answer_calls(
@@ -251,44 +259,22 @@ async def answer_calls(
     """Take what a caller's own tools gave. Errors: `Actors.ask`, `CallNotOpenError`."""
     feed = registry.feed(session_id)
     accepted = await registry.ask(session_id, AnswerCalls(tuple(answers), idempotency_key))
-    return _submission(session_id, accepted, registry, feed, ())
+    return _submission(session_id, accepted, registry, feed)
 
 
 def found(session_id: str, seq: int, state: SessionState, registry: Actors) -> Submission:
     """Return the way to the answer of a message that is durable as event `seq`."""
     # Nothing is asked of the actor, so none is started.
     accepted = Accepted.of(state, seq, duplicate=False)
-    return _submission(session_id, accepted, registry, registry.feed(session_id), ())
+    return _submission(session_id, accepted, registry, registry.feed(session_id))
 
 
-def _submission(
-    session_id: str,
-    accepted: Accepted,
-    registry: Actors,
-    feed: Feed,
-    attachments: tuple[Attachment, ...],
-) -> Submission:
+def _submission(session_id: str, accepted: Accepted, registry: Actors, feed: Feed) -> Submission:
     return Submission(
         session_id=session_id,
-        attachments=attachments,
+        attachments=(),
         _accepted=accepted,
         _registry=registry,
         _feed=feed,
-    )
-
-
-async def announce(
-    announcement: Announcement,
-    session_id: str,
-    registry: Actors,
-    *,
-    begin_with: SessionStarted | None = None,
-) -> AnnouncementReceipt:
-    """Say something in one session; return when it is durable.
-
-    See `Actors.ask` for the other arguments and the errors.
-    """
-    accepted = await registry.ask(session_id, Announce(announcement), begin_with=begin_with)
-    return AnnouncementReceipt(
-        session_id=session_id, seq=accepted.seq, duplicate=accepted.duplicate
+        _is_answered=True,
     )

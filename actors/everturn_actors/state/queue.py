@@ -87,20 +87,20 @@ class Debounce(Struct, frozen=True):
 
 
 def why_not_now(
-    inbound: IncomingMessage, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
+    incoming: IncomingMessage, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
 ) -> CoreError | None:
     """Return why a message cannot join those that wait; None where it can.
 
     Args:
-        inbound: The message.
+        incoming: The message.
         waiting: Those that wait already.
         is_busy: Whether a turn is open.
         in_window: Whether its sender wrote the one before it just now.
     """
-    rules = inbound.queueing
+    rules = incoming.queueing
     if len(waiting) >= WAITING_LIMIT:
         return MailboxFullError()
-    if inbound.ambient or in_window:  # it begins nothing of its own
+    if incoming.kind == "ambient" or in_window:  # it begins nothing of its own
         return None
     if rules.drops_when_busy and is_busy:
         return BusyError()
@@ -112,27 +112,27 @@ def why_not_now(
 
 
 def dropped(
-    inbound: IncomingMessage, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
+    incoming: IncomingMessage, waiting: Sequence[UserMessage], *, is_busy: bool, in_window: bool
 ) -> Discarded | None:
     """Return the event of the oldest messages that go to make room; None where there is room.
 
     See `why_not_now` for the arguments.
     """
-    rules = inbound.queueing
-    most = AMBIENT_LIMIT if inbound.ambient else rules.max_waiting
-    if not inbound.ambient and (rules.overflow != "drop_old" or not is_busy or in_window):
+    rules, is_ambient = incoming.queueing, incoming.kind == "ambient"
+    most = AMBIENT_LIMIT if is_ambient else rules.max_waiting
+    if not is_ambient and (rules.overflow != "drop_old" or not is_busy or in_window):
         return None
-    same = [message for message in waiting if message.ambient == inbound.ambient]
+    same = [message for message in waiting if message.ambient == is_ambient]
     if most is None or not same or len(same) < most:
         return None
-    why = "nobody spoke to the agent" if inbound.ambient else f"more than {most} waited"
+    why = "nobody spoke to the agent" if is_ambient else f"more than {most} waited"
     gone = tuple(message.seq for message in same[: len(same) - most + 1])
     return Discarded(received=gone, reason=why)
 
 
-def how_it_joins(inbound: IncomingMessage, *, in_window: bool) -> Joins:
+def how_it_joins(incoming: IncomingMessage, *, in_window: bool) -> Joins:
     """Return with which other messages a message shares a turn."""
-    joins = inbound.queueing.joins
+    joins = incoming.queueing.joins
     return "burst" if joins == "own" and in_window else joins
 
 

@@ -23,7 +23,6 @@ from everturn_actors.events import (
 )
 from everturn_actors.model import (
     IMAGE_TYPES,
-    Announcement,
     Attachment,
     CallAnswer,
     CallOptions,
@@ -69,19 +68,27 @@ _NOT_IN_NAMES: Final = frozenset(("Cc", "Cs", "Zl", "Zp"))
 _TURNS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def check(inbound: IncomingMessage) -> None:
-    """Refuse what is not a message.
+def check(message: IncomingMessage) -> None:
+    """Refuse what is not a message of its kind.
 
     Raises:
         InvalidInputError: With the reason.
     """
-    check_uploads(inbound.attachments)
-    if not inbound.text.strip() and not inbound.attachments:
-        msg = "the message is empty"
+    name = "announcement" if message.kind == "announcement" else "message"
+    check_uploads(message.attachments)
+    if message.attachments and not message.waits:
+        msg = f"the {name} comes with files, and no turn reads it as a message; leave them out"
         raise InvalidInputError(msg)
-    check_text(inbound.text, inbound.idempotency_key, inbound.sender)
-    if inbound.options is not None:
-        check_options(inbound.options)
+    if not message.text.strip() and not message.attachments:
+        msg = f"the {name} is empty"
+        raise InvalidInputError(msg)
+    title = message.title
+    if len(title) > TITLE_CHARS:
+        msg = f"the title has {len(title)} characters; at most {TITLE_CHARS} are accepted"
+        raise InvalidInputError(msg)
+    check_text(message.text, message.idempotency_key, message.sender + title)
+    if message.options is not None:
+        check_options(message.options)
 
 
 def check_options(options: CallOptions) -> None:
@@ -169,22 +176,6 @@ def check_answers(answers: Sequence[CallAnswer]) -> None:
         except InvalidInputError as error:
             msg = f"the result of call {answer.call_id!r}: {error}"
             raise InvalidInputError(msg) from error
-
-
-def check_announcement(announcement: Announcement) -> None:
-    """Refuse what cannot be said.
-
-    Raises:
-        InvalidInputError: With the reason.
-    """
-    if not announcement.text.strip():
-        msg = "the announcement is empty"
-        raise InvalidInputError(msg)
-    title = announcement.title
-    if len(title) > TITLE_CHARS:
-        msg = f"the title has {len(title)} characters; at most {TITLE_CHARS} are accepted"
-        raise InvalidInputError(msg)
-    check_text(announcement.text, announcement.idempotency_key, announcement.sender + title)
 
 
 def check_uploads(uploads: Sequence[Upload]) -> None:

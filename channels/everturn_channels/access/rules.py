@@ -77,9 +77,11 @@ class AccessDecision(Struct, frozen=True, kw_only=True):
     "For the log: what decided, and for refuse and pair which setting would change it."
 
     @property
-    def joins_next_turn(self) -> bool:
-        """Whether it is an ambient message of the next turn, not as one of a block."""
-        return self.action == "ambient" and self.buffer.mode == "passive"
+    def shown(self) -> Literal["message", "note", "never"]:
+        """Of what is not answered: what the next turn is told of it, see `AmbientRules`."""
+        if self.action != "ambient":
+            return "never"
+        return "message" if self.buffer.mode == "passive" else "note"
 
 
 def find_route(

@@ -18,7 +18,14 @@ from everturn_actors.errors import (
     UnknownMessageError,
     UnknownSessionError,
 )
-from everturn_actors.model import AmbientMessage, AnyMessage, ConversationKey, OpenTurn, Turn
+from everturn_actors.model import (
+    AmbientRules,
+    AnyMessage,
+    ConversationKey,
+    IncomingMessage,
+    OpenTurn,
+    Turn,
+)
 from everturn_actors.ports import SessionFilter
 from everturn_channels.access.owners import find_owner
 from everturn_channels.adapter import Command
@@ -171,7 +178,7 @@ async def _reset(command: Command, session_id: str, context: ChannelContext) -> 
     noted_at = state.seen.get(note.idempotency_key, 0)
     if noted_at != _HANDED_ON:  # where it was noted in this session, it was not done
         if not noted_at:
-            await service.store_ambient(note)
+            await service.submit(note)
         await service.reset(session_id, by=command.sender.id)
     return reset_done()
 
@@ -182,7 +189,7 @@ async def _undo(command: Command, session_id: str, context: ChannelContext) -> s
     note = _note(command, state.key)
     if note.idempotency_key in state.seen:
         return undo_done_before()
-    await service.store_ambient(note)
+    await service.submit(note)
     return await context.undo(state.key.agent, session_id)
 
 
@@ -193,7 +200,7 @@ async def _stop(command: Command, session_id: str, context: ChannelContext) -> s
     if note.idempotency_key in state.seen:
         return stop_done(was_running=True)
     was_running = await service.cancel(session_id, by=command.sender.id)
-    await service.store_ambient(note)
+    await service.submit(note)
     return stop_done(was_running=was_running)
 
 
@@ -207,14 +214,15 @@ async def _retry(command: Command, session_id: str, context: ChannelContext) -> 
     return retry_begun()
 
 
-def _note(command: Command, key: ConversationKey) -> AmbientMessage:
+def _note(command: Command, key: ConversationKey) -> IncomingMessage:
     """Return what says in the log that a command was done; no model ever reads it."""
-    return AmbientMessage(
+    return IncomingMessage(
         text=f"/{command.name}",
+        kind="ambient",
         key=key,
         sender=command.sender.id,
         idempotency_key=message_key(key, command.id),
-        shown=False,
+        ambient=AmbientRules(shown="never"),
     )
 
 

@@ -30,7 +30,7 @@ from everturn_actors.errors import (
 )
 from everturn_actors.model import (
     IMAGE_TYPES,
-    AmbientMessage,
+    AmbientRules,
     ConversationKey,
     IncomingMessage,
     Queueing,
@@ -138,42 +138,25 @@ class Receiver:
             await self._take(message, admission)  # a name alone: what was said before is meant
         elif message.text.strip() or message.files or message.described or message.unsupported:
             with anyio.fail_after(self._limits.take_s):
-                await self._store_ambient(message, admission)
+                await self._keep_ambient(message, admission)
 
-    async def _store_ambient(self, message: Message, admission: Admission) -> None:
+    async def _keep_ambient(self, message: Message, admission: Admission) -> None:
         """Keep a message that is not for the agent; its files are not fetched."""
-        decision, text = admission.decision, ambient_text(message)
-        if decision.joins_next_turn:
-            inbound = IncomingMessage(
-                text=text,
-                key=admission.key,
-                sender=message.sender.id,
-                idempotency_key=message_key(admission.key, message.id),
-                untrusted=decision.untrusted or message.is_outside,
-                ambient=True,
-            )
-            # It stands among the messages, and begins no turn.
-            await self._submit(message, inbound, decision.queue)
-            return
-        ambient = AmbientMessage(
-            text=text,
+        decision = admission.decision
+        incoming = IncomingMessage(
+            text=ambient_text(message),
+            kind="ambient",
             key=admission.key,
             sender=message.sender.id,
             idempotency_key=message_key(admission.key, message.id),
-            shown=decision.action == "ambient",
             untrusted=decision.untrusted or message.is_outside,
-            max_messages=decision.buffer.max_messages,
-            max_age_s=int(decision.buffer.max_age_s),
+            ambient=AmbientRules(
+                shown=decision.shown,
+                max_messages=decision.buffer.max_messages,
+                max_age_s=int(decision.buffer.max_age_s),
+            ),
         )
-        try:
-            await self._context.service.store_ambient(ambient)
-        except (CorruptJournalError, UnknownFormatError) as error:
-            log_damaged(admission.key, error)
-        except (InvalidInputError, UnknownAgentError) as error:
-            logger.warning(
-                "an ambient message was not kept",
-                extra={**self._fields, "chat": message.chat.id, "error": str(error)},
-            )
+        await self._submit(message, incoming, decision.queue)
 
     async def _take(self, message: Message, admission: Admission) -> None:
         """Fetch what comes with a message and hand it to its conversation."""
@@ -253,7 +236,7 @@ class Receiver:
     ) -> None:
         message, decision = extras.message, admission.decision
         in_group = message.chat.type != "dm"
-        inbound = IncomingMessage(
+        incoming = IncomingMessage(
             text=compose(
                 message,
                 in_group=in_group,
@@ -269,8 +252,8 @@ class Receiver:
             reply_to=message.id if in_group else "",
             queueing=queueing(decision.queue, is_album=message.is_album, took_s=took_s),
         )
-        self._remember(inbound.idempotency_key, extras)  # an edit brings the text alone
-        submission = await self._submit(message, inbound, decision.queue)
+        self._remember(incoming.idempotency_key, extras)  # an edit brings the text alone
+        submission = await self._submit(message, incoming, decision.queue)
         if submission is not None and not submission.duplicate:
             self._acknowledge(message)  # only now is it on disk
 
@@ -292,7 +275,7 @@ class Receiver:
             id=command.id, chat=command.chat, sender=command.sender, at=command.at, text=text
         )
         queue = admission.decision.queue
-        inbound = IncomingMessage(
+        incoming = IncomingMessage(
             text=compose(message, in_group=command.chat.type != "dm"),
             key=admission.key,
             sender=command.sender.id,
@@ -300,19 +283,19 @@ class Receiver:
             untrusted=untrusted or admission.decision.untrusted,
             queueing=queueing(queue, is_album=False, took_s=0),
         )
-        return await self._submit(message, inbound, queue) is not None
+        return await self._submit(message, incoming, queue) is not None
 
     async def _submit(
-        self, message: Message, inbound: IncomingMessage, queue: QueueRules
+        self, message: Message, incoming: IncomingMessage, queue: QueueRules
     ) -> Submission | None:
         """Hand in a message; None where it is not taken, and its sender was told where it helps."""
         fields = {**self._fields, "chat": message.chat.id, "message_id": message.id}
-        is_for_us = not inbound.ambient
+        is_for_us = incoming.kind == "prompt"
         try:
             try:
-                return await self._context.service.submit(inbound)
+                return await self._context.service.submit(incoming)
             except ActorFailedError:  # its session starts afresh with the second try
-                return await self._context.service.submit(inbound)
+                return await self._context.service.submit(incoming)
         except QueueFullError as error:
             logger.info("a message was dropped, too many wait", extra=fields)
             if error.overflow == "reject" and is_for_us:
@@ -339,7 +322,7 @@ class Receiver:
             if is_for_us:
                 self._word(message, FAILING)
         except (CorruptJournalError, UnknownFormatError) as error:
-            log_damaged(inbound.key, error)
+            log_damaged(incoming.key, error)
             if is_for_us:
                 self._word(message, DAMAGED)
         return None

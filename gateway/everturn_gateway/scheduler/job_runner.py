@@ -24,8 +24,8 @@ from everturn_actors.errors import (
     SessionEndedError,
     UnknownSessionError,
 )
-from everturn_actors.model import Announcement, ConversationKey, IncomingMessage, Queueing
-from everturn_actors.service import AnnouncementReceipt, TurnResult, TurnService
+from everturn_actors.model import ConversationKey, IncomingMessage, Queueing
+from everturn_actors.service import Submission, TurnResult, TurnService
 from everturn_actors.session.refusals import with_refusals
 from everturn_actors.state.serialization import utc_text
 from everturn_gateway.scheduler.errors import NotWrittenError
@@ -201,7 +201,7 @@ class JobRunner:
 
     # --- saying ---
 
-    async def _say(self, job: Job, run: Run, answer: _Answer) -> AnnouncementReceipt | None:
+    async def _say(self, job: Job, run: Run, answer: _Answer) -> Submission | None:
         """Tell whom the job is for; return where that stands, None for a webhook."""
         key = f"{name_of(job, run.scheduled_at)}:said"
         match job.to:
@@ -211,10 +211,11 @@ class JobRunner:
             case _:
                 return await self._announce(job, answer, key)
 
-    async def _announce(self, job: Job, answer: _Answer, key: str) -> AnnouncementReceipt:
-        return await self.service.announce(
-            Announcement(
+    async def _announce(self, job: Job, answer: _Answer, key: str) -> Submission:
+        return await self.service.submit(
+            IncomingMessage(
                 text=answer.text,
+                kind="announcement",
                 key=_conversation(job),
                 session_id=job.to.session_id if isinstance(job.to, ToSession) else "",
                 principal=job.made.principal,

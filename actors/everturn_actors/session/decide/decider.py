@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-decision = decide(state, context, [Submit(inbound)], datetime.now(UTC))
+decision = decide(state, context, [Submit(message)], datetime.now(UTC))
 decision.events   # received, turn_started, step_started
 decision.answers  # Accepted(seq=2, ...), to be given when the events are durable
 decision.effects  # StartTurn(1)
@@ -16,7 +16,6 @@ from typing import assert_never
 
 from everturn_actors.errors import CommandFailedError
 from everturn_actors.protocol.commands import (
-    Announce,
     AnswerCalls,
     AnyCommand,
     Cancel,
@@ -37,7 +36,6 @@ from everturn_actors.protocol.commands import (
     Retry,
     Share,
     Stop,
-    StoreAmbient,
     Submit,
     Summary,
     Tick,
@@ -128,10 +126,6 @@ def _decide_one(command: AnyCommand, draft: Draft) -> Answer:
             return records.resolve_approval(command, draft)
         case AnswerCalls():
             return records.answer_calls(command, draft)
-        case StoreAmbient():
-            return messages.store_ambient(command, draft)
-        case Announce():
-            return messages.announce(command, draft)
         case Edit():
             return messages.edit(command, draft)
         case Tick():

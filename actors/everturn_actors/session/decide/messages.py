@@ -6,99 +6,114 @@ from msgspec.structs import replace
 
 from everturn_actors.errors import CoreError
 from everturn_actors.events import AmbientStored, Announced, Edited, Received, StatusChanged
-from everturn_actors.protocol.commands import Accepted, Announce, Edit, StoreAmbient, Submit
+from everturn_actors.model import IncomingMessage
+from everturn_actors.protocol.commands import Accepted, Edit, Submit
 from everturn_actors.session.decide.decision import Draft, ReportDrop
 from everturn_actors.state.queue import dropped, how_it_joins, why_not_now
 
 
 def submit(command: Submit, draft: Draft) -> Accepted | CoreError:
-    """Accept a message to the agent; one that came before is answered as it was then."""
-    inbound, state = command.inbound, draft.known
-    seen = state.seen.get(inbound.idempotency_key) if inbound.idempotency_key else None
-    is_busy = state.open_turn is not None
-    in_window = draft.memory.debounce.in_window(inbound.sender, draft.now)
+    """Take what is said, once: what came before is answered as it was then."""
+    message = command.message
+    seen = draft.known.seen.get(message.idempotency_key) if message.idempotency_key else None
     if seen is None:
-        error = draft.why_refused() or why_not_now(
-            inbound, state.waiting, is_busy=is_busy, in_window=in_window
-        )
+        if message.waits:
+            error = _let_wait(command, draft)
+        elif message.kind == "ambient":
+            error = _keep_ambient(message, draft)
+        else:
+            error = _announce(message, draft)
         if error is not None:
             return error
-    # Who speaks to the agent wants it to go on; what others say beside it does not.
-    if state.status == "paused" and not inbound.ambient:
+    elif message.kind == "prompt":
+        _go_on(draft)
+    return draft.accepted(seen)
+
+
+def _go_on(draft: Draft) -> None:
+    """End a pause. Who speaks to the agent wants it to; what others say beside it does not."""
+    if draft.known.status == "paused":
         draft.add(StatusChanged(status="active"))
-    if seen is not None:
-        return draft.accepted(seen)
+
+
+def _let_wait(command: Submit, draft: Draft) -> CoreError | None:
+    """Let a message wait for its turn, or return why it may not."""
+    message, waiting = command.message, draft.known.waiting
+    is_busy = draft.known.open_turn is not None
+    in_window = draft.memory.debounce.in_window(message.sender, draft.now)
+    error = draft.why_refused() or why_not_now(
+        message, waiting, is_busy=is_busy, in_window=in_window
+    )
+    if error is not None:
+        return error
+    is_prompt = message.kind == "prompt"
+    if is_prompt:
+        _go_on(draft)
     # In the same append as the message that takes its place: neither is lost without the other.
-    gone = dropped(inbound, state.waiting, is_busy=is_busy, in_window=in_window)
+    gone = dropped(message, waiting, is_busy=is_busy, in_window=in_window)
     if gone is not None:
         draft.add(gone)
-        if not inbound.ambient:
+        if is_prompt:
             draft.effects.append(ReportDrop(len(gone.received), gone.reason))
     draft.add(
         Received(
-            text=inbound.text,
-            sender=inbound.sender,
-            idempotency_key=inbound.idempotency_key,
+            text=message.text,
+            sender=message.sender,
+            idempotency_key=message.idempotency_key,
             attachments=command.attachments,
-            untrusted=inbound.untrusted,
-            reply_to=inbound.reply_to,
-            joins=how_it_joins(inbound, in_window=in_window),
-            ambient=inbound.ambient,
-            retry_for_s=-1 if inbound.retry_for_s is None else inbound.retry_for_s,
-            options=inbound.options,
+            untrusted=message.untrusted,
+            reply_to=message.reply_to,
+            joins=how_it_joins(message, in_window=in_window),
+            ambient=not is_prompt,
+            retry_for_s=-1 if message.retry_for_s is None else message.retry_for_s,
+            options=message.options,
         )
     )
-    debounce_s = inbound.queueing.debounce_s
+    debounce_s = message.queueing.debounce_s
     # Kept in memory alone: after a restart nobody is still typing.
-    if not inbound.ambient and debounce_s > 0:
-        draft.memory = replace(
-            draft.memory, debounce=draft.memory.debounce.note(inbound.sender, debounce_s, draft.now)
-        )
-    return draft.accepted(None)
+    if is_prompt and debounce_s > 0:
+        debounce = draft.memory.debounce.note(message.sender, debounce_s, draft.now)
+        draft.memory = replace(draft.memory, debounce=debounce)
+    return None
 
 
-def store_ambient(command: StoreAmbient, draft: Draft) -> bool | CoreError:
-    """Keep a message that did not speak to the agent; answer whether it is a new one."""
-    message = command.message
-    if message.idempotency_key and message.idempotency_key in draft.known.seen:
-        return False  # it came before; to store it again would show it twice
+def _keep_ambient(message: IncomingMessage, draft: Draft) -> CoreError | None:
+    """Keep what was not said to the agent; also where there is no agent at present."""
     error = draft.why_ended()
     if error is not None:
         return error
+    rules = message.ambient
     draft.add(
         AmbientStored(
             text=message.text,
             sender=message.sender,
             idempotency_key=message.idempotency_key,
-            shown=message.shown,
+            shown=rules.shown != "never",
             untrusted=message.untrusted,
-            max_messages=message.max_messages,
-            max_age_s=message.max_age_s,
+            max_messages=rules.max_messages,
+            max_age_s=rules.max_age_s,
         )
     )
-    return True
+    return None
 
 
-def announce(command: Announce, draft: Draft) -> Accepted | CoreError:
-    """Say something in the agent's name, once."""
-    said = command.announcement
-    seen = draft.known.seen.get(said.idempotency_key) if said.idempotency_key else None
-    if seen is None:
-        error = draft.why_refused()
-        if error is not None:
-            return error
-        draft.add(
-            Announced(
-                text=said.text,
-                sender=said.sender,
-                idempotency_key=said.idempotency_key,
-                title=said.title,
-                untrusted=said.untrusted,
-                # Settled now: a channel that is set up later owes nothing of it.
-                delivers=draft.context.delivers,
-            )
+def _announce(message: IncomingMessage, draft: Draft) -> CoreError | None:
+    """Say something in the agent's name."""
+    error = draft.why_refused()
+    if error is not None:
+        return error
+    draft.add(
+        Announced(
+            text=message.text,
+            sender=message.sender,
+            idempotency_key=message.idempotency_key,
+            title=message.title,
+            untrusted=message.untrusted,
+            # Decided now: a channel that is set up later owes nothing of it.
+            delivers=draft.context.delivers,
         )
-    return draft.accepted(seen)
+    )
+    return None
 
 
 def edit(command: Edit, draft: Draft) -> bool:
