@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from playwright.async_api import Browser
-from support.browser import DESK, PHONE, faults_at, in_browser, looking
+from support.browser import DESK, PHONE, faults_at, in_browser, looking, press_enter
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import open_http_gateway
 
@@ -27,13 +27,13 @@ async def test_what_is_found_stands_there_as_text(tmp_path: Path, browser: Brows
     async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         gateway.findings = FOUND
         page = await window.tab(console(gateway, "#/doctor"))
-        await page.get_by_role("button", name="Examine").press("Enter")
+        await press_enter(page.get_by_role("button", name="Examine"))
         await page.get_by_role("status").filter(has_text="1 problem").wait_for()
         texts = await page.locator(".finding").all_inner_texts()
         ran = await has_run(page)
         faults = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
         gateway.findings = FOUND[:1]
-        await page.get_by_role("button", name="Examine again").press("Enter")
+        await press_enter(page.get_by_role("button", name="Examine again"))
         await page.get_by_text("Everything is in order.").wait_for()
         left = await page.locator(".finding").count()
         faults += await view_faults(browser, gateway, "#/doctor", ".empty")

@@ -33,6 +33,13 @@ async def test_memory_and_skills_are_read_from_the_page_of_an_agent(
     """Empty pages say what belongs there; what stands there is text."""
     async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         page = await window.tab(f"{gateway.base_url}/console/#/agents/test")
+        let_go = await window.hold("**/api/v1/agents/test/memory")
+        await page.get_by_role("link", name="Memory").click()
+        await page.get_by_label("Back to the agent").click()
+        await page.get_by_role("link", name="Skills").click()
+        await page.get_by_text("It has no skills").wait_for()
+        let_go.set()  # what was asked for there is not shown here
+        await page.get_by_label("Back to the agent").click()
         await page.get_by_role("link", name="Memory").click()
         await page.get_by_text("It remembers nothing yet").wait_for()
         await page.get_by_label("Back to the agent").click()

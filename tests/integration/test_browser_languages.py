@@ -26,8 +26,8 @@ async def test_the_page_speaks_the_language_of_its_reader(tmp_path: Path, browse
         await client.post(f"/api/v1/sessions/{session_id}/messages", json={"content": "Servus"})
         page = await german.tab(f"{gateway.base_url}/console/")
         await page.get_by_role("heading", name="Sitzungen").wait_for()
-        row = await page.locator(".row .about").inner_text()
-        at = await page.locator(".row .at").inner_text()
+        await page.locator(".row .about", has_text="1 Runde").wait_for()
+        await page.locator(".row .at", has_text="jetzt").wait_for()
         await page.goto(f"{gateway.base_url}/console/#/s/{session_id}")
         await page.get_by_role("heading", name="Was das Modell sieht").first.wait_for()
         await page.get_by_label("Sprache").select_option("fr")
@@ -42,8 +42,6 @@ async def test_the_page_speaks_the_language_of_its_reader(tmp_path: Path, browse
         await page.get_by_role("heading", name="Sessions").wait_for()
         said = [*german.messages, *chinese.messages, *other.messages]
 
-    assert "1 Runde" in row
-    assert at == "jetzt"
     assert marked == "fr"
     assert title.startswith("审批")
     assert said == []

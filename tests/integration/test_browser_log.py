@@ -27,7 +27,9 @@ async def test_the_log_is_seen_as_it_is_written(tmp_path: Path, browser: Browser
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         with logging_to(gateway.recent_log, secrets):
             own.info("it begins", extra={"key": "s3cr3t-word"})
-            page = await window.tab(console(gateway, "#/log"))
+            page = await window.tab(console(gateway))
+            await page.locator(".state.live").wait_for()
+            await page.get_by_role("link", name="Log", exact=True).click()
             await page.get_by_text("it begins").wait_for()
             own.error("it failed", exc_info=ValueError(HOSTILE))
             own.warning("somebody was refused", extra={"sender": HOSTILE})

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import anyio
-from playwright.async_api import Browser, Page, Route
+from playwright.async_api import Browser, Page
 from support.browser import LOOKS, faults_at, faults_of, in_browser, looking, open_window
 from support.gateway import HttpGateway, open_http_gateway
 from support.written import RESULT, eventful, long_session, write_session
@@ -134,9 +134,16 @@ async def test_a_transcript_tells_what_became_of_everything(
     killed = steps[-1] + timedelta(milliseconds=500)
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         gateway.starts = Starts([Run(at=steps[0], version="1"), Run(at=killed, version="1")])
+        # The log comes last of all, and so is shown before the page has formatters of numbers.
+        let_go = await window.hold("**/log?*")
+        later = await window.hold("**/context")
         page = await window.tab(console(gateway, session_id))
+        await page.locator(".state.live").wait_for()
+        let_go.set()
         await page.get_by_text("Back on Sunday.").wait_for()
         await page.get_by_text("turn 2 goes on by itself").wait_for()  # told by the stream
+        await page.get_by_text("8,788 → 240 tokens").wait_for()
+        later.set()
         shown = await page.locator(".transcript").inner_text()
         await page.locator(".delivery summary").click()
         parts = await page.locator(".delivery li").all_inner_texts()
@@ -153,7 +160,6 @@ async def test_a_transcript_tells_what_became_of_everything(
         faults = await faults_of(page)
 
     assert "4 messages summarised by #" in shown
-    assert "8,788 → 240 tokens" in shown
     assert "the gateway was restarted (killed); turn 2 goes on by itself" in shown
     assert "test: not known whether sent: 1 of 3 parts" in shown
     assert parts == ["sent", "sent", "not known whether sent timed out"]
@@ -178,14 +184,8 @@ async def tops(page: Page, text: str) -> float:
 async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path, browser: Browser) -> None:
     """Never more than 600 events in the page, and what was read stays where it was."""
     session_id = await write_session(tmp_path, long_session(300), {})
-    measured = anyio.Event()
-
-    async def late(route: Route) -> None:
-        await measured.wait()
-        await route.continue_()
-
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
-        await window.context.route("**/pins", late)  # buttons come into the page with its answer
+        let_go = await window.hold("**/pins")  # buttons come into the page with its answer
         page = await window.tab(console(gateway, session_id))
         await page.get_by_text("answer 300", exact=True).wait_for()
         counts: list[int] = []
@@ -195,7 +195,7 @@ async def test_a_long_transcript_is_a_window_that_moves(tmp_path: Path, browser:
             first = f"question {turn + 1}"
             await page.get_by_text(first, exact=True).wait_for()
             before = await tops(page, first)
-            measured.set()
+            let_go.set()
             await page.get_by_role("button", name="Pin", exact=True).first.wait_for()
             await page.get_by_role("button", name="Show older").click()
             await page.get_by_text(f"question {turn}", exact=True).wait_for()

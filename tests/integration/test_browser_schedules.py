@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from playwright.async_api import Browser
-from support.browser import in_browser, looking
+from support.browser import in_browser, looking, press_enter
 from support.console import HOSTILE, console, has_run, view_faults
 from support.gateway import HttpGateway, open_http_gateway
 
@@ -36,7 +36,7 @@ async def test_a_job_is_made_run_paused_and_called_off(tmp_path: Path, browser: 
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/schedules"))
         await page.get_by_text("No job yet").wait_for()
-        await page.get_by_role("button", name="New job").press("Enter")
+        await press_enter(page.get_by_role("button", name="New job"))
         await page.get_by_label("Task", exact=True).fill("Say what is new.")
         await page.get_by_label("Minute, hour").fill("30 8 * * *")
         await page.get_by_label("Time zone").fill("Asia/Tokyo")
@@ -44,19 +44,19 @@ async def test_a_job_is_made_run_paused_and_called_off(tmp_path: Path, browser: 
         await coming.nth(9).wait_for()  # five times, by two clocks
         times = await coming.all_inner_texts()
         await page.get_by_label("Name").fill("News")
-        await page.get_by_role("button", name="Make the job").press("Enter")
-        await page.get_by_role("button", name="Run now").press("Enter")
+        await press_enter(page.get_by_role("button", name="Make the job"))
+        await press_enter(page.get_by_role("button", name="Run now"))
         run = page.locator("a.run[aria-label$=': done']")
         await run.wait_for()
-        await page.get_by_role("button", name="Pause").press("Enter")
+        await press_enter(page.get_by_role("button", name="Pause"))
         await page.locator(".thing .mark", has_text="paused").wait_for()
-        await page.get_by_role("button", name="Resume").press("Enter")
+        await press_enter(page.get_by_role("button", name="Resume"))
         await page.locator(".thing .mark", has_text="scheduled").wait_for()
         await run.press("Enter")
         await page.locator(".transcript .text", has_text="Say what is new.").wait_for()
         await page.go_back()
         page.on("dialog", lambda dialog: dialog.accept())
-        await page.get_by_role("button", name="Call off").press("Enter")
+        await press_enter(page.get_by_role("button", name="Call off"))
         await page.get_by_text("No job yet").wait_for()
 
     assert len(times) == 10
@@ -96,9 +96,12 @@ async def test_jobs_come_and_go_as_others_change_them(tmp_path: Path, browser: B
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         page = await window.tab(console(gateway, "#/schedules"))
         await page.get_by_text("No job yet").wait_for()
+        await window.without_worker()
+        let_go = await window.hold("**/api/v1/stream*")  # of a page that has its list already
         other = await window.tab(console(gateway, "#/schedules"))
         await other.get_by_text("No job yet").wait_for()
         await add(gateway, ABROAD)
+        let_go.set()
         for each in (page, other):
             await each.locator(".thing .title", has_text="abroad").wait_for()
         await gateway.schedules.cancel("abroad")

@@ -45,12 +45,18 @@ async def test_sessions_are_named_pinned_and_put_away(tmp_path: Path, browser: B
     async with open_http_gateway(tmp_path) as gateway, looking(browser, width=PHONE) as window:
         await begin(gateway, "one", "two", "three")
         page = await window.tab(f"{gateway.base_url}/console/")
+        await window.without_worker()
+        let_go = await window.hold("**/api/v1/stream*")  # of a page that has its list already
         other = await window.tab(f"{gateway.base_url}/console/")
-        await until_rows(page, "three", "two", "one")
+        for each in (page, other):
+            await until_rows(each, "three", "two", "one")
         await choose(page, "one", "Pin")
+        await until_rows(page, "one", "three", "two")
+        let_go.set()
         await until_rows(other, "one", "three", "two")
         other.on("dialog", lambda dialog: dialog.accept(f" {HOSTILE} "))
         await choose(other, "two", "Rename")
+        await until_rows(page, "one", "three", HOSTILE)
         await choose(page, "three", "Archive")
         for each in (page, other):
             await each.mouse.move(0, 0)
@@ -82,7 +88,9 @@ async def test_a_session_is_sorted_where_it_is_read_also_after_its_end(
         for what in ("Rename", "Pin", "Archive"):
             await page.get_by_label("More").click()
             await page.get_by_role("button", name=what, exact=True).click()
-        await page.locator(".about .mark", has_text="archived").wait_for()
+        for mark in ("pinned", "archived"):
+            await page.locator(".about .mark", has_text=mark).wait_for()
+        await page.get_by_role("heading", name="Trip", exact=True).wait_for()
         heading = await page.locator("h1").inner_text()
         marks = await page.locator(".about .mark").all_inner_texts()
         faults = await faults_at(page, DESK)

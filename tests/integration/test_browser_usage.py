@@ -35,6 +35,7 @@ async def test_what_was_used_is_shown_by_day_and_by_group(tmp_path: Path, browse
         await page.locator(".chart rect.c0").first.wait_for(state="attached")
         sums = await page.locator(".sums").inner_text()
         faults = [*await faults_at(page, PHONE), *await faults_at(page, DESK)]
+        await page.locator(".figures-of tbody tr", has_text="2,000").first.wait_for()
         row = await page.locator(".figures-of tbody tr").first.inner_text()
         for name in ("Models", "Schedules", "People", "Sessions"):
             await page.locator(".by").get_by_role("button", name=name).click()

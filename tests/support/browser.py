@@ -12,9 +12,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+import anyio
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Locator,
+    Page,
+    Route,
+    async_playwright,
+    expect,
+)
 from support.examples import LONG_RUN
 
 HEADLESS = shutil.which("chromium-headless-shell")
@@ -43,6 +52,7 @@ LOOKS: Sequence[Look] = (
 HOST = "console.test"
 "A name of this machine that makes no secure context, as a home server has one."
 DEADLINE_MS = 60_000  # of whatever is waited for in a page
+expect.set_options(timeout=DEADLINE_MS)
 
 
 @dataclass(kw_only=True)
@@ -52,6 +62,8 @@ class Window:
     context: BrowserContext
     messages: list[str] = field(default_factory=list[str])
     "What the browser's console holds, and errors of scripts."
+    held: list[anyio.Event] = field(default_factory=list[anyio.Event])
+    "Each lets requests go; all do at the end."
 
     async def tab(self, address: str) -> Page:
         """Open a tab."""
@@ -61,6 +73,31 @@ class Window:
         page.on("pageerror", lambda error: self.messages.append(str(error)))
         await page.goto(address)
         return page
+
+    async def hold(self, addresses: str, *, answers: bool = False) -> anyio.Event:
+        """Hold requests to such addresses until the returned event is set.
+
+        With `answers` the gateway gets them, and their answers are held. What the worker of the
+        pages asks for is not seen: see `without_worker`.
+        """
+        let_go = anyio.Event()
+        self.held.append(let_go)
+
+        async def pass_on(route: Route) -> None:
+            if answers:
+                answer = await route.fetch()
+                await let_go.wait()
+                await route.fulfill(response=answer)
+            else:
+                await let_go.wait()
+                await route.continue_()
+
+        await self.context.route(addresses, pass_on)
+        return let_go
+
+    async def without_worker(self) -> None:
+        """Let tabs that are opened from now on have a stream of their own, as phones do."""
+        await self.context.add_init_script("delete self.SharedWorker")
 
 
 @asynccontextmanager
@@ -90,13 +127,23 @@ async def open_window(
     scheme: Literal["light", "dark"] = "light",
     locale: str = "en-US",
 ) -> AsyncGenerator[Window]:
-    """Open a window of a size, for somebody who reads a language."""
+    """Open a window of a size, for somebody who reads a language.
+
+    Nothing in it moves by itself: colours that pass into one another are no colours to judge.
+    """
     context = await browser.new_context(
-        viewport={"width": width, "height": height}, color_scheme=scheme, locale=locale
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
+        locale=locale,
+        reduced_motion="reduce",
     )
+    window = Window(context=context)
     try:
-        yield Window(context=context)
+        yield window
     finally:
+        for each in window.held:
+            each.set()
+        await context.unroute_all(behavior="wait")
         await context.close()
 
 
@@ -110,6 +157,12 @@ async def faults_of(page: Page) -> list[str]:
     ]
 
 
+async def press_enter(button: Locator) -> None:
+    """Press a button by keyboard, as soon as it can be: what comes before is lost."""
+    await expect(button).to_be_enabled()
+    await button.press("Enter")
+
+
 async def is_too_wide(page: Page) -> bool:
     """Return whether a page has to be scrolled sideways."""
     return bool(await page.evaluate("document.documentElement.scrollWidth > innerWidth"))
@@ -118,6 +171,7 @@ async def is_too_wide(page: Page) -> bool:
 async def faults_at(page: Page, width: int) -> list[str]:
     """Make a page so wide, and return what then keeps people from using it."""
     await page.set_viewport_size({"width": width, "height": 800})
+    await page.wait_for_function("(width) => innerWidth === width", arg=width)
     wide = [f"{width}: too wide"] if await is_too_wide(page) else []
     return wide + [f"{width}: {each}" for each in await faults_of(page)]
 

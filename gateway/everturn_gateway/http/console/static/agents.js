@@ -38,7 +38,10 @@ export async function loadFaults() {
   say("");
 }
 
+let opening = 0; // what was asked for before something else was opened, is let go
+
 export async function openAgents(name) {
+  const mine = ++opening;
   const [, , part, ...path] = location.hash.replace(/^#\/?/u, "").split("/").filter(Boolean).map(decodeURIComponent);
   if (name !== agents.name) Object.assign(agents, { name, known: null, detail: null, error: null, validated: null, files: null, filesError: null });
   if (!name) {
@@ -48,7 +51,7 @@ export async function openAgents(name) {
     return;
   }
   if (part === "files") {
-    await openFiles(name, path.join("/"));
+    await openFiles(name, path.join("/"), () => mine === opening);
     return;
   }
   agents.file = null;
@@ -58,6 +61,7 @@ export async function openAgents(name) {
   if (!isRead || part !== agents.part) agents.known = null;
   agents.part = isRead ? part : "";
   if (!agents.faults) await loadFaults();
+  if (mine !== opening) return;
   if (!isRead && faultsOf(name).length) {
     agents.error = null; // it is not among those that can be used: its faults stand in its place
     say("");
@@ -65,10 +69,12 @@ export async function openAgents(name) {
   }
   try {
     const path = `agents/${encodeURIComponent(name)}`;
-    if (isRead) agents.known = await get(`${path}/${part}`);
-    else agents.detail = await get(path);
+    const found = await get(isRead ? `${path}/${part}` : path);
+    if (mine !== opening) return;
+    agents[isRead ? "known" : "detail"] = found;
     agents.error = null;
   } catch (error) {
+    if (mine !== opening) return;
     if (!needsLogin(error)) agents.error = error;
   }
   say("");
@@ -104,20 +110,22 @@ export async function validate() {
 
 // --- files ---
 
-async function openFiles(name, path) {
+async function openFiles(name, path, isStill) {
   if (agents.file?.path !== path) agents.file = null;
   say("");
   try {
-    agents.files = (await get(`${pathOf(name)}/files`)).files;
-    agents.filesError = null;
-    if (path && !agents.file) await openFile(name, path);
+    const { files } = await get(`${pathOf(name)}/files`);
+    if (!isStill()) return;
+    Object.assign(agents, { files, filesError: null });
+    if (path && !agents.file) await openFile(name, path, isStill);
   } catch (error) {
+    if (!isStill()) return;
     if (!needsLogin(error)) agents.filesError = error;
   }
   say("");
 }
 
-async function openFile(name, path) {
+async function openFile(name, path, isStill) {
   const kept = readDraft(name, path);
   let found = { path, version: "", text: "" };
   try {
@@ -125,6 +133,7 @@ async function openFile(name, path) {
   } catch (error) {
     if (error.status !== 404) throw error;
   }
+  if (!isStill()) return;
   // What was typed before stands on the version that it was typed into.
   agents.file = {
     ...found,

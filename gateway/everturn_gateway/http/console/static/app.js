@@ -57,6 +57,7 @@ function drawNow() {
   render(state.connection === "login" ? loginView(signIn) : shell(), place);
   if (state.route.view === "session") ifLoaded("views/session")?.afterSession();
   else if (state.route.view === "then") ifLoaded("views/then")?.afterThen();
+  else if (state.route.view === "search") ifLoaded("views/search")?.afterSearch();
   afterRole();
   // On a phone not all places fit.
   if (isMoved) document.querySelector(".place[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });

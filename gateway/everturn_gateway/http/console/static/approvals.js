@@ -4,9 +4,13 @@ import { get, post } from "./api.js";
 import { t } from "./parts/texts.js";
 import { failed, loadDocument, needsLogin, onFrame, onRefresh, say, state } from "./state.js";
 
+let told = 0; // counts what told of the list: an answer is let go when something newer did
+
 async function load() {
+  const mine = ++told;
   try {
-    show((await get("approvals")).approvals);
+    const { approvals } = await get("approvals");
+    if (mine === told) show(approvals);
   } catch (error) {
     if (!needsLogin(error)) state.approvals.error = failed(error);
   }
@@ -60,5 +64,8 @@ export async function decide(item, decision, answer = "") {
   if (state.session?.id === id) loadDocument(state.session);
 }
 
-onFrame("approvals", (data) => show(data.approvals));
+onFrame("approvals", (data) => {
+  told += 1;
+  show(data.approvals);
+});
 onRefresh(load);

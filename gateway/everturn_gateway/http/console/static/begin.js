@@ -4,6 +4,7 @@
 // What the first view stands on: all at once, not one by one as each names the next.
 const FIRST = [
   "app.js",
+  "acts.js",
   "api.js",
   "drafts.js",
   "role.js",

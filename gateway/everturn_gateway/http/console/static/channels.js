@@ -13,10 +13,15 @@ export const askingPeople = () => pairing.waiting.filter(isValid);
 export const wantingChannels = () =>
   askingPeople().length + channels.rows.filter((each) => each.state === "failed setup").length;
 
+let told = 0; // counts what told of the channels: an answer is let go when something newer did
+let asked = 0; // for who waits: the answer to the newest question is shown
+
 async function load() {
   if (!role.me || !may("operate")) return;
+  const mine = ++told;
   try {
-    channels.rows = (await get("channels")).channels;
+    const found = await get("channels");
+    if (mine === told) channels.rows = found.channels;
     channels.error = "";
   } catch (error) {
     if (!needsLogin(error)) channels.error = failed(error);
@@ -26,8 +31,10 @@ async function load() {
 }
 
 async function loadPairing() {
+  const mine = ++asked;
   try {
-    Object.assign(pairing, await get("pairing"));
+    const { waiting, approved } = await get("pairing");
+    if (mine === asked) Object.assign(pairing, { waiting, approved });
   } catch (error) {
     if (!needsLogin(error)) pairing.error = failed(error);
   }
@@ -73,8 +80,9 @@ export const takeBack = ({ channel, sender }) =>
 
 onRefresh(load);
 onFrame("channels", ({ channels: rows, pairing: version }) => {
+  told += 1;
   channels.rows = rows;
   channels.isLoading = false;
-  if (version !== pairing.version && pairing.version !== -1) loadPairing();
+  if (version !== pairing.version) loadPairing();
   pairing.version = version;
 });

@@ -9,10 +9,9 @@ export const keptFiles = (id) => added.get(id) ?? [];
 export function setFiles(session, files) {
   session.files = files;
   session.key = ""; // with other files it is another message
-  added.set(session.id, files);
+  if (files.length) added.set(session.id, files);
+  else added.delete(session.id);
 }
-
-export const forgetFiles = (session) => added.delete(session.id);
 
 const draftKey = (id) => `everturn draft ${address("")} ${id}`;
 

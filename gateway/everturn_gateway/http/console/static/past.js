@@ -2,7 +2,7 @@
 // looked at. Each is made again by the gateway; nothing of it is kept beyond the page.
 
 import { get } from "./api.js";
-import { failed, needsLogin, say } from "./state.js";
+import { failed, needsLogin, say, state } from "./state.js";
 
 const PAGE_REQUESTS = 500;
 const PAGES_MOST = 40;
@@ -32,9 +32,16 @@ function fresh(id) {
 export const nameOf = (row) => row.replied_seq || row.started_seq;
 export const indexOf = () => past.rows.findIndex((row) => row.started_seq === past.seq);
 
+let opening = 0; // whoever opened another one since, is not taken back to what was asked for before
+let listing = 0; // the newest list is the one that is read on
+
 // Opens the request at an event, or next after it; 0 = the newest one.
 export async function openPast(id, seq, { than = 0, isTravel = false } = {}) {
-  if (past.id !== id) Object.assign(past, fresh(id));
+  opening += 1;
+  if (past.id !== id) {
+    Object.assign(past, fresh(id));
+    listing += 1;
+  }
   past.than = than;
   past.isTravel = isTravel;
   past.error = "";
@@ -47,6 +54,8 @@ export async function openPast(id, seq, { than = 0, isTravel = false } = {}) {
 }
 
 async function list(id, seq) {
+  const mine = ++listing;
+  const opened = opening;
   past.isListing = true;
   say("");
   try {
@@ -54,16 +63,17 @@ async function list(id, seq) {
     let rows = [];
     for (let page = 0; page < PAGES_MOST && before !== null; page += 1) {
       const found = await get(`sessions/${id}/requests?limit=${PAGE_REQUESTS}&before=${before}`);
-      if (past.id !== id) return;
+      if (mine !== listing) return;
       rows = [...found.requests.reverse(), ...rows];
       before = found.next;
       past.rows = rows;
-      if (!past.seq && rows.length && (seq === 0 || rows[0].started_seq <= seq)) pick(at(seq));
+      if (opened === opening && !past.seq && rows.length && (seq === 0 || rows[0].started_seq <= seq)) pick(at(seq));
       else say("");
     }
     const isHere = rows.some((row) => row.started_seq === past.seq);
-    if (rows.length && (!isHere || (seq && nameOf(rows[indexOf()]) !== seq))) pick(at(seq));
+    if (opened === opening && rows.length && (!isHere || (seq && nameOf(rows[indexOf()]) !== seq))) pick(at(seq));
   } catch (error) {
+    if (mine !== listing) return;
     if (!needsLogin(error)) past.error = failed(error);
   }
   past.isListing = false;
@@ -85,7 +95,8 @@ export function pick(row, { isMoving = false } = {}) {
   past.seq = row.started_seq;
   const view = past.isTravel ? "then" : "request";
   const other = past.than ? `/than/${past.than}` : "";
-  history.replaceState(null, "", `#/s/${encodeURIComponent(past.id)}/${view}/${nameOf(row)}${other}`);
+  // Whoever went elsewhere meanwhile keeps the address of that.
+  if (state.route.id === past.id && ["request", "then"].includes(state.route.view)) history.replaceState(null, "", `#/s/${encodeURIComponent(past.id)}/${view}/${nameOf(row)}${other}`);
   clearTimeout(settling);
   if (isMoving) settling = setTimeout(load, SETTLE_MS);
   else load();

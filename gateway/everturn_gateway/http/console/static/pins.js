@@ -15,10 +15,14 @@ export function wantPins(session) {
   loadPins(session);
 }
 
+let told = 0; // counts questions and changes: the answer to an older one is let go
+
 async function loadPins(session) {
+  const mine = ++told;
   session.isLoadingPins = true;
   try {
-    session.pins = (await get(`sessions/${session.id}/pins`)).pins;
+    const { pins } = await get(`sessions/${session.id}/pins`);
+    if (mine === told) session.pins = pins;
   } catch (error) {
     session.pins ??= []; // what is wrong with the session, its transcript says
     needsLogin(error);
@@ -28,11 +32,15 @@ async function loadPins(session) {
 }
 
 async function change(session, method, seq, done) {
+  const mine = ++told;
   try {
-    session.pins = (await call(method, `api/v1/sessions/${session.id}/pins/${seq}`)).pins;
+    const { pins } = await call(method, `api/v1/sessions/${session.id}/pins/${seq}`);
+    if (mine === told) session.pins = pins;
+    else loadPins(session);
     say(done);
   } catch (error) {
     if (!needsLogin(error)) say(failed(error));
+    loadPins(session);
   }
 }
 

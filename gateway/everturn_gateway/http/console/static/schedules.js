@@ -26,20 +26,27 @@ export const form = { isShown: false, fields: {}, errors: {}, error: "", preview
 
 export const stuckJobs = () => [...jobs.rows.values()].filter((each) => each.state === "waiting").length;
 
+let asking = 0;
+const told = new Set(); // jobs that the stream told of since the list was asked for: newer than its answer
+
 export async function loadJobs({ more = false } = {}) {
   if (!role.me || !may("operate")) return;
+  const mine = ++asking;
+  told.clear();
   jobs.isLoading = true;
   const after = more && jobs.next ? `&after=${encodeURIComponent(jobs.next)}` : "";
   try {
     const page = await get(`schedules?limit=${PAGE_JOBS}&runs=${RUNS}${after}`);
+    if (mine !== asking) return;
     if (!more) {
-      jobs.rows = new Map();
+      jobs.rows = new Map([...jobs.rows].filter(([id]) => told.has(id)));
       jobs.faults = page.faults;
     }
-    for (const each of page.schedules) jobs.rows.set(each.id, each);
+    for (const each of page.schedules) if (!told.has(each.id)) jobs.rows.set(each.id, each);
     jobs.next = page.next;
     jobs.error = "";
   } catch (error) {
+    if (mine !== asking) return;
     if (!needsLogin(error)) jobs.error = failed(error);
   }
   jobs.isLoading = false;
@@ -57,9 +64,11 @@ export function openSchedules(id) {
 async function loadComing() {
   const id = jobs.opened;
   try {
-    if (!jobs.rows.has(id)) jobs.rows.set(id, await get(`schedules/${encodeURIComponent(id)}`));
+    const found = jobs.rows.get(id) ?? (await get(`schedules/${encodeURIComponent(id)}`));
     const coming = await get(`schedules/${encodeURIComponent(id)}/next?count=${COMING}`);
-    if (jobs.opened === id) jobs.coming = coming;
+    if (jobs.opened !== id) return;
+    if (!jobs.rows.has(id) && !told.has(id)) jobs.rows.set(id, found); // else it is newer, or gone
+    jobs.coming = coming;
   } catch (error) {
     if (!needsLogin(error) && jobs.opened === id) jobs.actError = failed(error);
   }
@@ -132,6 +141,7 @@ async function preview() {
 
 export async function makeJob(agents) {
   const { agent, kind, text, channel, chat, label } = form.fields;
+  clearTimeout(previewing); // what is wrong stands there in a moment, and stays
   form.isBusy = true;
   say("");
   const body = { agent: agent ?? agents[0]?.name ?? "", [kind]: text ?? "", ...times() };
@@ -168,6 +178,7 @@ function showFaults(error) {
 onRefresh(loadJobs);
 onFrame("schedules", ({ schedules, gone, fresh }) => {
   if (fresh) loadJobs();
+  for (const id of [...gone, ...schedules.map((each) => each.id)]) told.add(id);
   for (const id of gone) jobs.rows.delete(id);
   for (const each of schedules) jobs.rows.set(each.id, each);
   if (schedules.some(({ id }) => id === jobs.opened)) loadComing();

@@ -1,6 +1,6 @@
 // What the page knows, and what becomes of it with each frame of the stream.
 
-import { call, get, post, Problem } from "./api.js";
+import { get, Problem } from "./api.js";
 import { keptFiles, readDraft } from "./drafts.js";
 import { t } from "./parts/texts.js";
 import { loadRole } from "./role.js";
@@ -132,10 +132,22 @@ function greeted(hello) {
     if (state.session) state.session.live = null;
     state.isOutdated ||= before.version !== hello.version;
   }
-  if (hello.fresh && before) refreshAll();
+  if (!hello.fresh) return;
+  if (before) refreshAll();
+  else {
+    // What changed between the answers that the page began with and this frame, no other one tells.
+    loadList();
+    if (isKnown) refreshers.forEach((work) => work());
+  }
 }
 
 function changed({ sessions, fresh }) {
+  if (state.list.isLoading) told.push(...sessions);
+  putRows(sessions);
+  if (fresh) loadList();
+}
+
+function putRows(sessions) {
   const { list } = state;
   for (const row of sessions) {
     const before = list.rows.get(row.id);
@@ -153,7 +165,6 @@ function changed({ sessions, fresh }) {
     list.rows.set(row.id, { ...row, title: row.title || before?.title || "" });
     place(list, row, before);
   }
-  if (fresh) loadList();
 }
 
 // What is pinned stands first, and otherwise what happened last; to sort a session moves it no further.
@@ -267,10 +278,12 @@ export async function refreshAgents() {
 }
 
 let listing = 0;
+let told = []; // rows that the stream told of since the list was asked for: newer than its answer
 
 export async function loadList({ more = false } = {}) {
   const { list } = state;
   const mine = ++listing;
+  told = [];
   list.isLoading = true;
   draw();
   const query = new URLSearchParams({ order: "activity", limit: PAGE_ROWS });
@@ -290,7 +303,9 @@ export async function loadList({ more = false } = {}) {
     }
     list.next = page.next;
     list.error = "";
+    putRows(told);
   } catch (error) {
+    if (mine !== listing) return;
     if (!needsLogin(error)) list.error = failed(error);
   }
   list.isLoading = false;
@@ -314,10 +329,13 @@ export function useList(isInUse) {
 
 // --- one session ---
 
+let opening = 0; // counts what is asked for of the log: an answer to an older question is let go
+
 // Shows the newest events of a session, or those around one of them.
 export async function openSession(id, at = 0) {
   const isSame = state.session?.id === id;
   const session = isSame ? state.session : newSession(id);
+  const mine = ++opening;
   state.session = session;
   if (!isSame) stream?.watch("", 0);
   draw();
@@ -326,7 +344,7 @@ export async function openSession(id, at = 0) {
   try {
     const around = at ? `&before=${at + PAGE_EVENTS / 2}` : "";
     const page = await get(`sessions/${id}/log?limit=${PAGE_EVENTS}${around}`);
-    if (state.session !== session) return;
+    if (mine !== opening || state.session !== session) return;
     session.events = page.events;
     session.first = page.first;
     session.last = page.last_event;
@@ -338,7 +356,10 @@ export async function openSession(id, at = 0) {
     stream?.watch(id, session.last);
     draw();
     await others;
+    // It was asked for beside the log, and may have been read before the newest of these events.
+    if (session.document?.last_event < page.last_event) await loadDocument(session);
   } catch (error) {
+    if (mine !== opening) return;
     session.isLoading = false;
     if (!needsLogin(error)) session.error = failed(error);
   }
@@ -374,6 +395,7 @@ function newSession(id) {
     files: keptFiles(id),
     isSending: false,
     sendError: "",
+    asked: {}, // how often each thing was asked for
   };
 }
 
@@ -399,21 +421,25 @@ async function catchUp(session) {
 
 export async function loadOlder(session) {
   if (session.first <= 1 || session.isLoadingOlder) return;
+  const { first } = session;
   session.isLoadingOlder = true;
   draw();
   try {
-    const page = await get(`sessions/${session.id}/log?before=${session.first}&limit=${PAGE_EVENTS}`);
-    session.events = [...page.events, ...session.events];
-    session.first = page.first;
-    if (session.events.length > EVENTS_MOST) {
-      session.events.length = EVENTS_MOST;
-      session.isAtEnd = false;
-    }
+    const page = await get(`sessions/${session.id}/log?before=${first}&limit=${PAGE_EVENTS}`);
+    if (session.first === first) showOlder(session, page); // else others are shown by now
   } catch (error) {
     if (!needsLogin(error)) session.error = failed(error);
   }
   session.isLoadingOlder = false;
   draw();
+}
+
+function showOlder(session, page) {
+  session.events = [...page.events, ...session.events];
+  session.first = page.first;
+  if (session.events.length <= EVENTS_MOST) return;
+  session.events.length = EVENTS_MOST;
+  session.isAtEnd = false;
 }
 
 export async function loadNewer(session) {
@@ -423,10 +449,7 @@ export async function loadNewer(session) {
   try {
     const after = session.events.at(-1)?.seq ?? 0;
     const page = await get(`sessions/${session.id}/log?after=${after}&limit=${PAGE_EVENTS}`);
-    session.events = [...session.events, ...page.events].slice(-EVENTS_MOST);
-    session.first = session.events[0]?.seq ?? 1;
-    session.last = Math.max(session.last, page.last_event);
-    session.isAtEnd = page.last >= session.last;
+    if ((session.events.at(-1)?.seq ?? 0) === after) showNext(session, page); // else others are shown by now
   } catch (error) {
     if (!needsLogin(error)) session.error = failed(error);
   }
@@ -434,9 +457,24 @@ export async function loadNewer(session) {
   draw();
 }
 
+function showNext(session, page) {
+  session.events = [...session.events, ...page.events].slice(-EVENTS_MOST);
+  session.first = session.events[0]?.seq ?? 1;
+  session.last = Math.max(session.last, page.last_event);
+  session.isAtEnd = page.last >= session.last;
+}
+
+// Answers may overtake each other: the one to the newest question is what is shown.
+const isNewest = (session, what) => {
+  const mine = (session.asked[what] = (session.asked[what] ?? 0) + 1);
+  return () => session.asked[what] === mine;
+};
+
 export async function loadDocument(session) {
+  const isMine = isNewest(session, "document");
   try {
-    session.document = await get(`sessions/${session.id}`);
+    const found = await get(`sessions/${session.id}`);
+    if (isMine()) session.document = found;
   } catch (error) {
     if (!needsLogin(error)) session.error = failed(error);
   }
@@ -444,51 +482,13 @@ export async function loadDocument(session) {
 }
 
 async function loadContext(session) {
+  const isMine = isNewest(session, "context");
+  let found = null; // an agent that is gone has none; the transcript stands without it
   try {
-    session.context = await get(`sessions/${session.id}/context`);
+    found = await get(`sessions/${session.id}/context`);
   } catch {
-    session.context = null; // an agent that is gone has none; the transcript stands without it
+    // as said
   }
+  if (isMine()) session.context = found;
   draw();
-}
-
-export async function act(session, action, done) {
-  try {
-    await post(`sessions/${session.id}/${action}`);
-    say(done);
-    loadDocument(session);
-  } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
-    draw();
-  }
-}
-
-// Returns whether it was done; all that show the session hear of it by the stream.
-export async function label(id, labels, done) {
-  try {
-    const document = await call("PATCH", `api/v1/sessions/${id}`, labels);
-    if (state.session?.id === id) state.session.document = document;
-    say(done);
-  } catch (error) {
-    if (!needsLogin(error)) say(failed(error));
-  }
-}
-
-export async function remove(session) {
-  try {
-    await call("DELETE", `api/v1/sessions/${session.id}`);
-    location.hash = "#/";
-  } catch (error) {
-    if (!needsLogin(error)) session.error = failed(error);
-    draw();
-  }
-}
-
-export async function begin(agent) {
-  try {
-    const made = await post("sessions", { agent });
-    location.hash = `#/s/${made.id}`;
-  } catch (error) {
-    if (!needsLogin(error)) say(failed(error));
-  }
 }

@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/lit-html/lit-html.js";
 import { t } from "./texts.js";
-import { label } from "../state.js";
+import { label } from "../acts.js";
 
 const TITLE_MOST = 120;
 

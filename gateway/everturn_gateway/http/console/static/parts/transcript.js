@@ -11,21 +11,23 @@ import { entriesOf } from "./entries.js";
 import { dispositionMark } from "./dispositions.js";
 import { maybe } from "./lazy.js";
 import { asCommand, dollars, folded, linked, plain } from "./text.js";
-import { t } from "./texts.js";
+import { canFormat, t } from "./texts.js";
 import { took, when } from "./time.js";
 import { timeOfTurn } from "./timing.js";
 
 const pinButton = maybe("pins", "pinButton");
 const isPinned = maybe("pins", "isPinned");
 
-let known = { events: null, length: 0, restarts: null, entries: [] };
+let known = { events: null, length: 0, restarts: null, isFormatted: false, entries: [] };
 
-// Entries are made anew when an event came, and not for each piece of a reply.
+// Entries are made anew when an event came, and not for each piece of a reply; also when there are
+// formatters, as their texts have numbers.
 function entries(events, restarts, shownSince) {
-  const isKnown = known.events === events && known.length === events.length && known.restarts === restarts && known.shownSince === shownSince;
+  const isFormatted = canFormat();
+  const isKnown = known.events === events && known.length === events.length && known.restarts === restarts && known.shownSince === shownSince && known.isFormatted === isFormatted;
   if (!isKnown) {
     const made = entriesOf(events, { restarts, shownSince });
-    known = { events, length: events.length, restarts, shownSince, entries: made };
+    known = { events, length: events.length, restarts, shownSince, isFormatted, entries: made };
   }
   return known.entries;
 }

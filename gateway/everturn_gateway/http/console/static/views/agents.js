@@ -3,12 +3,13 @@
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { live } from "../vendor/lit-html/directives/live.js";
+import { begin } from "../acts.js";
 import { agents, check, faultsOf, folderOf, isChanged, loadFaults, openAgents, reload, replaceTheirs, save, takeTheirs, type, validate } from "../agents.js";
 import { roleNotice } from "../parts/role.js";
 import { folded, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
 import { askForRole, may } from "../role.js";
-import { begin, state } from "../state.js";
+import { state } from "../state.js";
 import { knowledgeView } from "./knowledge.js";
 
 export function agentsView() {

@@ -22,21 +22,24 @@ const exact = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: 
 
 const log = { level: "info", records: [], newer: [], last: 0, boot: "", isInUse: false, isLoading: true, error: "" };
 let looking = 0;
+let asking = 0; // only the answer to the newest look is taken: two with the same records would show them twice
 
 async function look() {
   clearTimeout(looking);
   if (state.route.view !== "log" || !role.me || !may("admin")) return;
   const level = log.level;
+  const mine = ++asking;
   if (!document.hidden) {
     try {
       const found = await get(`admin/log?level=${level}&after=${log.last}&limit=${KEPT}`);
-      if (level !== log.level) return;
+      if (mine !== asking) return;
       if (log.boot && found.boot !== log.boot) return begin(level); // another run counts anew
       log.boot = found.boot;
       log.last = found.last;
       log.newer = [...found.records.reverse(), ...log.newer].slice(0, KEPT);
       log.error = "";
     } catch (error) {
+      if (mine !== asking) return;
       if (!needsLogin(error)) log.error = failed(error);
     }
     log.isLoading = false;

@@ -11,13 +11,21 @@ import { failed, needsLogin, say, state } from "../state.js";
 const ROLES = { user: t("said"), assistant: t("answered"), call: t("called"), tool: t("result"), summary: t("summary") };
 const search = { q: "", agent: "", typed: "", hits: [], next: "", searchedTo: "", isLoading: false, error: "" };
 let asking = 0;
+let isOpened = false; // and nobody has been put into the field yet
 
 export function openSearch(q) {
   if (q !== search.q || search.error) {
     search.q = search.typed = q;
     begin();
   }
-  setTimeout(() => document.querySelector("#query")?.focus(), 50);
+  isOpened = true;
+  say("");
+}
+
+// Who comes here writes at once, as soon as there is something to write in.
+export function afterSearch() {
+  if (isOpened) document.querySelector("#query")?.focus();
+  isOpened = false;
 }
 
 function begin() {

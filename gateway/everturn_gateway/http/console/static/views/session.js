@@ -2,6 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { live } from "../vendor/lit-html/directives/live.js";
+import { act, remove } from "../acts.js";
 import { newKey } from "../api.js";
 import { contextBar } from "../parts/bar.js";
 import { closes, exportLinks, labelActions } from "../parts/labels.js";
@@ -13,7 +14,7 @@ import { todoList, todoOf } from "../parts/todo.js";
 import { raw, transcript } from "../parts/transcript.js";
 import { keepDraft, setFiles } from "../drafts.js";
 import { send } from "../send.js";
-import { act, loadNewer, loadOlder, openSession, remove, say, state } from "../state.js";
+import { loadNewer, loadOlder, openSession, say, state } from "../state.js";
 
 const pinList = maybe("pins", "pinList");
 const wantPins = once("pins", "wantPins");
@@ -168,7 +169,9 @@ async function attach(session, input) {
     for (let at = 0; at < bytes.length; at += 8192) {
       text += String.fromCharCode(...bytes.subarray(at, at + 8192));
     }
-    setFiles(session, [...session.files, { name: file.name, type: file.type, data: btoa(text) }]);
+    // Whoever looked elsewhere while it was read, and is back, has it too.
+    const shown = state.session?.id === session.id ? state.session : session;
+    setFiles(shown, [...shown.files, { name: file.name, type: file.type, data: btoa(text) }]);
   }
   input.value = "";
   say("");

@@ -2,12 +2,13 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
+import { begin } from "../acts.js";
 import { closes, labelActions } from "../parts/labels.js";
 import { load } from "../parts/lazy.js";
 import { dollars, plain } from "../parts/text.js";
 import { t, tn } from "../parts/texts.js";
 import { ago } from "../parts/time.js";
-import { begin, loadList, showNewer, state, useList } from "../state.js";
+import { loadList, showNewer, state, useList } from "../state.js";
 
 const WANTS = [
   ["", t("All")],
