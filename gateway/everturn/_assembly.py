@@ -17,7 +17,7 @@ from everturn_gateway.app import Gateway as OpenGateway
 from everturn_gateway.config.channels import RESERVED, ChannelConfig
 from everturn_gateway.config.settings import Config, Overrides, load_config
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.plugins import INTERFACE, ChannelPlugin, ChannelSection
+from everturn_gateway.plugins import INTERFACE, ChannelPlugin, PluginChannelSettings
 
 _DECLARED = "declared"  # in the workspace: the folders of agents that stand in no file
 
@@ -59,20 +59,20 @@ def _channels(channels: Sequence[Adapter], config: Config) -> tuple[ChannelConfi
             raise ConfigError(msg)
         taken.add(channel.name)
         try:
-            ChannelSection(name=channel.name)  # it follows the rules of names in files
+            PluginChannelSettings(name=channel.name)  # it follows the rules of names in files
         except ValidationError as error:
             msg = f"channels: {channel.name!r} {error.errors()[0]['msg']}"
             raise ConfigError(msg) from None
         plugin = ChannelPlugin(
             name=channel.name,
             interface=INTERFACE,
-            settings=ChannelSection,
+            settings=PluginChannelSettings,
             make=partial(_itself, channel),
         )
         made.append(
             ChannelConfig(
                 plugin=plugin,
-                options=ChannelSection(),
+                options=PluginChannelSettings(),
                 folder=config.workspace,
                 workspace=config.workspace,
             )

@@ -11,7 +11,7 @@ import pytest
 from everturn_example_plugins.channel import MailboxAdapter
 from everturn_example_plugins.policy import NEWEST
 from everturn_example_plugins.provider import Echo
-from everturn_example_plugins.store import VaultSection, open_vault
+from everturn_example_plugins.store import VaultSettings, open_vault
 from everturn_example_plugins.tool import Dice
 
 from everturn.testing import (
@@ -122,7 +122,7 @@ class TestVault(StoreContract):
     @asynccontextmanager
     async def _opened(self) -> AsyncGenerator[SessionStore]:
         setup = StoreSetup(
-            settings=VaultSection(name=str(self.folder)),
+            settings=VaultSettings(name=str(self.folder)),
             workspace=self.folder,
             results_max_bytes=10_000_000,
             on_batch=lambda _stats: None,

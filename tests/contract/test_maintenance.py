@@ -28,7 +28,7 @@ from everturn_actors.journal.files import FileStore
 from everturn_actors.model import Attachment, Labels
 from everturn_actors.ports.maintenance import StoredSizes
 from everturn_gateway.builtin.stores import FILE
-from everturn_gateway.plugins import OpenedStore, StoreSection
+from everturn_gateway.plugins import OpenedStore, StoreSettings
 from everturn_gateway.retention.scrubbing import ERASED, Person, Scrubbing, Traces
 
 KINDS = ["file", pytest.param("postgres", marks=needs_database)]
@@ -41,7 +41,7 @@ async def open_kind(
 ) -> AsyncGenerator[OpenedStore]:
     """Open an empty store of a kind."""
     if kind == "file":
-        async with FILE.open(postgres_setup(StoreSection(), folder)) as opened:
+        async with FILE.open(postgres_setup(StoreSettings(), folder)) as opened:
             yield opened
         return
     server: Server = request.getfixturevalue("database_server")

@@ -14,7 +14,7 @@ from support.stores import open_postgres_store, postgres_setup
 from everturn.testing import KeyedStoreContract, StoreContract
 from everturn_actors.ports import KeyedStore, SessionStore
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
-from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.settings import PostgresSettings
 
 pytestmark = needs_database
 
@@ -22,7 +22,7 @@ pytestmark = needs_database
 class OnAServer:
     """A schema of its own for each test."""
 
-    section: PostgresSection
+    section: PostgresSettings
     folder: Path
 
     @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from everturn_channels.settings import Route
 from everturn_gateway.app import open_gateway
 from everturn_gateway.config.changes import LIVE, changes, take_over
 from everturn_gateway.config.channels import ChannelConfig
-from everturn_gateway.config.keep import SessionsKeepSection
+from everturn_gateway.config.keep import SessionsKeepSettings
 from everturn_gateway.config.settings import (
     Config,
     LoggingConfig,
@@ -101,7 +101,7 @@ def test_every_live_setting_is_taken_over_and_no_other(tmp_path: Path) -> None:
             ttl_hours=1,
             compaction="discard",
             results_max_bytes=1,
-            keep=SessionsKeepSection.model_validate({"days": 5}).value(),
+            keep=SessionsKeepSettings.model_validate({"days": 5}).value(),
         ),
         schedules=SchedulesConfig(timezone="Europe/Berlin", allow_private=("hooks.lan",)),
         logging=LoggingConfig(form="json"),

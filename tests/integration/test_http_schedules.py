@@ -14,7 +14,7 @@ from support.gateway import DEADLINE_S, open_http_gateway, write_agent
 
 from everturn_gateway.config.settings import ServerConfig
 from everturn_gateway.scheduler.client import SchedulerClient
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.jobs import JobView, Made, Run
 
 PATH = "/api/v1/schedules"
@@ -45,7 +45,7 @@ class FullDisk:
         self.preview, self.changes = desk.preview, desk.changes
 
     async def add(
-        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+        self, section: JobSettings, *, job_id: str = "", made: Made, max_jobs: int | None = None
     ) -> JobView:
         """Fail as a full disk does."""
         del section, job_id, made, max_jobs

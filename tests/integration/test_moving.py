@@ -22,7 +22,7 @@ from everturn_actors.journal.log.layout import Layout
 from everturn_actors.model import ConversationKey
 from everturn_gateway.app.moving import Moved, move
 from everturn_gateway.app.storage import check_not_moved
-from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.settings import PostgresSettings
 from everturn_gateway.builtin.stores import FILE
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.errors import GatewayError
@@ -85,7 +85,7 @@ async def test_a_move_there_and_back_changes_no_byte(
 ) -> None:
     """Nobody is locked in, and no gateway works on half of what is kept, or on what was left."""
     old, new = tmp_path / "old", tmp_path / "new"
-    section: PostgresSection = database_server.section(f"t{uuid4().hex}")
+    section: PostgresSettings = database_server.section(f"t{uuid4().hex}")
     async with FILE.open(postgres_setup(section, old)) as folder:
         await fill(folder)
         before = contents(old)
@@ -126,7 +126,7 @@ async def test_a_move_there_and_back_changes_no_byte(
 
 async def test_nothing_is_written_over(tmp_path: Path, database_server: Server) -> None:
     """Whoever names the wrong database finds everything in it as it was."""
-    section: PostgresSection = database_server.section(f"t{uuid4().hex}")
+    section: PostgresSettings = database_server.section(f"t{uuid4().hex}")
     async with (
         FILE.open(postgres_setup(section, tmp_path)) as folder,
         open_postgres_store(section, tmp_path) as database,

@@ -16,7 +16,7 @@ from everturn_actors.cluster.ownership import LeaseOwnership
 from everturn_actors.cluster.partitions import PARTITIONS
 from everturn_gateway.app import Gateway, open_gateway
 from everturn_gateway.config.settings import Config, load_config
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.jobs import Made
 
@@ -101,7 +101,7 @@ async def test_any_node_shows_and_changes_jobs_that_one_of_them_runs(
     configs: list[Config],
 ) -> None:
     """Made at one, run at another one, and told of by both."""
-    section = JobSection.model_validate(
+    section = JobSettings.model_validate(
         {"agent": "helper", "every": "1h", "message": "hello", "to": {"webhook": "http://x.test"}}
     )
     async with (

@@ -26,7 +26,7 @@ from everturn_actors.ports import ABSENT
 from everturn_gateway.app import open_keyed
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
 from everturn_gateway.builtin.postgres.schema import STEPS, VERSION
-from everturn_gateway.builtin.postgres.settings import PostgresSection, secrets
+from everturn_gateway.builtin.postgres.settings import PostgresSettings, secrets
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import OpenedStore
@@ -40,7 +40,7 @@ APPENDS = 15  # of each writer between two kills
 
 
 @pytest.fixture
-def section(database_server: Server) -> PostgresSection:
+def section(database_server: Server) -> PostgresSettings:
     """Return a schema of its own."""
     return database_server.section(f"t{uuid4().hex}")
 
@@ -48,7 +48,7 @@ def section(database_server: Server) -> PostgresSection:
 # --- how it is set up ---
 
 
-async def refusal(section: PostgresSection, folder: Path) -> str:
+async def refusal(section: PostgresSettings, folder: Path) -> str:
     """Return why a store cannot be opened; it is told soon, on one line, without the password."""
     with anyio.fail_after(20), pytest.raises(CoreError) as caught:
         async with POSTGRES.open(postgres_setup(section, folder)):
@@ -93,13 +93,13 @@ async def test_what_is_wrong_with_a_database_is_said_in_a_line(
             server.psql("ALTER DATABASE lazy SET synchronous_commit = off")
         if url == server.url("few", "lazy"):
             server.psql("CREATE SCHEMA AUTHORIZATION few", "lazy")
-        told[url] = await refusal(PostgresSection(url=url, schema="few"), tmp_path)
+        told[url] = await refusal(PostgresSettings(url=url, schema="few"), tmp_path)
 
     assert [url for url, text in faults.items() if text not in told[url]] == [], told
 
 
 async def test_tables_of_a_later_version_are_left_alone(
-    section: PostgresSection, tmp_path: Path, database_server: Server
+    section: PostgresSettings, tmp_path: Path, database_server: Server
 ) -> None:
     """An older Everturn must not write into what it does not understand."""
     async with open_postgres_store(section, tmp_path) as opened:
@@ -115,7 +115,7 @@ async def test_tables_of_a_later_version_are_left_alone(
 
 
 async def test_tables_of_an_earlier_version_move_forward(
-    section: PostgresSection, tmp_path: Path, database_server: Server
+    section: PostgresSettings, tmp_path: Path, database_server: Server
 ) -> None:
     """Also while two commands try at once; and never under a gateway that works on them."""
     name, open_keyed = section.table_schema, POSTGRES.open_keyed
@@ -143,7 +143,7 @@ async def test_tables_of_an_earlier_version_move_forward(
 
 
 async def test_a_second_gateway_is_told_who_has_the_database(
-    section: PostgresSection, tmp_path: Path
+    section: PostgresSettings, tmp_path: Path
 ) -> None:
     """It may run on another machine: the text names it."""
     async with open_postgres_store(section, tmp_path):
@@ -157,7 +157,7 @@ async def test_a_second_gateway_is_told_who_has_the_database(
 
 
 async def test_a_gateway_that_lost_its_database_to_another_one_stops(
-    section: PostgresSection, tmp_path: Path, database_server: Server
+    section: PostgresSettings, tmp_path: Path, database_server: Server
 ) -> None:
     """Two would do the same work; what the first one appends is refused meanwhile."""
     log, holder = simple_log(2), "application_name LIKE 'everturn process%'"
@@ -180,7 +180,7 @@ def test_a_password_is_a_secret_however_it_is_written() -> None:
     """Errors of the library may show it as it is in the address, or as the server reads it."""
     url = "postgresql://u:p%40ss-word@host/x?sslmode=require"
 
-    assert set(secrets(PostgresSection(url=url))) == {url, "p%40ss-word", "p@ss-word"}
+    assert set(secrets(PostgresSettings(url=url))) == {url, "p%40ss-word", "p@ss-word"}
 
 
 async def test_a_library_that_is_missing_is_named(
@@ -200,7 +200,7 @@ async def test_a_library_that_is_missing_is_named(
 
 
 async def test_a_damaged_snapshot_is_put_aside_and_the_session_goes_on(
-    section: PostgresSection, tmp_path: Path, database_server: Server
+    section: PostgresSettings, tmp_path: Path, database_server: Server
 ) -> None:
     """The log gives the same; what is damaged beyond that, doctor names."""
     log, schema = simple_log(2), section.table_schema
@@ -296,7 +296,7 @@ async def test_what_was_done_unheard_is_not_done_twice(
     """The connection breaks behind the commit: it is looked up, and neither lost nor doubled."""
     async with cuttable(database_server) as way:
         url = database_server.url().replace(str(database_server.port), str(way.port))
-        section = PostgresSection(url=url, schema=f"t{uuid4().hex}", connections=2)
+        section = PostgresSettings(url=url, schema=f"t{uuid4().hex}", connections=2)
         async with open_postgres_store(section, tmp_path) as opened:
             store, keyed = opened.store, opened.keyed
             log = simple_log(2)

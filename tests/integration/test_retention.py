@@ -19,7 +19,7 @@ from support.gateway import HttpGateway, open_http_gateway
 from everturn_actors.events import Received
 from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.testing import ManualClock
-from everturn_gateway.config.keep import SessionsKeepSection
+from everturn_gateway.config.keep import SessionsKeepSettings
 
 ADMIN = "/api/v1/admin"
 SECRET = b"my number is 555 0199"
@@ -27,7 +27,7 @@ SECRET = b"my number is 555 0199"
 
 def keeping(gateway: HttpGateway, keep: Mapping[str, object]) -> None:
     """Set `sessions.keep`."""
-    value = SessionsKeepSection.model_validate(keep).value()
+    value = SessionsKeepSettings.model_validate(keep).value()
     sessions = replace(gateway.config.sessions, keep=value)
     gateway.config = replace(gateway.config, sessions=sessions)
 

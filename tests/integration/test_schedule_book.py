@@ -22,7 +22,7 @@ from everturn_actors.model import ConversationKey
 from everturn_gateway.scheduler.definitions import job_store as book_module
 from everturn_gateway.scheduler.definitions.job_store import JobStore, Page
 from everturn_gateway.scheduler.definitions.kept_jobs import KeptJobs
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.jobs import Made, SendMessage
 from everturn_gateway.yaml_files import reading
 
@@ -36,7 +36,7 @@ message: {message}
 to: {{channel: telegram, chat: 1}}
 """
 MADE = Made(by="http", at=datetime(2026, 12, 1, tzinfo=UTC))
-SECTION = JobSection.model_validate(
+SECTION = JobSettings.model_validate(
     {
         "id": "ignored",
         "agent": "assistant",

@@ -17,7 +17,7 @@ from everturn_actors.model import IncomingMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.channels.running import LaterDeliveryPort
 from everturn_gateway.scheduler.definitions.job_store import CANCELLED_KEPT, JobStore
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.jobs import At, JobView, Made, RunTask
@@ -440,7 +440,7 @@ async def test_an_instant_that_was_past_when_it_was_written_is_said_to_be(tmp_pa
 async def test_added_jobs_are_files_and_refused_ones_leave_nothing(tmp_path: Path) -> None:
     """Who adds one learns at once why it cannot be."""
     world = world_at(tmp_path, "2026-11-23T08:00:00+00:00")
-    section = JobSection.model_validate(
+    section = JobSettings.model_validate(
         {
             "agent": "test",
             "every": "15m",
@@ -655,7 +655,7 @@ async def test_a_job_that_could_not_be_armed_is_armed_when_the_disk_is_well_agai
         runs.rename(tmp_path / "runs")
         runs.write_text("no folder")
         world.write("daily", **DAILY)
-        section = JobSection.model_validate(
+        section = JobSettings.model_validate(
             {"agent": "test", "every": 60, "message": "x", "to": {"channel": "test", "chat": "1"}}
         )
         with pytest.raises(OSError, match="File exists"):
@@ -826,7 +826,7 @@ async def test_a_job_for_a_session_that_is_not_there_is_refused(tmp_path: Path) 
     async with world.opened() as live:
         there = await live.service.conversations.create(CHAT)
         for session_id, why in (("20261122T134004332-ab1d0227", "no session"), (there, "")):
-            section = JobSection.model_validate(
+            section = JobSettings.model_validate(
                 {"agent": "test", "every": 60, "message": "x", "to": {"session": session_id}}
             )
             if why:

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everturn_gateway.errors import ConfigError
-from everturn_gateway.specs.sections.document import AgentDocument
+from everturn_gateway.specs.settings.document import AgentDocument
 from everturn_gateway.yaml_files import check, read_document
 from everturn_gateway.yaml_files.reading import expand
 

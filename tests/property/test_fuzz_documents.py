@@ -36,7 +36,7 @@ from everturn_gateway.commands.context.transcript import (
 from everturn_gateway.config.settings import load_config
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.scheduler.definitions.making import Source, job_of
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.jobs import JobState
 from everturn_gateway.scheduler.rules.rules import plan
 from everturn_gateway.specs.loading import load_agent
@@ -157,7 +157,7 @@ def read(kind: Kind, file: Path) -> None:
             load_policy(None, file.parent, environ)
         case "job":
             document = read_document(file, None)
-            section, faults = check(document, JobSection)
+            section, faults = check(document, JobSettings)
             if section is None:
                 raise ConfigError(faults=faults)
             job = job_of(section, job_id="job", timezone="UTC", source=Source(document=document))

@@ -18,7 +18,7 @@ from typing import Final
 import psutil
 import pytest
 
-from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.settings import PostgresSettings
 
 _START_S: Final = 60.0
 
@@ -82,10 +82,10 @@ class Server:
         """Return the address of a database there; `user` may hold a password."""
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}?sslmode=disable"
 
-    def section(self, schema: str, **more: object) -> PostgresSection:
+    def section(self, schema: str, **more: object) -> PostgresSettings:
         """Return the settings of a store in a schema."""
         found = {"url": self.url(), "schema": schema, "connections": 3, **more}
-        return PostgresSection.model_validate(found)
+        return PostgresSettings.model_validate(found)
 
     def start(self, *settings: str) -> None:
         """Start it; it takes connections when this returns."""

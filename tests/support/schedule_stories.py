@@ -10,7 +10,7 @@ from pathlib import Path
 from support.lives import Down, Here, Lives, Script, Up, down_until, until
 from support.ticking import CHAT, World, at
 
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.job_runner import WebhookError
 from everturn_gateway.scheduler.jobs import Made
@@ -101,7 +101,7 @@ async def run_by_hand(here: Here) -> None:
 
 async def add(here: Here) -> None:
     """Make a job, unless it is there."""
-    section = JobSection.model_validate(
+    section = JobSettings.model_validate(
         {"agent": "test", "at": NINE, "message": "Made.", "to": {"channel": "test", "chat": 42}}
     )
     try:

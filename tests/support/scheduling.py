@@ -14,7 +14,7 @@ from everturn_actors.model import Conversation, OpenTurn, Step, UserMessage
 from everturn_actors.testing import ManualClock
 from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.definitions.making import job_of
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.job_changes import JobChanges
 from everturn_gateway.scheduler.jobs import Job, JobView, Made, Run
@@ -40,7 +40,9 @@ class PaperDesk:
 
     changes: JobChanges = field(default_factory=JobChanges)
 
-    async def preview(self, section: JobSection, *, count: int) -> tuple[Job, tuple[datetime, ...]]:
+    async def preview(
+        self, section: JobSettings, *, count: int
+    ) -> tuple[Job, tuple[datetime, ...]]:
         """Fail: tools preview nothing."""
         raise NotImplementedError(section, count)
 
@@ -77,7 +79,7 @@ class PaperDesk:
         return tuple(found)
 
     async def add(
-        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+        self, section: JobSettings, *, job_id: str = "", made: Made, max_jobs: int | None = None
     ) -> JobView:
         """Keep a job."""
         self._fail("add")

@@ -19,7 +19,7 @@ from everturn_actors.ports import SessionStore
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.builtin.postgres.plugin import POSTGRES
 from everturn_gateway.clock import SystemClock
-from everturn_gateway.plugins import OpenedStore, StoreSection, StoreSetup
+from everturn_gateway.plugins import OpenedStore, StoreSettings, StoreSetup
 
 
 class FullDisk(MemoryKeyedStore):
@@ -36,7 +36,7 @@ class FullDisk(MemoryKeyedStore):
 
 
 def postgres_setup(
-    section: StoreSection,
+    section: StoreSettings,
     folder: Path,
     *,
     results_max_bytes: int = RESULTS_MAX_BYTES,
@@ -56,7 +56,7 @@ def postgres_setup(
 
 @asynccontextmanager
 async def open_postgres_store(
-    section: StoreSection, folder: Path, *, results_max_bytes: int = RESULTS_MAX_BYTES
+    section: StoreSettings, folder: Path, *, results_max_bytes: int = RESULTS_MAX_BYTES
 ) -> AsyncGenerator[OpenedStore]:
     """Open a store in a database, as a gateway does."""
     setup = postgres_setup(section, folder, results_max_bytes=results_max_bytes)

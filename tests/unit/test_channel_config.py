@@ -9,7 +9,7 @@ from support.channel_configs import channel
 from support.tables import table
 
 from everturn_channels.settings import ChannelSettings, Route
-from everturn_gateway.builtin.channels import TelegramSection, webhook_url
+from everturn_gateway.builtin.channels import TelegramSettings, webhook_url
 from everturn_gateway.config.settings import Config, load_config
 from everturn_gateway.errors import ConfigError
 
@@ -141,7 +141,7 @@ def test_a_webhook_address_with_a_path_is_taken_as_it_is(tmp_path: Path) -> None
     )
     (telegram,) = load(tmp_path, text, T=TOKEN).channels
 
-    assert isinstance(telegram.options, TelegramSection)
+    assert isinstance(telegram.options, TelegramSettings)
     assert webhook_url(telegram.options, "telegram") == "https://example.org/hooks/a"
 
 

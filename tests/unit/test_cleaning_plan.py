@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from support.tables import table
 
 from everturn_actors.ports.maintenance import StoredSizes
-from everturn_gateway.config.keep import KeepConfig, SessionsKeepSection
+from everturn_gateway.config.keep import KeepConfig, SessionsKeepSettings
 from everturn_gateway.retention.planning import KeptSession, plan_sessions
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
@@ -53,7 +53,7 @@ OLD = {("session", "old"), ("session", "b-old")}
 )
 def test_what_goes(keep: dict[str, object], goes: set[tuple[str, str]]) -> None:
     """Each session once, as a whole or in parts."""
-    config: KeepConfig = SessionsKeepSection.model_validate(keep).value()
+    config: KeepConfig = SessionsKeepSettings.model_validate(keep).value()
     steps = plan_sessions(ROWS, config, NOW)
 
     assert config.is_set == bool(keep)

@@ -8,13 +8,13 @@ from typing import Any
 from support.tables import table
 
 from everturn_gateway.tools.shell import Confinement, Limits
-from everturn_gateway.tools.shell.settings import ConfinedSection, read_confinement
+from everturn_gateway.tools.shell.settings import ConfinedSettings, read_confinement
 
 
 def _read(base: Path, **fields: Any) -> tuple[Confinement, list[str]]:
     home = base / "agents" / "helper"
     home.mkdir(parents=True, exist_ok=True)
-    read = read_confinement(ConfinedSection(**fields), folder=home, state=base / ".everturn")
+    read = read_confinement(ConfinedSettings(**fields), folder=home, state=base / ".everturn")
     return read.confinement, [text for _, text in read.faults]
 
 

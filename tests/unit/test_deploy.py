@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from support.tables import table
 
-from everturn_gateway.config.sections import STOP_TIMEOUT_S
+from everturn_gateway.config.schemas import STOP_TIMEOUT_S
 from everturn_gateway.config.settings import load_config
 
 ROOT = Path(__file__).parents[2]

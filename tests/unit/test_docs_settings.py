@@ -17,12 +17,12 @@ from support.policies import allows, denies
 from support.tables import table
 
 from everturn_actors.events import Body
-from everturn_gateway.builtin.channels import TELEGRAM_API, TelegramSection, WebhookSection
+from everturn_gateway.builtin.channels import TELEGRAM_API, TelegramSettings, WebhookSettings
 from everturn_gateway.config.settings import load_config
-from everturn_gateway.plugins import ChannelSection, installed
-from everturn_gateway.plugins.channels import BacklogSection, DeliverySection
+from everturn_gateway.plugins import PluginChannelSettings, installed
+from everturn_gateway.plugins.channels import BacklogSettings, DeliverySettings
 from everturn_gateway.scheduler.definitions.job_store import JobStore
-from everturn_gateway.scheduler.definitions.settings import JobSection, RetriesSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings, RetriesSettings
 from everturn_gateway.scheduler.jobs import GRACE_S
 from everturn_gateway.scheduler.rules.records import Line
 from everturn_gateway.specs import load_agent
@@ -80,20 +80,20 @@ def commands(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell.replace("\\|", "|"))
 
 
-def default_of(section: type[ChannelSection], name: str, field: FieldInfo) -> str:
+def default_of(section: type[PluginChannelSettings], name: str, field: FieldInfo) -> str:
     """Return the default of a setting in the words of the pages."""
     if field.is_required() or name == "bot_token":
         return "required"
-    if (section, name) == (TelegramSection, "api_base"):
+    if (section, name) == (TelegramSettings, "api_base"):
         return TELEGRAM_API
     match field.get_default(call_default_factory=True):
         case bool() as value:
             return str(value).lower()
-        case BacklogSection() as backlog:
+        case BacklogSettings() as backlog:
             return f"{backlog.max_messages}, {backlog.max_age_hours:g}"
-        case DeliverySection() as delivery:
+        case DeliverySettings() as delivery:
             return f"{delivery.give_up_after_hours:g}"
-        case WebhookSection():
+        case WebhookSettings():
             return "none"
         case value:
             return str(value) if value else "none"
@@ -175,7 +175,7 @@ def test_every_setting_of_chats_is_loaded_above() -> None:
 
 @table(("page", "section"), SECTIONS)
 def test_settings_of_channels_stand_on_their_pages(
-    page: str, section: type[ChannelSection]
+    page: str, section: type[PluginChannelSettings]
 ) -> None:
     """Who sets up a bot looks into these tables, not into the source."""
     text = (ROOT / page).read_text()
@@ -206,9 +206,9 @@ def test_everything_that_a_job_may_say_stands_on_its_page() -> None:
     _, table = SCHEDULES.split("## Everything that a job may say", 1)
     table, _ = table.split("\n## ", 1)
     told = dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", table, re.MULTILINE))
-    fields = {name: each for name, each in JobSection.model_fields.items() if name != "made"}
+    fields = {name: each for name, each in JobSettings.model_fields.items() if name != "made"}
     defaults = {name: each.default for name, each in fields.items()}
-    retries = RetriesSection()
+    retries = RetriesSettings()
     defaults |= {
         "id": "the file's name",
         "agent": "required",

@@ -14,11 +14,11 @@ from support.plugin_packages import put_package
 from everturn_gateway.plugins import (
     INTERFACE,
     ProviderPlugin,
-    ProviderSection,
+    ProviderSettings,
     find_plugins,
     secret_fields,
 )
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 TOOLS = "everturn.tools"
 _OLD = (
@@ -26,14 +26,14 @@ _OLD = (
     " install a release of some-dice that goes with it"
 )
 SOURCE = """
-from everturn_gateway.plugins import PluginToolSection, ToolPlugin
+from everturn_gateway.plugins import PluginToolSettings, ToolPlugin
 
-def tool(name="dice", interface=1, settings=PluginToolSection):
+def tool(name="dice", interface=1, settings=PluginToolSettings):
     return ToolPlugin(
         name=name, interface=interface, settings=settings, make=lambda setup: ()
     )
 
-class Unready(PluginToolSection):
+class Unready(PluginToolSettings):
     sides: "NoSuchType"
 
 DICE = tool()
@@ -142,10 +142,10 @@ def test_nobody_takes_the_place_of_a_built_in_one(site: Path) -> None:
 def test_secrets_are_the_fields_that_are_not_shown() -> None:
     """Those of sections within count too; what is empty is none."""
 
-    class Inner(Section):
+    class Inner(SettingsModel):
         word: Annotated[str, Field(repr=False)] = "within"
 
-    class Outer(Section):
+    class Outer(SettingsModel):
         name: str = "shown"
         key: Annotated[str, Field(repr=False)] = "hidden"
         other: Annotated[str, Field(repr=False)] = ""
@@ -159,7 +159,7 @@ def test_a_library_that_is_not_there_is_named() -> None:
     plugin = ProviderPlugin(
         name="acme",
         interface=INTERFACE,
-        settings=ProviderSection,
+        settings=ProviderSettings,
         libraries=("json", "no_such_library"),
         make=lambda _setup: (_ for _ in ()).throw(AssertionError),
     )

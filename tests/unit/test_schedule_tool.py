@@ -45,7 +45,7 @@ from everturn_gateway.tools.policy import GuardedTool, Policy, PolicyGate
 from everturn_gateway.tools.processes.process import Process
 from everturn_gateway.tools.processes.records import Ending, ProcessRecord
 from everturn_gateway.tools.processes.table import ProcessTable, open_processes
-from everturn_gateway.tools.scheduling.plugin import ScheduleSection
+from everturn_gateway.tools.scheduling.plugin import ScheduleSettings
 from everturn_gateway.tools.scheduling.texts import listing
 from everturn_gateway.tools.scheduling.tool import ScheduleTool
 
@@ -684,7 +684,7 @@ def test_older_names_give_the_same_tool(tmp_path: Path, name: str) -> None:
     file = load_agent(folder, environ={})
 
     assert file.inactive == ()
-    assert planned(file.tool_config) == ScheduleSection(max_jobs=20, min_interval_seconds=60)
+    assert planned(file.tool_config) == ScheduleSettings(max_jobs=20, min_interval_seconds=60)
 
 
 def planned(config: ToolConfig) -> object:
@@ -703,6 +703,6 @@ def test_all_names_together_are_one_tool_with_the_numbers_that_are_written(tmp_p
     tools = "".join(f"    - {each}\n" for each in entries)
     folder = write_folder(tmp_path / "test", f"{MINIMAL.format(name='test')}  tools:\n{tools}")
 
-    assert planned(load_agent(folder, environ={}).tool_config) == ScheduleSection(
+    assert planned(load_agent(folder, environ={}).tool_config) == ScheduleSettings(
         max_jobs=5, min_interval_seconds=900
     )

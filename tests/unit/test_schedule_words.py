@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from support.tables import table
 
 from everturn_gateway.scheduler.definitions.making import dated, job_of
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.definitions.words import EXAMPLES, from_now, recurring
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import At, Cron, Every, When
@@ -19,10 +19,10 @@ from everturn_gateway.scheduler.jobs import At, Cron, Every, When
 TUESDAY = datetime(2026, 11, 24, 8, 0, 0, 500, tzinfo=UTC)  # 09:00 in Berlin
 
 
-def section(**fields: object) -> JobSection:
+def section(**fields: object) -> JobSettings:
     """Return a job of these fields."""
     to = {"channel": "http", "chat": "team"}
-    return JobSection.model_validate({"agent": "a", "message": "Hello.", "to": to, **fields})
+    return JobSettings.model_validate({"agent": "a", "message": "Hello.", "to": to, **fields})
 
 
 def when(now: datetime = TUESDAY, zone: str = "Europe/Berlin", **fields: object) -> When:

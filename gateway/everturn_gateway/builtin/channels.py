@@ -14,9 +14,14 @@ from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.ingestion.history import BacklogLimits
 from everturn_gateway.config.channels import WEBHOOK_PATH
 from everturn_gateway.late_loading import late
-from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup, secret_fields
+from everturn_gateway.plugins import (
+    ChannelPlugin,
+    ChannelSetup,
+    PluginChannelSettings,
+    secret_fields,
+)
 from everturn_gateway.plugins.channels import ChannelName
-from everturn_gateway.yaml_files import FieldPath, Section
+from everturn_gateway.yaml_files import FieldPath, SettingsModel
 
 if TYPE_CHECKING:
     from everturn_channels import discord, matrix, plugin, telegram
@@ -73,7 +78,7 @@ _Some = Annotated[str, AfterValidator(_some)]
 _Remarks = Iterator[tuple[FieldPath, str]]
 
 
-class BotSection(ChannelSection):
+class BotSettings(PluginChannelSettings):
     """What Telegram and Discord have in common."""
 
     bot_token: _Token = ""
@@ -84,7 +89,7 @@ class BotSection(ChannelSection):
     "Through which it is reached."
 
 
-def _secrets(settings: BotSection) -> Iterator[str]:
+def _secrets(settings: BotSettings) -> Iterator[str]:
     yield from secret_fields(settings)
     yield from _proxy_password(settings.proxy)
 
@@ -95,11 +100,11 @@ def _proxy_password(proxy: str | None) -> Iterator[str]:
         yield from (password, unquote(password))
 
 
-def _bot_token(settings: BotSection) -> str:
+def _bot_token(settings: BotSettings) -> str:
     return settings.bot_token
 
 
-def _missing_token(settings: BotSection, plugin: str) -> _Remarks:
+def _missing_token(settings: BotSettings, plugin: str) -> _Remarks:
     if not settings.bot_token:
         message = f"bot_token is empty; set {plugin.upper()}_BOT_TOKEN, or enabled: false"
         yield ("bot_token",), message
@@ -108,7 +113,7 @@ def _missing_token(settings: BotSection, plugin: str) -> _Remarks:
 # --- Telegram ------------------------------------------------------------------------------------
 
 
-class WebhookSection(Section):
+class WebhookSettings(SettingsModel):
     """Where Telegram delivers, and how it shows that it is Telegram."""
 
     url: _Url | None = None
@@ -117,15 +122,15 @@ class WebhookSection(Section):
     "What it shows with each delivery."
 
 
-class TelegramSection(BotSection):
+class TelegramSettings(BotSettings):
     """`channels.telegram`."""
 
     mode: Literal["polling", "webhook"] = "polling"
     "Whether Telegram is asked for what is new, or delivers it."
-    webhook: WebhookSection = WebhookSection()
+    webhook: WebhookSettings = WebhookSettings()
 
 
-def webhook_url(settings: TelegramSection, channel: str) -> str:
+def webhook_url(settings: TelegramSettings, channel: str) -> str:
     """Return where Telegram is told to deliver; an address without a path is the gateway's own."""
     url = settings.webhook.url or ""
     parts = urlsplit(url)
@@ -134,7 +139,7 @@ def webhook_url(settings: TelegramSection, channel: str) -> str:
     return urlunsplit(parts._replace(path=WEBHOOK_PATH.format(name=channel)))
 
 
-def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
+def _telegram(setup: ChannelSetup[TelegramSettings]) -> Adapter:
     settings = setup.settings
     return telegram.TelegramAdapter(
         name=setup.name,
@@ -151,7 +156,7 @@ def _telegram(setup: ChannelSetup[TelegramSection]) -> Adapter:
     )
 
 
-def _telegram_faults(settings: TelegramSection) -> _Remarks:
+def _telegram_faults(settings: TelegramSettings) -> _Remarks:
     yield from _missing_token(settings, "telegram")
     if settings.bot_token and not _TELEGRAM_TOKEN.fullmatch(settings.bot_token):
         yield ("bot_token",), "is no token of a bot; BotFather gives one like 123456:ABC-DEF"
@@ -173,12 +178,12 @@ def _telegram_faults(settings: TelegramSection) -> _Remarks:
         yield ("webhook", "secret"), "must be 1 to 256 letters, digits, _ or -"
 
 
-def _telegram_notes(settings: TelegramSection) -> _Remarks:
+def _telegram_notes(settings: TelegramSettings) -> _Remarks:
     if settings.mode == "polling" and "webhook" in settings.model_fields_set:
         yield ("webhook",), "has no effect without mode: webhook"
 
 
-def _webhook_secret(settings: TelegramSection) -> str:
+def _webhook_secret(settings: TelegramSettings) -> str:
     return settings.webhook.secret if settings.mode == "webhook" else ""
 
 
@@ -195,7 +200,7 @@ TELEGRAM: Final = ChannelPlugin(
     interface=1,
     summary="a Telegram bot",
     docs="docs/telegram.md",
-    settings=TelegramSection,
+    settings=TelegramSettings,
     extra="everturn[telegram]",
     libraries=("aiogram", "telegramify_markdown"),
     make=_telegram,
@@ -213,14 +218,14 @@ TELEGRAM: Final = ChannelPlugin(
 # --- Discord -------------------------------------------------------------------------------------
 
 
-class DiscordSection(BotSection):
+class DiscordSettings(BotSettings):
     """`channels.discord`."""
 
     gateway_url: _SocketUrl | None = None
     "Of Discord's gateway, where it is not its own."
 
 
-def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
+def _discord(setup: ChannelSetup[DiscordSettings]) -> Adapter:
     settings, common = setup.settings, setup.settings.common()
     return discord.DiscordAdapter(
         name=setup.name,
@@ -236,7 +241,7 @@ def _discord(setup: ChannelSetup[DiscordSection]) -> Adapter:
     )
 
 
-def _discord_faults(settings: DiscordSection) -> _Remarks:
+def _discord_faults(settings: DiscordSettings) -> _Remarks:
     yield from _missing_token(settings, "discord")
 
 
@@ -245,7 +250,7 @@ DISCORD: Final = ChannelPlugin(
     interface=1,
     summary="a Discord bot",
     docs="docs/discord.md",
-    settings=DiscordSection,
+    settings=DiscordSettings,
     extra="everturn[discord]",
     libraries=("discord", "markdown_it"),
     make=_discord,
@@ -259,7 +264,7 @@ DISCORD: Final = ChannelPlugin(
 # --- Matrix --------------------------------------------------------------------------------------
 
 
-class MatrixSection(ChannelSection):
+class MatrixSettings(PluginChannelSettings):
     """`channels.matrix`."""
 
     homeserver: _Url
@@ -276,7 +281,7 @@ class MatrixSection(ChannelSection):
     "Through which the homeserver is reached."
 
 
-def _matrix(setup: ChannelSetup[MatrixSection]) -> Adapter:
+def _matrix(setup: ChannelSetup[MatrixSettings]) -> Adapter:
     settings, common = setup.settings, setup.settings.common()
     keys = setup.workspace / "channels" / setup.name
     return matrix.MatrixAdapter(
@@ -296,7 +301,7 @@ def _matrix(setup: ChannelSetup[MatrixSection]) -> Adapter:
     )
 
 
-def _matrix_faults(settings: MatrixSection) -> _Remarks:
+def _matrix_faults(settings: MatrixSettings) -> _Remarks:
     if settings.access_token:
         if settings.password or settings.user:
             yield ("access_token",), "stands beside user and password; keep one of the two"
@@ -310,13 +315,13 @@ def _matrix_faults(settings: MatrixSection) -> _Remarks:
         yield ("user",), "is required with password: the account, @bot:example.org"
 
 
-def _matrix_account(settings: MatrixSection) -> str:
+def _matrix_account(settings: MatrixSettings) -> str:
     if settings.access_token:
         return settings.access_token
     return f"{settings.homeserver} {settings.user}" if settings.user else ""
 
 
-def _matrix_secrets(settings: MatrixSection) -> Iterator[str]:
+def _matrix_secrets(settings: MatrixSettings) -> Iterator[str]:
     yield from secret_fields(settings)
     yield from _proxy_password(settings.proxy)
 
@@ -326,7 +331,7 @@ MATRIX: Final = ChannelPlugin(
     interface=1,
     summary="an account on Matrix, also in encrypted rooms",
     docs="docs/matrix.md",
-    settings=MatrixSection,
+    settings=MatrixSettings,
     extra="everturn[matrix]",
     libraries=("nio", "vodozemac", "peewee", "markdown_it"),
     make=_matrix,
@@ -339,7 +344,7 @@ MATRIX: Final = ChannelPlugin(
 # --- programs ------------------------------------------------------------------------------------
 
 
-class ExternalSection(ChannelSection):
+class ExternalSettings(PluginChannelSettings):
     """One of `channels.external`."""
 
     name: ChannelName  # pyright: ignore[reportIncompatibleVariableOverride, reportGeneralTypeIssues]
@@ -362,7 +367,7 @@ class ExternalSection(ChannelSection):
         return self.channel(plugin)
 
 
-def _external(setup: ChannelSetup[ExternalSection]) -> Adapter:
+def _external(setup: ChannelSetup[ExternalSettings]) -> Adapter:
     settings = setup.settings
     return plugin.PluginAdapter(
         plugin.Program(
@@ -377,7 +382,7 @@ def _external(setup: ChannelSetup[ExternalSection]) -> Adapter:
     )
 
 
-def _named_secrets(settings: ExternalSection) -> tuple[str, ...]:
+def _named_secrets(settings: ExternalSettings) -> tuple[str, ...]:
     return tuple(value for name, value in settings.env.items() if _SECRET_NAME.search(name))
 
 
@@ -386,7 +391,7 @@ EXTERNAL: Final = ChannelPlugin(
     interface=1,
     summary="a program of your own, in any language",
     docs="docs/plugin-channel.md",
-    settings=ExternalSection,
+    settings=ExternalSettings,
     make=_external,
     secrets=_named_secrets,
 )

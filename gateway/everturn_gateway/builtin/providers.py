@@ -10,9 +10,9 @@ from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import (
-    KeyedSection,
+    KeyedSettings,
     ProviderPlugin,
-    ProviderSection,
+    ProviderSettings,
     ProviderSetup,
 )
 from everturn_gateway.providers.transport.endpoints import address_of, endpoints_for
@@ -84,7 +84,7 @@ _api: Final = partial(
     ProviderPlugin,
     interface=1,
     docs=_DOCS,
-    settings=KeyedSection,
+    settings=KeyedSettings,
     make=_remote,
     address=address_of,
 )
@@ -129,7 +129,7 @@ LOCAL: Final = ProviderPlugin(
     interface=1,
     summary="weights in a process of the gateway",
     docs=_DOCS,
-    settings=ProviderSection,
+    settings=ProviderSettings,
     extra="everturn[local]",
     libraries=("xllamacpp",),
     make=_local,

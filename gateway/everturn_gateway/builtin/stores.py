@@ -14,7 +14,7 @@ from everturn_actors.journal.opening import open_file_store
 from everturn_actors.ports import KeyedStore
 from everturn_actors.ports.maintenance import Maintenance
 from everturn_actors.ports.transfer import Transfer
-from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
+from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSettings, StoreSetup
 
 
 @asynccontextmanager
@@ -66,7 +66,7 @@ FILE: Final = StorePlugin(
     interface=1,
     summary="a folder for each session in the workspace",
     docs="docs/architecture.md",
-    settings=StoreSection,
+    settings=StoreSettings,
     open=_open_files,
     open_keyed=_open_keyed_files,
     locks_workspace=True,
@@ -77,6 +77,6 @@ MEMORY: Final = StorePlugin(
     interface=1,
     summary="the memory of the process: what is kept is gone when it ends",
     docs="docs/plugins.md",
-    settings=StoreSection,
+    settings=StoreSettings,
     open=_open_memory,
 )

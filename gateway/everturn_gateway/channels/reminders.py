@@ -18,7 +18,7 @@ from everturn_actors.ports import Clock
 from everturn_channels.languages import t
 from everturn_channels.texts import reminder_how, reminder_set, sentence
 from everturn_gateway.scheduler.client import SchedulerClient
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import Made
 
@@ -101,7 +101,7 @@ async def remind(
         "to": to,
     }
     try:
-        section = JobSection.model_validate(fields)
+        section = JobSettings.model_validate(fields)
     except ValidationError:  # a text that is too long, or has characters that nobody sees
         return reminder_how()
     try:

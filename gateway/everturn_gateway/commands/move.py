@@ -16,7 +16,7 @@ from everturn_gateway.commands.shared.progress import SlowProgress
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.stores import StoreConfig
 from everturn_gateway.errors import GatewayError
-from everturn_gateway.plugins import StoreSection, installed
+from everturn_gateway.plugins import StoreSettings, installed
 
 FOLDER: Final = "folder"
 _TYPES: Final = {FOLDER: "file", "postgres": "postgres", "postgresql": "postgres"}
@@ -68,7 +68,7 @@ def _store(to: str, schema: str) -> StoreConfig:
         raise GatewayError(msg)
     given = {} if kind == "file" else {"url": to, "schema": schema}
     try:
-        section: StoreSection = plugin.settings.model_validate(given)
+        section: StoreSettings = plugin.settings.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))

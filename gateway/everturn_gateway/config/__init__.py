@@ -9,7 +9,7 @@
 - `owners`: what `everturn.yaml` says of owners: whose the agents are, by their accounts on the
   channels
 - `providers`: what `everturn.yaml` says of providers and prices
-- `sections`: the fields of `everturn.yaml`, as models: what may stand there, not what is done with
+- `schemas`: the fields of `everturn.yaml`, as models: what may stand there, not what is done with
   it
 - `settings`: the gateway's own configuration: `everturn.yaml`, loaded once into one frozen value
 - `stores`: what `everturn.yaml` says of the store of sessions

@@ -13,16 +13,16 @@ from everturn_actors.json_values import as_list, as_object, is_list, is_object
 from everturn_channels.adapter import ChatType
 from everturn_channels.settings import ChannelSettings, Route
 from everturn_gateway.errors import Fault
-from everturn_gateway.plugins import ChannelPlugin, ChannelSection, Registry
+from everturn_gateway.plugins import ChannelPlugin, PluginChannelSettings, Registry
 from everturn_gateway.plugins.base import Remarks
-from everturn_gateway.yaml_files import Document, FieldPath, Section, dotted
+from everturn_gateway.yaml_files import Document, FieldPath, SettingsModel, dotted
 
 WEBHOOK_PATH: Final = "/channels/{name}/webhook"
 RESERVED: Final = frozenset(("delegate", "http", "once", "program", "schedule", "terminal"))
 "Channels that are there without being set up."
 _ROOTS: Final = ("channels", "gateways")
 
-SectionT = TypeVar("SectionT", bound=Section)
+SettingsT = TypeVar("SettingsT", bound=SettingsModel)
 
 # --- values --------------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ class ChannelConfig:
 
     plugin: ChannelPlugin
     "What kind of channel it is."
-    options: ChannelSection = field(repr=False)
+    options: PluginChannelSettings = field(repr=False)
     "Its settings, which may hold secrets."
     folder: Path
     "The folder of the configuration, absolute."
@@ -84,17 +84,17 @@ def _listed(value: object) -> object:
 _Some = Annotated[str, AfterValidator(_some)]
 
 
-class ChannelsSection(Section):
+class ChannelsSettings(SettingsModel):
     """`channels`; a platform is one section, or a list of them for several bots.
 
     Its fields are the plug-ins that are installed, see `channels_model`.
     """
 
-    def entries(self) -> Iterator[tuple[str, ChannelSection]]:
+    def entries(self) -> Iterator[tuple[str, PluginChannelSettings]]:
         """Yield the channels with the names of their plug-ins."""
         for kind in type(self).model_fields:
             for section in cast("tuple[object, ...]", getattr(self, kind)):
-                if isinstance(section, ChannelSection):
+                if isinstance(section, PluginChannelSettings):
                     yield kind, section
 
     def values(
@@ -108,7 +108,7 @@ class ChannelsSection(Section):
         )
 
 
-def channels_model(document: Document, registry: Registry) -> type[ChannelsSection]:
+def channels_model(document: Document, registry: Registry) -> type[ChannelsSettings]:
     """Return the model of `channels`, with the settings of the plug-ins that the file names.
 
     Of the others it knows the names. What one that cannot be used would read, is not looked at.
@@ -123,7 +123,7 @@ def channels_model(document: Document, registry: Registry) -> type[ChannelsSecti
         fields[kind] = (Annotated[tuple[section, ...], BeforeValidator(_listed)], ())
     for kind in _left_out(document, registry):
         fields.setdefault(kind, (Any, ()))
-    return create_model("ChannelsSection", __base__=ChannelsSection, **fields)
+    return create_model("ChannelsSettings", __base__=ChannelsSettings, **fields)
 
 
 def _kinds(document: Document) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def _left_out(document: Document, registry: Registry) -> Iterator[str]:
             yield kind
 
 
-class MatchSection(Section):
+class MatchSettings(SettingsModel):
     """When a route holds; what is left out does not matter."""
 
     channel: str | None = None
@@ -152,10 +152,10 @@ class MatchSection(Section):
     sender_id: str | None = None
 
 
-class RouteSection(Section):
+class RouteSettings(SettingsModel):
     """One of `routes`."""
 
-    match: MatchSection = MatchSection()
+    match: MatchSettings = MatchSettings()
     agent: _Some
 
     def value(self) -> Route:
@@ -180,7 +180,7 @@ class _Entry:
 
     path: FieldPath
     plugin: ChannelPlugin
-    section: ChannelSection
+    section: PluginChannelSettings
 
     @property
     def channel(self) -> str:
@@ -260,7 +260,7 @@ def _all_faults(document: Document, registry: Registry) -> _Told:
         identities.setdefault(identity, channel)
 
 
-def _said(entry: _Entry, ask: Callable[[ChannelSection], Remarks]) -> _Told:
+def _said(entry: _Entry, ask: Callable[[PluginChannelSettings], Remarks]) -> _Told:
     """Yield what a plug-in says of one of its sections."""
     # A boundary: the code of others must not keep the gateway from saying what else is wrong.
     try:
@@ -326,15 +326,15 @@ def _entries(document: Document, registry: Registry) -> Iterator[_Entry]:
                     yield _Entry(path=place, plugin=plugin, section=section)
 
 
-def _routes(document: Document) -> Iterator[tuple[FieldPath, RouteSection]]:
+def _routes(document: Document) -> Iterator[tuple[FieldPath, RouteSettings]]:
     value = document.data.get("routes")
     for number, data in enumerate(as_list(value)):
-        route = _read(RouteSection, data)
+        route = _read(RouteSettings, data)
         if route is not None:
             yield ("routes", number), route
 
 
-def _read(model: type[SectionT], data: object) -> SectionT | None:
+def _read(model: type[SettingsT], data: object) -> SettingsT | None:
     """Read a section; what cannot be is told elsewhere, with its place."""
     if not isinstance(data, dict):
         return None

@@ -14,7 +14,7 @@ from pydantic import Field, field_validator
 from everturn_actors.json_values import as_object
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import Registry
-from everturn_gateway.yaml_files import Document, Section
+from everturn_gateway.yaml_files import Document, SettingsModel
 
 SECRET_MIN: Final = 16  # characters; whoever guesses it may do what any of the gateways may
 _UNIX_MAX: Final = 100  # bytes of a path; the kernel takes 108
@@ -23,7 +23,7 @@ _EVERYWHERE: Final = frozenset(("0.0.0.0", "[::]"))  # noqa: S104 - what is told
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-class ClusterTlsSection(Section):
+class ClusterTlsSettings(SettingsModel):
     """`cluster.tls`: how gateways on a network that others use talk to each other."""
 
     certificate: str
@@ -34,7 +34,7 @@ class ClusterTlsSection(Section):
     "File with those whose certificates are trusted; PEM. It names the addresses of `advertise`."
 
 
-class ClusterSection(Section):
+class ClusterSettings(SettingsModel):
     """`cluster`: this gateway among those that share its store."""
 
     node: str = ""
@@ -47,7 +47,7 @@ class ClusterSection(Section):
     "The same for all of them, at least 16 characters, best as `${EVERTURN_CLUSTER_SECRET}`."
     workspace_shared: bool = False
     "Whether all of them see the same workspaces of agents: on storage that they share."
-    tls: ClusterTlsSection | None = None
+    tls: ClusterTlsSettings | None = None
     """Encrypts what gateways say to each other, in all of them alike. Without it that is as safe as
     the network between them."""
 
@@ -111,7 +111,7 @@ class ClusterConfig:
     "Whether they are processes of one gateway, with one folder: then no agent needs a home."
 
 
-def cluster_config(section: ClusterSection | None, base: Path) -> ClusterConfig | None:
+def cluster_config(section: ClusterSettings | None, base: Path) -> ClusterConfig | None:
     """Return the value of a section; None = this gateway is alone. Paths begin at `base`."""
     if section is None:
         return None

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 _Days: TypeAlias = Annotated[float, Field(gt=0, le=36_500, allow_inf_nan=False)]
 _Megabytes: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -61,7 +61,7 @@ class KeepConfig(Keep):
 KEEP_ALL: Final = KeepConfig()
 
 
-class KeepSection(Section):
+class KeepSettings(SettingsModel):
     """`sessions.keep.agents.<name>`."""
 
     days: _Days | None = None
@@ -71,12 +71,12 @@ class KeepSection(Section):
     archives_days: _Days | None = None
 
 
-class SessionsKeepSection(KeepSection):
+class SessionsKeepSettings(KeepSettings):
     """`sessions.keep`."""
 
     usage_days: _Days | None = None
     cancelled_jobs_days: _Days | None = None
-    agents: dict[str, KeepSection] = Field(default_factory=dict)
+    agents: dict[str, KeepSettings] = Field(default_factory=dict)
 
     def value(self) -> KeepConfig:
         """Return what it says."""

@@ -12,7 +12,7 @@ from everturn_actors.json_values import is_list
 from everturn_channels.access.owners import Owner
 from everturn_gateway.plugins import Registry
 from everturn_gateway.principals import is_principal_name
-from everturn_gateway.yaml_files import Document, FieldPath, Section
+from everturn_gateway.yaml_files import Document, FieldPath, SettingsModel
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,19}")
 _ID_CHARACTERS: Final = 128  # they stand in names of cursors, which have at most 200
@@ -41,7 +41,7 @@ _Id = Annotated[str, AfterValidator(_id), Field(max_length=_ID_CHARACTERS)]
 _Ids = Annotated[tuple[_Id, ...], BeforeValidator(_ids)]
 
 
-class OwnerSection(Section):
+class OwnerSettings(SettingsModel):
     """One of `owners`."""
 
     name: Annotated[str, AfterValidator(_name)]
@@ -62,7 +62,7 @@ class OwnerSection(Section):
 
 
 def owner_faults(
-    document: Document, owners: Iterable[OwnerSection], registry: Registry
+    document: Document, owners: Iterable[OwnerSettings], registry: Registry
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield what is wrong with owners that single fields do not show.
 
@@ -90,7 +90,7 @@ def owner_faults(
 
 
 def owner_notes(
-    owners: Iterable[OwnerSection], channels: Iterable[str]
+    owners: Iterable[OwnerSettings], channels: Iterable[str]
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield what stands there and has no effect.
 

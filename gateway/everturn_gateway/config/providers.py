@@ -11,9 +11,9 @@ from pydantic import Field, create_model
 
 from everturn_actors.json_values import as_object
 from everturn_gateway.errors import Fault
-from everturn_gateway.plugins import KeyedSection, ProviderSection, Registry, secret_fields
+from everturn_gateway.plugins import KeyedSettings, ProviderSettings, Registry, secret_fields
 from everturn_gateway.usage import Price, Rates
-from everturn_gateway.yaml_files import Document, Section
+from everturn_gateway.yaml_files import Document, SettingsModel
 
 _DOLLARS_MAX = 100_000  # for a million tokens; more is a price for one token, or cents
 
@@ -22,7 +22,7 @@ _DOLLARS_MAX = 100_000  # for a million tokens; more is a price for one token, o
 class ProviderConfig:
     """How one provider is used."""
 
-    section: ProviderSection
+    section: ProviderSettings
     "All that its owner set, for its plug-in."
     folder: Path
     "The folder of the configuration, absolute."
@@ -35,7 +35,7 @@ class ProviderConfig:
     @property
     def api_key_file(self) -> Path | None:
         """Holds its key; absolute. None = the environment has it."""
-        name = self.section.api_key_file if isinstance(self.section, KeyedSection) else None
+        name = self.section.api_key_file if isinstance(self.section, KeyedSettings) else None
         return None if name is None else self.folder / name
 
     @property
@@ -44,7 +44,7 @@ class ProviderConfig:
         return tuple(secret_fields(self.section))
 
 
-class ProvidersSection(Section):
+class ProvidersSettings(SettingsModel):
     """`providers`: a section for each. Its fields are those that are installed."""
 
     def values(self, folder: Path) -> dict[str, ProviderConfig]:
@@ -52,11 +52,11 @@ class ProvidersSection(Section):
         return {
             name: ProviderConfig(section=section, folder=folder)
             for name, section in self
-            if isinstance(section, ProviderSection)
+            if isinstance(section, ProviderSettings)
         }
 
 
-def providers_model(document: Document, registry: Registry) -> type[ProvidersSection]:
+def providers_model(document: Document, registry: Registry) -> type[ProvidersSettings]:
     """Return the model of `providers`, with the settings of the plug-ins that the file names.
 
     Of the others it knows the names. What one that cannot be used would read, is not looked at.
@@ -70,14 +70,14 @@ def providers_model(document: Document, registry: Registry) -> type[ProvidersSec
             fields[name] = (settings | None, None)
         elif name in providers.names or providers.fault(name) is not None:
             fields[name] = (Any, None)
-    return create_model("ProvidersSection", __base__=ProvidersSection, **fields)
+    return create_model("ProvidersSettings", __base__=ProvidersSettings, **fields)
 
 
 _Count = Annotated[int, Field(ge=1)]
 _Dollars = Annotated[float, Field(ge=0, le=_DOLLARS_MAX, allow_inf_nan=False)]
 
 
-class _RatesSection(Section):
+class _RatesSettings(SettingsModel):
     input: _Dollars
     output: _Dollars
     cached: _Dollars | None = None
@@ -92,14 +92,14 @@ class _RatesSection(Section):
         )
 
 
-class _LongSection(_RatesSection):
+class _LongSettings(_RatesSettings):
     above_tokens: _Count
 
 
-class PriceSection(_RatesSection):
+class PriceSettings(_RatesSettings):
     """`prices.<provider>/<name>`: US dollars for a million tokens."""
 
-    long: _LongSection | None = None
+    long: _LongSettings | None = None
 
     def value(self) -> Price:
         """Return it."""

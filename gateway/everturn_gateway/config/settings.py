@@ -24,15 +24,15 @@ from everturn_gateway.config.env_file import ENV_NAME
 from everturn_gateway.config.keep import KEEP_ALL, KeepConfig
 from everturn_gateway.config.owners import owner_faults, owner_notes
 from everturn_gateway.config.providers import ProviderConfig, price_faults, provider_notes
-from everturn_gateway.config.sections import (
+from everturn_gateway.config.schemas import (
     MEGABYTE,
     PORTS,
     STOP_TIMEOUT_S,
-    FileSection,
-    PassedOnSection,
+    FileSettings,
+    PassedOnSettings,
     ProxyNetwork,
-    ServerSection,
-    SessionsSection,
+    ServerSettings,
+    SessionsSettings,
     check_host,
     file_model,
     proxy_network,
@@ -319,7 +319,7 @@ def configuration_file(path: Path | None, home: Path | None) -> Path:
 class _Read:
     """What stands in the file."""
 
-    values: FileSection = field(default_factory=FileSection)
+    values: FileSettings = field(default_factory=FileSettings)
     "The defaults, where there is a fault."
     document: Document | None = None
     "None = there is no file."
@@ -351,20 +351,20 @@ def _read(file: Path, environ: Mapping[str, str], *, with_channels: bool) -> _Re
             *cluster_faults(document, registry),
         )
     return _Read(
-        values=found or FileSection(),
+        values=found or FileSettings(),
         document=document,
         notes=() if found is None else tuple(_notes(document, found, registry)),
         faults=tuple(sorted(faults, key=lambda fault: fault.line)),
     )
 
 
-def _passed_on(values: PassedOnSection | None) -> PassedOnConfig | None:
+def _passed_on(values: PassedOnSettings | None) -> PassedOnConfig | None:
     if values is None:
         return None
     return PassedOnConfig(provider=values.provider, base_url=values.base_url)
 
 
-def _sessions(values: SessionsSection) -> SessionsConfig:
+def _sessions(values: SessionsSettings) -> SessionsConfig:
     return SessionsConfig(
         ttl_hours=values.ttl_hours,
         compaction=values.compaction,
@@ -408,7 +408,7 @@ def check_listener(server: ServerConfig, file: Path | None = None) -> Fault | No
     )
 
 
-def _server(values: ServerSection, host: str | None, port: int | None) -> ServerConfig:
+def _server(values: ServerSettings, host: str | None, port: int | None) -> ServerConfig:
     return ServerConfig(
         host=values.host if host is None else host,
         port=values.port if port is None else port,
@@ -458,7 +458,7 @@ def _conflicts(document: Document) -> Iterator[Fault]:
         yield document.fault(("gateways",), message)
 
 
-def _crowding(document: Document, server: ServerSection) -> Iterator[Fault]:
+def _crowding(document: Document, server: ServerSettings) -> Iterator[Fault]:
     if server.max_followers is not None and server.max_followers >= server.max_connections:
         message = (
             f"must be below server.max_connections ({server.max_connections}), so that messages"
@@ -467,12 +467,12 @@ def _crowding(document: Document, server: ServerSection) -> Iterator[Fault]:
         yield document.fault(("server", "max_followers"), message)
 
 
-def _owner_faults(document: Document, file: FileSection, registry: Registry) -> Iterator[Fault]:
+def _owner_faults(document: Document, file: FileSettings, registry: Registry) -> Iterator[Fault]:
     for path, message in owner_faults(document, file.owners, registry):
         yield document.fault(path, message)
 
 
-def _notes(document: Document, file: FileSection, registry: Registry) -> Iterator[str]:
+def _notes(document: Document, file: FileSettings, registry: Registry) -> Iterator[str]:
     """Say what stands in the file and has no effect."""
     for path in document.places:
         match path:

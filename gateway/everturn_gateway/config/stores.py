@@ -9,13 +9,13 @@ from typing import Any, Final, cast
 from pydantic import create_model
 
 from everturn_gateway.errors import Fault
-from everturn_gateway.plugins import Registry, StoreSection, secret_fields
+from everturn_gateway.plugins import Registry, StoreSettings, secret_fields
 from everturn_gateway.yaml_files import Document
 
 DEFAULT_STORE: Final = "file"
 
 
-class AnyStoreSection(StoreSection):
+class AnyStoreSettings(StoreSettings):
     """`store`: which one, and its settings."""
 
     type: str = DEFAULT_STORE
@@ -27,7 +27,7 @@ class StoreConfig:
 
     type: str = DEFAULT_STORE
     "The name of the plug-in."
-    section: StoreSection = field(default_factory=StoreSection, repr=False)
+    section: StoreSettings = field(default_factory=StoreSettings, repr=False)
     "Its settings, which may hold secrets."
 
     @property
@@ -36,13 +36,13 @@ class StoreConfig:
         return tuple(secret_fields(self.section))
 
 
-def store_model(document: Document, registry: Registry) -> type[StoreSection]:
+def store_model(document: Document, registry: Registry) -> type[StoreSettings]:
     """Return the model of `store`, with the settings of the one that the file names."""
     plugin = registry.stores.get(_type(document))
     if plugin is None:
-        return AnyStoreSection  # `store_faults` says why
+        return AnyStoreSettings  # `store_faults` says why
     fields: dict[str, Any] = {"type": (str, DEFAULT_STORE)}
-    return create_model("StoreSection", __base__=plugin.settings, **fields)
+    return create_model("StoreSettings", __base__=plugin.settings, **fields)
 
 
 def store_faults(document: Document, registry: Registry) -> Iterator[Fault]:
@@ -59,7 +59,7 @@ def store_faults(document: Document, registry: Registry) -> Iterator[Fault]:
     yield document.fault(("store", "type"), message)
 
 
-def store_config(section: StoreSection, document: Document | None) -> StoreConfig:
+def store_config(section: StoreSettings, document: Document | None) -> StoreConfig:
     """Return the value of a section; None = no file was read."""
     name = DEFAULT_STORE if document is None else _type(document)
     return StoreConfig(type=name, section=section)

@@ -17,7 +17,7 @@ from everturn_gateway.http.access.auth import Access
 from everturn_gateway.http.access.scopes import rule_of
 from everturn_gateway.http.schemas.errors import OpenAIErrorBody, ProblemBody
 from everturn_gateway.http.schemas.schedules import JobTimes, NewJob
-from everturn_gateway.scheduler.definitions.settings import RetriesSection, ToSection
+from everturn_gateway.scheduler.definitions.settings import RetriesSettings, ToSettings
 from everturn_gateway.yaml_files.descriptions import describe_fields
 
 SessionId: TypeAlias = Annotated[
@@ -126,7 +126,7 @@ def describe(routes: Sequence[BaseRoute], *, version: str, access: Access) -> di
     schemas = components.setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    for model in (NewJob, JobTimes, RetriesSection, ToSection):
+    for model in (NewJob, JobTimes, RetriesSettings, ToSettings):
         describe_fields(schemas[model.__name__], model)
     _, errors = models_json_schema(
         [(model, "serialization") for model in _ERRORS], ref_template=_REF

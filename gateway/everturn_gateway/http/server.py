@@ -14,7 +14,7 @@ import anyio
 import uvicorn
 from anyio.to_thread import run_sync
 
-from everturn_gateway.config.sections import STOP_TIMEOUT_S
+from everturn_gateway.config.schemas import STOP_TIMEOUT_S
 from everturn_gateway.config.settings import ServerConfig, check_listener
 from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.http.asgi import create_app

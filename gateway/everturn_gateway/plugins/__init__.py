@@ -14,12 +14,12 @@ Each is described by one frozen value and found through an entry point; the buil
 from __future__ import annotations
 
 from everturn_gateway.plugins.base import INTERFACE, Plugin, secret_fields
-from everturn_gateway.plugins.channels import ChannelPlugin, ChannelSection, ChannelSetup
-from everturn_gateway.plugins.policies import PolicyPlugin, PolicySection
+from everturn_gateway.plugins.channels import ChannelPlugin, ChannelSetup, PluginChannelSettings
+from everturn_gateway.plugins.policies import PolicyPlugin, PolicySettings
 from everturn_gateway.plugins.providers import (
-    KeyedSection,
+    KeyedSettings,
     ProviderPlugin,
-    ProviderSection,
+    ProviderSettings,
     ProviderSetup,
 )
 from everturn_gateway.plugins.registry import (
@@ -34,11 +34,11 @@ from everturn_gateway.plugins.stores import (
     OpenedStore,
     StoreNote,
     StorePlugin,
-    StoreSection,
+    StoreSettings,
     StoreSetup,
 )
 from everturn_gateway.plugins.tools import (
-    PluginToolSection,
+    PluginToolSettings,
     ToolEntry,
     ToolPlan,
     ToolPlugin,
@@ -50,23 +50,23 @@ from everturn_gateway.plugins.tools import (
 __all__ = [
     "INTERFACE",
     "ChannelPlugin",
-    "ChannelSection",
     "ChannelSetup",
     "Group",
-    "KeyedSection",
+    "KeyedSettings",
     "OpenedStore",
     "Plugin",
+    "PluginChannelSettings",
     "PluginFault",
-    "PluginToolSection",
+    "PluginToolSettings",
     "PolicyPlugin",
-    "PolicySection",
+    "PolicySettings",
     "ProviderPlugin",
-    "ProviderSection",
+    "ProviderSettings",
     "ProviderSetup",
     "Registry",
     "StoreNote",
     "StorePlugin",
-    "StoreSection",
+    "StoreSettings",
     "StoreSetup",
     "ToolEntry",
     "ToolPlan",

@@ -16,7 +16,7 @@ from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_channels.adapter import Adapter, ChatType
 from everturn_channels.settings import ChannelSettings
 from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 _NAME_CHARACTERS = 40
@@ -35,24 +35,24 @@ def _name(value: str) -> str:
 ChannelName = Annotated[str, AfterValidator(_name)]
 
 
-class BacklogSection(Section):
+class BacklogSettings(SettingsModel):
     """Which messages are read that were written while the gateway was away."""
 
     max_messages: Annotated[int, Field(ge=0)] = 100
     max_age_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False)] = 24
 
 
-class DeliverySection(Section):
+class DeliverySettings(SettingsModel):
     """How long it is tried to deliver what is said."""
 
     give_up_after_hours: Annotated[float, Field(gt=0, le=8760, allow_inf_nan=False)] = 24
 
 
-class ChannelSection(Section):
+class PluginChannelSettings(SettingsModel):
     """The settings that every channel has; a channel adds its own in a subclass.
 
     Example:
-        >>> class MatrixSection(ChannelSection):
+        >>> class MatrixSettings(PluginChannelSettings):
         ...     homeserver: str
         ...     access_token: Annotated[str, Field(repr=False)]
     """
@@ -71,8 +71,8 @@ class ChannelSection(Section):
     "An emoji put on each message that is taken; empty = none."
     files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
     "The largest file that is taken from people."
-    backlog: BacklogSection = BacklogSection()
-    delivery: DeliverySection = DeliverySection()
+    backlog: BacklogSettings = BacklogSettings()
+    delivery: DeliverySettings = DeliverySettings()
     pairing: bool = True
     "Whether unknown people are given a code that the owner can approve."
 
@@ -104,15 +104,15 @@ class ChannelSection(Section):
         )
 
 
-SectionT = TypeVar("SectionT", bound=ChannelSection)
+SettingsT = TypeVar("SettingsT", bound=PluginChannelSettings)
 
 
-class ChannelSetup(Struct, Generic[SectionT], frozen=True, kw_only=True):
+class ChannelSetup(Struct, Generic[SettingsT], frozen=True, kw_only=True):
     """What an adapter is made of."""
 
     name: str
     "Of the channel; the adapter's own `name`."
-    settings: SectionT
+    settings: SettingsT
     "As they were read from the configuration."
     clock: Clock
     folder: Path
@@ -138,12 +138,12 @@ class ChannelPlugin(Plugin, frozen=True, kw_only=True):
         >>> MATRIX = ChannelPlugin(
         ...     name="matrix",
         ...     interface=1,
-        ...     settings=ChannelSection,
+        ...     settings=PluginChannelSettings,
         ...     make=lambda setup: load_matrix_adapter(setup),
         ... )
     """
 
-    settings: type[ChannelSection]
+    settings: type[PluginChannelSettings]
     make: Callable[[ChannelSetup[Any]], Adapter]
     """Makes the bot; nothing of it runs yet. Called in a thread, once for each channel: the library
     of the platform is imported here.

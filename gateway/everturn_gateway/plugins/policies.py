@@ -7,10 +7,10 @@ from typing import Any
 
 from everturn_actors.context.policy import AnyPolicy
 from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 
-class PolicySection(Section):
+class PolicySettings(SettingsModel):
     """The numbers of a policy; they stand in `spec.session.context`, beside the policy's name.
 
     A policy lists its numbers in a subclass, each `... | None = None`, under the names that the
@@ -29,11 +29,11 @@ class PolicyPlugin(Plugin, frozen=True, kw_only=True):
 
     Example:
         >>> NEWEST = PolicyPlugin(
-        ...     name="newest", interface=1, settings=NewestSection, policy=make_policy()
+        ...     name="newest", interface=1, settings=NewestSettings, policy=make_policy()
         ... )
     """
 
-    settings: type[PolicySection]
+    settings: type[PolicySettings]
     policy: AnyPolicy
     "Pure: no IO, no clock. Its name is that of the plug-in."
     faults: Callable[[Any], Remarks] = no_remarks

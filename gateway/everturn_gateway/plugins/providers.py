@@ -15,20 +15,20 @@ from everturn_actors.ports import ModelProvider, ModelStatisticsStore
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.plugins.base import Plugin
 from everturn_gateway.usage.prices import Price
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import FilePath
 
 T = TypeVar("T")
 
 
-class ProviderSection(Section):
+class ProviderSettings(SettingsModel):
     """`providers.NAME` of `everturn.yaml`; a provider may add settings in a subclass."""
 
     max_concurrent: Annotated[int, Field(ge=1)] | None = None
     "Calls at the same time, of all agents together; by default as the program sees fit."
 
 
-class KeyedSection(ProviderSection):
+class KeyedSettings(ProviderSettings):
     """The same, for a provider that takes a key."""
 
     api_key_file: FilePath | None = None
@@ -42,7 +42,7 @@ class ProviderSetup:
     model: ModelSpec
     folder: Path
     "The agent's."
-    settings: ProviderSection
+    settings: ProviderSettings
     environ: Mapping[str, str] = field(repr=False)
     "The gateway's environment; keys from files stand in it under their variable."
     models_folder: Path
@@ -75,14 +75,14 @@ class ProviderPlugin(Plugin, frozen=True, kw_only=True):
         >>> ACME = ProviderPlugin(
         ...     name="acme",
         ...     interface=1,
-        ...     settings=KeyedSection,
+        ...     settings=KeyedSettings,
         ...     prices={"acme-1": Price(rates=Rates(input=1, output=2))},
         ...     windows=(("acme", 64_000),),
         ...     make=lambda setup: load_acme(setup),
         ... )
     """
 
-    settings: type[ProviderSection] = ProviderSection
+    settings: type[ProviderSettings] = ProviderSettings
     make: Callable[[ProviderSetup], ModelProvider]
     """Makes the provider of one model; nothing is connected or started yet. Called in a thread.
 
@@ -118,7 +118,7 @@ class ProviderPlugin(Plugin, frozen=True, kw_only=True):
     @property
     def key_variable(self) -> str:
         """The environment variable that holds its key; empty = it takes none."""
-        return key_variable(self.name) if issubclass(self.settings, KeyedSection) else ""
+        return key_variable(self.name) if issubclass(self.settings, KeyedSettings) else ""
 
     def needed_key(self, model: ModelSpec) -> str:
         """Return the environment variable without which a model cannot be called; empty for none.

@@ -15,13 +15,13 @@ from everturn_actors.ports.search import MessageIndex
 from everturn_actors.ports.transfer import Transfer
 from everturn_actors.supervisor import Supervisor
 from everturn_gateway.plugins.base import Plugin
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 if TYPE_CHECKING:
     from everturn_actors.cluster.leases import Referee, Share  # who is alone does not load it
 
 
-class StoreSection(Section):
+class StoreSettings(SettingsModel):
     """`store` of `everturn.yaml` beside its `type`; a store adds its settings in a subclass."""
 
 
@@ -62,7 +62,7 @@ class OpenedStore(Struct, frozen=True, kw_only=True):
 class StoreSetup(Struct, frozen=True, kw_only=True):
     """What a store is opened with."""
 
-    settings: StoreSection
+    settings: StoreSettings
     workspace: Path
     "The gateway's, absolute."
     results_max_bytes: int
@@ -93,10 +93,10 @@ class StorePlugin(Plugin, frozen=True, kw_only=True):
     `store.type` of `everturn.yaml` names it.
 
     Example:
-        >>> SQL = StorePlugin(name="sql", interface=1, settings=SqlSection, open=open_sql_store)
+        >>> SQL = StorePlugin(name="sql", interface=1, settings=SqlSettings, open=open_sql_store)
     """
 
-    settings: type[StoreSection] = StoreSection
+    settings: type[StoreSettings] = StoreSettings
     open: Callable[[StoreSetup], AbstractAsyncContextManager[OpenedStore]]
     """Opens it, and closes it at the end: then everything that was queued is durable.
 

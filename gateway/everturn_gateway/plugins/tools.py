@@ -11,7 +11,7 @@ from everturn_actors.ports import Clock, Tool
 from everturn_actors.service import TurnService
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 T = TypeVar("T")
 SettingsT = TypeVar("SettingsT")
@@ -21,7 +21,7 @@ class ToolSettingsError(GatewayError):
     """The settings of a tool make no sense; the text names them."""
 
 
-class PluginToolSection(Section):
+class PluginToolSettings(SettingsModel):
     """One of `spec.tools`; a tool adds its settings in a subclass, without `type` and `name`."""
 
 
@@ -31,7 +31,7 @@ class ToolEntry:
 
     name: str
     "The plug-in's name, or one of its other names."
-    settings: PluginToolSection = field(repr=False)
+    settings: PluginToolSettings = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +120,12 @@ class ToolPlugin(Plugin, frozen=True, kw_only=True):
         >>> DICE = ToolPlugin(
         ...     name="dice",
         ...     interface=1,
-        ...     settings=PluginToolSection,
+        ...     settings=PluginToolSettings,
         ...     make=lambda setup: (Dice(),),
         ... )
     """
 
-    settings: type[PluginToolSection] = PluginToolSection
+    settings: type[PluginToolSettings] = PluginToolSettings
     make: Callable[[ToolSetup[Any]], Iterable[Tool]]
     """Makes the tools; nothing is started. Called in a thread.
 

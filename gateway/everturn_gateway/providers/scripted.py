@@ -43,7 +43,7 @@ from everturn_actors.errors import (
 from everturn_actors.model import ModelRequest, Reply, ToolCall, Usage, UserMessage
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.providers.builtin import words
-from everturn_gateway.yaml_files import Section, check, read_document
+from everturn_gateway.yaml_files import SettingsModel, check, read_document
 
 _ErrorName: TypeAlias = Literal[
     "auth", "refused", "overflow", "rate_limited", "transient", "truncated"
@@ -79,19 +79,19 @@ def _object(text: str) -> str:
     return text
 
 
-class _CallEntry(Section):
+class _CallEntry(SettingsModel):
     name: str
     arguments: Annotated[str, AfterValidator(_object)] = "{}"
     id: str = ""
 
 
-class _UsageEntry(Section):
+class _UsageEntry(SettingsModel):
     input: int = Field(default=0, ge=0)
     output: int = Field(default=0, ge=0)
     cached: int = Field(default=0, ge=0)
 
 
-class _ReplyEntry(Section):
+class _ReplyEntry(SettingsModel):
     match: Annotated[str, AfterValidator(_pattern)] | None = None
     text: str = ""
     chunks: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class _ReplyEntry(Section):
         )
 
 
-class _Script(Section):
+class _Script(SettingsModel):
     at_end: Literal["fail", "last", "cycle"] = "fail"
     replies: tuple[_ReplyEntry, ...] = Field(min_length=1)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from everturn_gateway.errors import Fault
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.job_changes import JobChanges
 from everturn_gateway.scheduler.jobs import Job, JobView, Made, Run
 
@@ -58,7 +58,9 @@ class SchedulerClient(Protocol):
         """
         ...
 
-    async def preview(self, section: JobSection, *, count: int) -> tuple[Job, tuple[datetime, ...]]:
+    async def preview(
+        self, section: JobSettings, *, count: int
+    ) -> tuple[Job, tuple[datetime, ...]]:
         """Return what a job would be that is made now, and when it would be due; makes nothing.
 
         Args:
@@ -71,7 +73,7 @@ class SchedulerClient(Protocol):
         ...
 
     async def add(
-        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+        self, section: JobSettings, *, job_id: str = "", made: Made, max_jobs: int | None = None
     ) -> JobView:
         """Make a job; return when it is durable and armed.
 

@@ -31,7 +31,7 @@ from everturn_gateway.scheduler.admission import check_armed, check_new, check_s
 from everturn_gateway.scheduler.definition_reload import DefinitionReload
 from everturn_gateway.scheduler.definitions.job_store import JobStore
 from everturn_gateway.scheduler.definitions.kept_jobs import KeptJobs
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.dispatcher import DISK_RETRY_S, Dispatcher
 from everturn_gateway.scheduler.errors import (
     JobFixedError,
@@ -164,7 +164,9 @@ class Scheduler:
         most = count if job.max_runs is None else min(count, job.max_runs - job_state.ran)
         return _coming(job, job_state, after=max(job_state.cursor or now, now), most=most)
 
-    async def preview(self, section: JobSection, *, count: int) -> tuple[Job, tuple[datetime, ...]]:
+    async def preview(
+        self, section: JobSettings, *, count: int
+    ) -> tuple[Job, tuple[datetime, ...]]:
         """Return when a job would be due that is made now; see `SchedulerClient`."""
 
         def look() -> tuple[Job, tuple[datetime, ...]]:
@@ -201,7 +203,7 @@ class Scheduler:
     # --- changing ---
 
     async def add(
-        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+        self, section: JobSettings, *, job_id: str = "", made: Made, max_jobs: int | None = None
     ) -> JobView:
         """Make a job; see `SchedulerClient`."""
         await self.load()

@@ -19,7 +19,7 @@
 - `tool_sets`: puts an agent and its tools together
 - `tooling`: from the tools, skills, hooks and policy of an agent's folder to its `ToolConfig`
 - `values`: from the sections of `agent.yaml` to the values that the core works with
-- `sections/`: the fields of `agent.yaml`, as models: what may stand there, not what is done with it
+- `settings/`: the fields of `agent.yaml`, as models: what may stand there, not what is done with it
 """
 
 from __future__ import annotations

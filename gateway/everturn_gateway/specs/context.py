@@ -11,7 +11,7 @@ from everturn_actors.context.policy import AnyPolicy
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import PolicyPlugin, installed
 from everturn_gateway.specs.plugin_settings import read_settings
-from everturn_gateway.specs.sections.context import DEFAULT_POLICY, ContextSection
+from everturn_gateway.specs.settings.context import DEFAULT_POLICY, ContextSettings
 from everturn_gateway.yaml_files import Document, dotted, field_names, nearest
 
 CONTEXT: Final = ("spec", "session", "context")
@@ -45,7 +45,7 @@ def read_context(document: Document) -> ReadContext:
     if plugin is None:
         fault = policies.fault(str(name))
         return ReadContext(faults=(document.fault(_POLICY, str(fault)),) if fault else ())
-    common, known = field_names(ContextSection), field_names(plugin.settings)
+    common, known = field_names(ContextSettings), field_names(plugin.settings)
     own = {each: value for each, value in given.items() if each in known}
     section, faults = read_settings(document, own, plugin.settings, at=CONTEXT, ask=plugin.faults)
     foreign = [each for each in given if each not in known and each not in common]
@@ -89,7 +89,7 @@ def _does_not_compact(document: Document) -> str:
 def unknown_number(plugin: PolicyPlugin, name: str) -> str:
     """Return what to say of a number that a policy does not have."""
     known = field_names(plugin.settings)
-    near = nearest(name, (*known, *field_names(ContextSection)))
+    near = nearest(name, (*known, *field_names(ContextSettings)))
     others = f"; did you mean {near}?" if near else f", which has: {', '.join(known)}"
     return f"is no number of policy {plugin.name}{others}"
 

@@ -18,7 +18,7 @@ from everturn_gateway.scheduler.definitions.settings import (
     Interval,
     JobFields,
     JobId,
-    ToSection,
+    ToSettings,
 )
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.jobs import (
@@ -32,7 +32,7 @@ from everturn_gateway.scheduler.jobs import (
 )
 from everturn_gateway.specs.prompts import read_text_field
 from everturn_gateway.time_zones import check_zone
-from everturn_gateway.yaml_files import Document, FieldPath, Section
+from everturn_gateway.yaml_files import Document, FieldPath, SettingsModel
 
 PROMPT_FILE: Final = "HEARTBEAT.md"
 SILENT_ANSWER: Final = "HEARTBEAT_OK"
@@ -65,14 +65,14 @@ def _silent(value: str) -> str:
 Clock = Annotated[str, AfterValidator(_clock)]
 
 
-class AgentJobSection(JobFields):
+class AgentJobSettings(JobFields):
     """A scheduled job of this agent."""
 
     id: JobId
     "Unique among the jobs of the agent; its whole id has the agent's name and a dot before it."
 
 
-class QuietSection(Section):
+class QuietSettings(SettingsModel):
     """A part of each day without heartbeats."""
 
     begins: Clock = Field(alias="from")
@@ -83,16 +83,16 @@ class QuietSection(Section):
     "By default schedules.timezone of everturn.yaml."
 
 
-class HeartbeatSection(Section):
+class HeartbeatSettings(SettingsModel):
     """A recurring look at what may be to do, silent where there is nothing."""
 
     every: Annotated[Interval, AfterValidator(_not_too_often)] = 1800
     "So many seconds; also 15m, 6h, 1d."
     prompt: str | None = None
     "What to look at: a path in the agent's folder, or the text. By default HEARTBEAT.md."
-    to: ToSection | None = None
+    to: ToSettings | None = None
     "Who is told what it finds; by default nobody."
-    quiet_hours: QuietSection | None = None
+    quiet_hours: QuietSettings | None = None
     silent_answer: Annotated[str, AfterValidator(_silent)] = SILENT_ANSWER
     "What it answers where there is nothing to say; this is not passed on."
 
@@ -113,12 +113,12 @@ class HasJobs(Protocol):
     """The `spec` of an agent, as far as jobs stand in it."""
 
     @property
-    def schedules(self) -> Sequence[AgentJobSection]:
+    def schedules(self) -> Sequence[AgentJobSettings]:
         """What the agent does by the clock."""
         ...
 
     @property
-    def heartbeat(self) -> HeartbeatSection | None:
+    def heartbeat(self) -> HeartbeatSettings | None:
         """What it looks at again and again; None = nothing."""
         ...
 
@@ -162,7 +162,7 @@ class _Reader(Struct):
     warnings: list[Fault] = field(default_factory=list[Fault])
     ids: dict[str, FieldPath] = field(default_factory=dict[str, FieldPath])
 
-    def listed(self, sections: Sequence[AgentJobSection]) -> Iterator[Job]:
+    def listed(self, sections: Sequence[AgentJobSettings]) -> Iterator[Job]:
         for number, section in enumerate(sections):
             path = (*_SCHEDULES, number)
             if first := self.ids.get(section.id):
@@ -183,7 +183,7 @@ class _Reader(Struct):
             except JobRefusedError as error:
                 self.faults += error.faults
 
-    def heartbeat(self, section: HeartbeatSection, folder: Path) -> Iterator[Job]:
+    def heartbeat(self, section: HeartbeatSettings, folder: Path) -> Iterator[Job]:
         faults = FaultList(self._source(_HEARTBEAT))
         if taken := self.ids.get("heartbeat"):
             message = "heartbeat is the id of spec.heartbeat; choose another one"
@@ -221,7 +221,7 @@ class _Reader(Struct):
             written_at=self.written_at,
         )
 
-    def _quiet(self, section: QuietSection, faults: FaultList) -> QuietHours | None:
+    def _quiet(self, section: QuietSettings, faults: FaultList) -> QuietHours | None:
         begins, ends = read_clock(section.begins), read_clock(section.ends)
         zone = section.timezone or self.timezone
         if begins == ends:

@@ -27,7 +27,7 @@ from everturn_gateway.specs.context import CONTEXT, ReadContext, read_context
 from everturn_gateway.specs.jobs import ReadJobs, read_jobs
 from everturn_gateway.specs.prompts import read_prompt
 from everturn_gateway.specs.reach import workspace_faults
-from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
+from everturn_gateway.specs.settings.document import AgentDocument, SpecSettings
 from everturn_gateway.specs.tooling import (
     AgentPlace,
     Planned,
@@ -276,6 +276,6 @@ def _told_of_tools(prompt: PromptSpec, config: ToolConfig) -> PromptSpec:
     return replace(prompt, directives=directives, skills=skills_index(config.skills))
 
 
-def _inactive_tools(spec: SpecSection) -> Iterator[str]:
+def _inactive_tools(spec: SpecSettings) -> Iterator[str]:
     if spec.tools or spec.memory is not None:
         yield f"spec.tools, spec.memory (models of provider {spec.model.provider} call no tools)"

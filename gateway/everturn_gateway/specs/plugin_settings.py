@@ -11,17 +11,17 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.plugins.base import Remarks
 from everturn_gateway.yaml_files import Document, FieldPath, check_part
 
-SectionT = TypeVar("SectionT", bound=BaseModel)
+SettingsT = TypeVar("SettingsT", bound=BaseModel)
 
 
 def read_settings(
     document: Document,
     data: Mapping[str, object],
-    model: type[SectionT],
+    model: type[SettingsT],
     *,
     at: FieldPath,
     ask: Callable[[Any], Remarks],
-) -> tuple[SectionT | None, tuple[Fault, ...]]:
+) -> tuple[SettingsT | None, tuple[Fault, ...]]:
     """Return the settings of a plug-in, None where there is a fault; and every fault.
 
     Args:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from everturn_gateway.errors import Fault
 from everturn_gateway.specs.prompts import FILES, is_path
-from everturn_gateway.specs.sections.document import SpecSection
+from everturn_gateway.specs.settings.document import SpecSettings
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.factory import FILES_FOLDER
 from everturn_gateway.yaml_files import Document, resolved
@@ -17,7 +17,7 @@ _RULES = ("tools", "directives", "policy.yaml", "policy.local.yaml", "agent.yaml
 
 
 def workspace_faults(
-    document: Document, spec: SpecSection, config: ToolConfig, *, folder: Path, state: Path | None
+    document: Document, spec: SpecSettings, config: ToolConfig, *, folder: Path, state: Path | None
 ) -> Iterator[Fault]:
     """Yield a fault where an agent could write its own rules, another agent's, or the gateway's.
 
@@ -49,7 +49,7 @@ def workspace_faults(
 
 
 def _held(
-    files: Path, spec: SpecSection, config: ToolConfig, *, folder: Path, state: Path | None
+    files: Path, spec: SpecSettings, config: ToolConfig, *, folder: Path, state: Path | None
 ) -> Iterator[str]:
     """Yield what the workspace holds, or lies in, that it must not."""
     agents = folder.parent
@@ -71,7 +71,7 @@ def _held(
             yield f"holds or lies in {rule}"
 
 
-def _rules(spec: SpecSection, config: ToolConfig, folder: Path) -> Iterator[Path]:
+def _rules(spec: SpecSettings, config: ToolConfig, folder: Path) -> Iterator[Path]:
     """Yield the files and folders that tell the agent what to do, or do it."""
     yield from (folder / name for name in _RULES)
     yield folder / spec.skills_dir

@@ -13,10 +13,14 @@ from typing import Any, TypeAlias, cast
 from everturn_actors.json_values import is_list, is_object
 from everturn_gateway.plugins import Plugin, PolicyPlugin, installed
 from everturn_gateway.specs.context import IDLE_NUMBERS
-from everturn_gateway.specs.sections.context import DEFAULT_POLICY, ContextSection
-from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
-from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, SummarizerSection
-from everturn_gateway.specs.sections.tools import NamedToolSection
+from everturn_gateway.specs.settings.context import DEFAULT_POLICY, ContextSettings
+from everturn_gateway.specs.settings.document import AgentDocument, SpecSettings
+from everturn_gateway.specs.settings.model import (
+    FallbackSettings,
+    ModelSettings,
+    SummarizerSettings,
+)
+from everturn_gateway.specs.settings.tools import NamedToolSettings
 from everturn_gateway.yaml_files.descriptions import described_schema
 
 _Schema: TypeAlias = dict[str, Any]
@@ -34,7 +38,7 @@ def agent_schema() -> _Schema:
     made = described_schema(AgentDocument)
     definitions = made["$defs"]
     names = ", ".join(installed().providers.names)
-    for section in (FallbackSection, ModelSection, SummarizerSection):
+    for section in (FallbackSettings, ModelSettings, SummarizerSettings):
         provider = definitions[section.__name__]["properties"]["provider"]
         provider["description"] = f"One of {names}."
     _add_policies(definitions)
@@ -49,14 +53,14 @@ def agent_schema() -> _Schema:
 def _add_tools(definitions: _Schema) -> None:
     """Say which tools there are, and what each of them reads beside its name."""
     tools = installed().tools
-    entry = definitions[NamedToolSection.__name__]
+    entry = definitions[NamedToolSettings.__name__]
     del entry["additionalProperties"]
     common = dict.fromkeys(entry["properties"], True)
     own: list[str] = []
     for plugin in tools.all():
         made = _settings(plugin, definitions)
         if plugin.name == "memory":  # spec.memory gives it, too
-            definitions[SpecSection.__name__]["properties"]["memory"] = made
+            definitions[SpecSettings.__name__]["properties"]["memory"] = made
         if plugin.given_by:
             continue
         is_own = tools.is_own(plugin.name)
@@ -76,7 +80,7 @@ def _add_tools(definitions: _Schema) -> None:
 def _add_policies(definitions: _Schema) -> None:
     """Say which policies there are, and which numbers each of them has."""
     policies = installed().policies
-    context = definitions[ContextSection.__name__]
+    context = definitions[ContextSettings.__name__]
     common = context["properties"]
     common["policy"]["enum"] = list(policies.names)
     del context["additionalProperties"]

@@ -21,9 +21,9 @@ from everturn_gateway.plugins import (
     installed,
 )
 from everturn_gateway.specs.plugin_settings import read_settings
-from everturn_gateway.specs.sections.document import SpecSection
-from everturn_gateway.specs.sections.hooks import BeforeToolSection, HooksSection
-from everturn_gateway.specs.sections.tools import CliToolSection, McpSamplingSection, McpToolSection
+from everturn_gateway.specs.settings.document import SpecSettings
+from everturn_gateway.specs.settings.hooks import BeforeToolSettings, HooksSettings
+from everturn_gateway.specs.settings.tools import CliToolSettings, McpSamplingEntry, McpToolSettings
 from everturn_gateway.specs.values import one_model
 from everturn_gateway.tools.cli import CliToolError, declared, discover
 from everturn_gateway.tools.config import CliConfig, Hooks, ToolConfig, ToolUse
@@ -42,7 +42,7 @@ from everturn_gateway.tools.recall.selection import is_recall_offered, recall_pa
 from everturn_gateway.tools.searching import ToolSearchConfig
 from everturn_gateway.tools.shell.settings import read_confinement
 from everturn_gateway.tools.skills import load_skills
-from everturn_gateway.yaml_files import Document, FieldPath, Section
+from everturn_gateway.yaml_files import Document, FieldPath, SettingsModel
 
 _TOOLS: Final = ("spec", "tools")
 _MEMORY: Final = ("spec", "memory")
@@ -93,7 +93,7 @@ def read_uses(document: Document, place: AgentPlace) -> Planned:
 
 
 def read_plan(
-    document: Document, spec: SpecSection, planned: Planned, place: AgentPlace, policy: Policy
+    document: Document, spec: SpecSettings, planned: Planned, place: AgentPlace, policy: Policy
 ) -> Planned:
     """Read all that the agent in a folder works with.
 
@@ -294,12 +294,12 @@ class _Owners:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
 
-    def read(self, section: Section, number: int) -> None:
+    def read(self, section: SettingsModel, number: int) -> None:
         """Read an entry; those of plug-ins are passed over."""
         match section:
-            case CliToolSection():
+            case CliToolSettings():
                 self._program(section, number)
-            case McpToolSection():
+            case McpToolSettings():
                 self._server(section, number)
             case _:
                 pass
@@ -312,7 +312,7 @@ class _Owners:
         self._names.add((kind, name))
         return True
 
-    def _program(self, section: CliToolSection, number: int) -> None:
+    def _program(self, section: CliToolSettings, number: int) -> None:
         if not self._is_new("cli", section.name, number):
             return
         at, place = (*_TOOLS, number), self._place
@@ -333,7 +333,7 @@ class _Owners:
         config = CliConfig(program=program, confinement=read.confinement, environ=section.env)
         self.cli.append(config)
 
-    def _server(self, section: McpToolSection, number: int) -> None:
+    def _server(self, section: McpToolSettings, number: int) -> None:
         if not self._is_new("mcp", section.name, number):
             return
         self.mcp.append(
@@ -358,7 +358,7 @@ class _Owners:
         )
 
 
-def _sampling(section: bool | McpSamplingSection) -> McpSamplingSettings | None:  # noqa: FBT001 - as it is written
+def _sampling(section: bool | McpSamplingEntry) -> McpSamplingSettings | None:  # noqa: FBT001 - as it is written
     if section is False:
         return None
     if section is True:
@@ -369,7 +369,7 @@ def _sampling(section: bool | McpSamplingSection) -> McpSamplingSettings | None:
     )
 
 
-def _hooks(section: HooksSection) -> Hooks:
+def _hooks(section: HooksSettings) -> Hooks:
     return Hooks(
         before=tuple(_guard(each) for each in section.before_tool),
         after=tuple(
@@ -379,7 +379,7 @@ def _hooks(section: HooksSection) -> Hooks:
     )
 
 
-def _guard(section: BeforeToolSection) -> Guard:
+def _guard(section: BeforeToolSettings) -> Guard:
     if section.type == "depends_on":
         return DependsOn(
             match=section.match, prior=section.prior or "", match_arg=section.match_arg or ""
@@ -387,7 +387,7 @@ def _guard(section: BeforeToolSection) -> Guard:
     return SkipDuplicate(match=section.match, match_args=section.match_args)
 
 
-def _hook_faults(document: Document, section: HooksSection) -> Iterator[Fault]:
+def _hook_faults(document: Document, section: HooksSettings) -> Iterator[Fault]:
     for number, each in enumerate(section.before_tool):
         if each.type == "depends_on" and not each.prior:
             place = ("spec", "hooks", "before_tool", number)

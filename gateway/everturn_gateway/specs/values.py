@@ -29,14 +29,14 @@ from everturn_channels.languages import marked
 from everturn_channels.settings import AccessRules, BufferRules, DmRules, GroupRules, QueueRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.plugins import installed
-from everturn_gateway.specs.sections.access import (
-    AccessSection,
-    ContextBufferSection,
-    GroupsSection,
-    QueueSection,
+from everturn_gateway.specs.settings.access import (
+    AccessSettings,
+    ContextBufferSettings,
+    GroupsSettings,
+    QueueSettings,
 )
-from everturn_gateway.specs.sections.document import AgentDocument, SpecSection
-from everturn_gateway.specs.sections.model import FallbackSection, ModelSection, OneModelSection
+from everturn_gateway.specs.settings.document import AgentDocument, SpecSettings
+from everturn_gateway.specs.settings.model import FallbackSettings, ModelSettings, OneModelSettings
 from everturn_gateway.tools.skills import Skill
 
 
@@ -62,7 +62,7 @@ def agent_spec(
     )
 
 
-def summarizer(spec: SpecSection) -> ModelSpec | None:
+def summarizer(spec: SpecSettings) -> ModelSpec | None:
     """Return who writes the summaries of an agent; None = nobody."""
     context = spec.session.context
     if "summarizer" in context.model_fields_set:
@@ -72,14 +72,14 @@ def summarizer(spec: SpecSection) -> ModelSpec | None:
     return _model_spec(spec.model) if writes else None
 
 
-def _model_spec(model: OneModelSection) -> ModelSpec:
+def _model_spec(model: OneModelSettings) -> ModelSpec:
     spec = one_model(model)
-    if not isinstance(model, ModelSection):
+    if not isinstance(model, ModelSettings):
         return spec
     return replace(spec, fallbacks=tuple(_fallback(each, spec) for each in model.fallbacks))
 
 
-def _fallback(model: FallbackSection, own: ModelSpec) -> ModelSpec:
+def _fallback(model: FallbackSettings, own: ModelSpec) -> ModelSpec:
     """Return a fallback of `own`, which says what it does not say itself."""
     return ModelSpec(
         provider=model.provider,
@@ -93,7 +93,7 @@ def _fallback(model: FallbackSection, own: ModelSpec) -> ModelSpec:
     )
 
 
-def one_model(model: OneModelSection) -> ModelSpec:
+def one_model(model: OneModelSettings) -> ModelSpec:
     """Return a model as a file names it."""
     return ModelSpec(
         provider=model.provider,
@@ -116,18 +116,18 @@ def compacts(provider: str) -> bool:
     return plugin is not None and plugin.compacts
 
 
-def _cache_life_s(model: OneModelSection) -> float:
+def _cache_life_s(model: OneModelSettings) -> float:
     plugin = installed().providers.get(model.provider)
     return plugin.cache_life_s if plugin is not None else 0
 
 
-def _usual_window(model: OneModelSection | FallbackSection) -> int | None:
+def _usual_window(model: OneModelSettings | FallbackSettings) -> int | None:
     plugin = installed().providers.get(model.provider)
     return plugin.window(model.name) if plugin is not None else None
 
 
 def _session_spec(
-    spec: SpecSection, policy: ContextPolicy, sessions: SessionsConfig
+    spec: SpecSettings, policy: ContextPolicy, sessions: SessionsConfig
 ) -> SessionSpec:
     session, context = spec.session, spec.session.context
     ttl = session.ttl_hours
@@ -151,7 +151,7 @@ def _session_spec(
     )
 
 
-def access_rules(section: AccessSection) -> AccessRules:
+def access_rules(section: AccessSettings) -> AccessRules:
     """Return who may talk to an agent, and how."""
     dm = DmRules(
         policy=section.dm.policy,
@@ -161,7 +161,7 @@ def access_rules(section: AccessSection) -> AccessRules:
     return AccessRules(dm=dm, groups=_groups(section.groups))
 
 
-def _groups(section: GroupsSection) -> GroupRules:
+def _groups(section: GroupsSettings) -> GroupRules:
     return GroupRules(
         policy=section.policy,
         allowlist=section.allowlist,
@@ -173,7 +173,7 @@ def _groups(section: GroupsSection) -> GroupRules:
     )
 
 
-def _buffer(section: ContextBufferSection) -> BufferRules:
+def _buffer(section: ContextBufferSettings) -> BufferRules:
     return BufferRules(
         mode=section.mode,
         max_messages=section.max_messages,
@@ -181,7 +181,7 @@ def _buffer(section: ContextBufferSection) -> BufferRules:
     )
 
 
-def _queue(section: QueueSection) -> QueueRules:
+def _queue(section: QueueSettings) -> QueueRules:
     debounce = section.debounce
     return QueueRules(
         mode=section.mode,
@@ -192,7 +192,7 @@ def _queue(section: QueueSection) -> QueueRules:
     )
 
 
-def own_commands(spec: SpecSection, skills: Sequence[Skill]) -> tuple[CommandSpec, ...]:
+def own_commands(spec: SpecSettings, skills: Sequence[Skill]) -> tuple[CommandSpec, ...]:
     """Return the commands that an agent adds: those of its file, and a command for each skill."""
     argument = Argument(name="text", what=marked("what it is about"))
     own = [
@@ -234,7 +234,7 @@ def model_spec(chosen: ChosenModel, own: ModelSpec, known: Sequence[ModelSpec]) 
     is_named = ((each.provider, each.name) == (chosen.provider, chosen.name) for each in named)
     found = next(compress(named, is_named), None)
     address = next((each.base_url for each in named if each.provider == chosen.provider), "")
-    section = OneModelSection(provider=chosen.provider, name=chosen.name)
+    section = OneModelSettings(provider=chosen.provider, name=chosen.name)
     return replace(
         own,
         provider=chosen.provider,

@@ -17,7 +17,13 @@ what it means: `version: 1.0` is the text "1.0", `allowlist: [12345]` a list of 
 
 from __future__ import annotations
 
-from everturn_gateway.yaml_files.checking import Section, check, check_part, field_names, nearest
+from everturn_gateway.yaml_files.checking import (
+    SettingsModel,
+    check,
+    check_part,
+    field_names,
+    nearest,
+)
 from everturn_gateway.yaml_files.paths import is_there, may_pass, resolved
 from everturn_gateway.yaml_files.places import Document, FieldPath, Place, dotted
 from everturn_gateway.yaml_files.reading import expand, parse_document, read_document, read_text
@@ -26,7 +32,7 @@ __all__ = [
     "Document",
     "FieldPath",
     "Place",
-    "Section",
+    "SettingsModel",
     "check",
     "check_part",
     "dotted",

@@ -41,7 +41,7 @@ _LIMITS = {
 }
 
 
-class Section(BaseModel):
+class SettingsModel(BaseModel):
     """A section of a file: unknown fields are refused, one without a value counts as left out.
 
     The texts under its fields are their descriptions in the schema, `specs/schema.py`.

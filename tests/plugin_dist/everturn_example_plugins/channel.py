@@ -24,12 +24,12 @@ from everturn_channels.adapter import (
 from everturn_channels.errors import SetupError
 from everturn_channels.ingestion.chat_queues import open_chat_queues
 from everturn_channels.ingestion.events import PlatformEvent
-from everturn_gateway.plugins import ChannelPlugin, ChannelSection, ChannelSetup
+from everturn_gateway.plugins import ChannelPlugin, ChannelSetup, PluginChannelSettings
 
 _LOOK_S: Final = 0.05
 
 
-class MailboxSection(ChannelSection):
+class MailboxSettings(PluginChannelSettings):
     """`channels.mailbox`."""
 
     folder: str
@@ -112,7 +112,7 @@ class MailboxAdapter(Adapter):
         return sorted((self.folder / "in").glob("*.txt"))
 
 
-def _make(setup: ChannelSetup[MailboxSection]) -> MailboxAdapter:
+def _make(setup: ChannelSetup[MailboxSettings]) -> MailboxAdapter:
     return MailboxAdapter(setup.name, setup.folder / setup.settings.folder, setup.clock)
 
 
@@ -121,7 +121,7 @@ MAILBOX: Final = ChannelPlugin(
     interface=1,
     summary="a folder with letters",
     docs="https://example.org/mailbox",
-    settings=MailboxSection,
+    settings=MailboxSettings,
     make=_make,
     check=lambda: ("the post is open",),
 )

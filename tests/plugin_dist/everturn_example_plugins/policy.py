@@ -8,10 +8,10 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from everturn_actors.context.policies.everturn import POLICY
-from everturn_gateway.plugins import PolicyPlugin, PolicySection
+from everturn_gateway.plugins import PolicyPlugin, PolicySettings
 
 
-class NewestSection(PolicySection):
+class NewestSettings(PolicySettings):
     """The numbers of `newest`."""
 
     window_turns: Annotated[int, Field(ge=1)] | None = None
@@ -23,6 +23,6 @@ NEWEST: Final = PolicyPlugin(
     interface=1,
     summary="the newest turns alone",
     docs="https://example.org/newest",
-    settings=NewestSection,
+    settings=NewestSettings,
     policy=replace(POLICY, name="newest", numbers=replace(POLICY.numbers, window_turns=3)),
 )

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from everturn_actors.model import ModelRequest, Reply, Usage, UserMessage
 from everturn_actors.ports import ModelProvider
-from everturn_gateway.plugins import KeyedSection, ProviderPlugin, ProviderSetup
+from everturn_gateway.plugins import KeyedSettings, ProviderPlugin, ProviderSetup
 from everturn_gateway.usage import Price, Rates
 
 
-class EchoSection(KeyedSection):
+class EchoSettings(KeyedSettings):
     """`providers.echo`."""
 
     greeting: str = "You said"
@@ -39,7 +39,7 @@ class Echo:
 
 
 def _make(setup: ProviderSetup) -> ModelProvider:
-    assert isinstance(setup.settings, EchoSection)
+    assert isinstance(setup.settings, EchoSettings)
     setup.add_secret(setup.environ.get("ECHO_API_KEY", ""))
     return Echo(setup.settings.greeting)
 
@@ -49,7 +49,7 @@ ECHO: Final = ProviderPlugin(
     interface=1,
     summary="a model that repeats what was said",
     docs="https://example.org/echo",
-    settings=EchoSection,
+    settings=EchoSettings,
     make=_make,
     prices={"echo-1": Price(rates=Rates(input=1000, output=2000))},
     windows=(("echo", 64_000),),

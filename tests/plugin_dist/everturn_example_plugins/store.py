@@ -9,12 +9,12 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
-from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSection, StoreSetup
+from everturn_gateway.plugins import OpenedStore, StorePlugin, StoreSettings, StoreSetup
 
 _DISKS: Final[dict[str, MemoryDisk]] = {}
 
 
-class VaultSection(StoreSection):
+class VaultSettings(StoreSettings):
     """`store` with `type: vault`."""
 
     name: str
@@ -26,7 +26,7 @@ class VaultSection(StoreSection):
 @asynccontextmanager
 async def open_vault(setup: StoreSetup) -> AsyncGenerator[OpenedStore]:
     """Open the vault that the settings name."""
-    assert isinstance(setup.settings, VaultSection)
+    assert isinstance(setup.settings, VaultSettings)
     disk = _DISKS.setdefault(setup.settings.name, MemoryDisk())
     async with open_memory_store(disk, results_max_bytes=setup.results_max_bytes) as store:
         yield OpenedStore(store=store, keyed=store.keyed)
@@ -37,6 +37,6 @@ VAULT: Final = StorePlugin(
     interface=1,
     summary="a store in memory, by name",
     docs="https://example.org/vault",
-    settings=VaultSection,
+    settings=VaultSettings,
     open=open_vault,
 )

@@ -10,10 +10,10 @@ from pydantic import Field
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext
-from everturn_gateway.plugins import PluginToolSection, ToolPlugin, ToolSetup
+from everturn_gateway.plugins import PluginToolSettings, ToolPlugin, ToolSetup
 
 
-class DiceSection(PluginToolSection):
+class DiceSettings(PluginToolSettings):
     """The settings of `dice`."""
 
     sides: Annotated[int, Field(ge=2)] = 6
@@ -61,7 +61,7 @@ class Dice:
         return f"the die shows {len(str(arguments.get('wish', ''))) % self._sides + 1}"
 
 
-def _make(setup: ToolSetup[DiceSection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[DiceSettings]) -> tuple[Tool, ...]:
     return (Dice(setup.settings.sides),)
 
 
@@ -70,6 +70,6 @@ DICE: Final = ToolPlugin(
     interface=1,
     summary="a die",
     docs="https://example.org/dice",
-    settings=DiceSection,
+    settings=DiceSettings,
     make=_make,
 )

@@ -6,5 +6,5 @@
 - `jutul`: the policy `jutul`
 - `native`: the policy `native`
 - `picoclaw`: the policy `picoclaw`
-- `sections`: numbers that several policies have, and what has to hold between them
+- `settings`: numbers that several policies have, and what has to hold between them
 """

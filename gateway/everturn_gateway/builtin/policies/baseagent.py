@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from everturn_actors.context.policies.baseagent import POLICY
-from everturn_gateway.plugins import PolicyPlugin, PolicySection
+from everturn_gateway.plugins import PolicyPlugin, PolicySettings
 from everturn_gateway.yaml_files.fields import Amount, Count, Share
 
 
-class BaseagentSection(PolicySection):
+class BaseagentSettings(PolicySettings):
     """The numbers of `baseagent`."""
 
     model_context_limit: Count | None = None
@@ -37,6 +37,6 @@ BASEAGENT: Final = PolicyPlugin(
     interface=1,
     summary="each result cut in its middle, old ones pruned, the rest summarised",
     docs="docs/context.md",
-    settings=BaseagentSection,
+    settings=BaseagentSettings,
     policy=POLICY,
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from everturn_actors.context.policies.duragent import POLICY
-from everturn_gateway.plugins import PolicyPlugin, PolicySection
+from everturn_gateway.plugins import PolicyPlugin, PolicySettings
 from everturn_gateway.yaml_files.fields import Amount, Count
 
 
-class DuragentSection(PolicySection):
+class DuragentSettings(PolicySettings):
     """The numbers of `duragent`."""
 
     max_history_tokens: Amount | None = None
@@ -29,6 +29,6 @@ DURAGENT: Final = PolicyPlugin(
     interface=1,
     summary="a budget filled from the newest message to the oldest, as Duragent has it",
     docs="docs/context.md",
-    settings=DuragentSection,
+    settings=DuragentSettings,
     policy=POLICY,
 )

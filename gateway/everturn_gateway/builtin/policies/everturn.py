@@ -8,13 +8,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from everturn_actors.context.policies.everturn import POLICY
-from everturn_gateway.builtin.policies.sections import ClearingSection, out_of_order
+from everturn_gateway.builtin.policies.settings import ClearingSettings, out_of_order
 from everturn_gateway.plugins import PolicyPlugin
 from everturn_gateway.yaml_files import FieldPath
 from everturn_gateway.yaml_files.fields import Amount, Count, Share
 
 
-class EverturnSection(ClearingSection):
+class EverturnSettings(ClearingSettings):
     """The numbers of `everturn`."""
 
     max_history_tokens: Amount | None = None
@@ -49,7 +49,7 @@ class EverturnSection(ClearingSection):
     "They leave above this many finished turns too; 0 = any number."
 
 
-def section_faults(section: EverturnSection) -> Iterator[tuple[FieldPath, str]]:
+def section_faults(section: EverturnSettings) -> Iterator[tuple[FieldPath, str]]:
     """Yield what is wrong with numbers together."""
     yield from out_of_order(POLICY, section, "summarize_keep", "summarize_trigger")
     yield from out_of_order(POLICY, section, "window_cut_to", "window_trigger")
@@ -60,7 +60,7 @@ EVERTURN: Final = PolicyPlugin(
     interface=1,
     summary="a ladder of reductions, the mildest first, that keeps the head of requests as it was",
     docs="docs/context.md",
-    settings=EverturnSection,
+    settings=EverturnSettings,
     policy=POLICY,
     faults=section_faults,
 )

@@ -8,13 +8,13 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from everturn_actors.context.policies.jutul import POLICY
-from everturn_gateway.builtin.policies.sections import ClearingSection, out_of_order
+from everturn_gateway.builtin.policies.settings import ClearingSettings, out_of_order
 from everturn_gateway.plugins import PolicyPlugin
 from everturn_gateway.yaml_files import FieldPath
 from everturn_gateway.yaml_files.fields import Amount, Count, Share
 
 
-class JutulSection(ClearingSection):
+class JutulSettings(ClearingSettings):
     """The numbers of `jutul`."""
 
     clear_keep_results: Amount | None = None
@@ -49,7 +49,7 @@ class JutulSection(ClearingSection):
     "It is refused below this share of the threshold for a summary."
 
 
-def _faults(section: JutulSection) -> Iterator[tuple[FieldPath, str]]:
+def _faults(section: JutulSettings) -> Iterator[tuple[FieldPath, str]]:
     yield from out_of_order(POLICY, section, "summarize_keep", "summarize_trigger")
 
 
@@ -58,7 +58,7 @@ JUTUL: Final = PolicyPlugin(
     interface=1,
     summary="large results go to files, old ones are cleared, older turns summarised",
     docs="docs/context.md",
-    settings=JutulSection,
+    settings=JutulSettings,
     policy=POLICY,
     faults=_faults,
 )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from everturn_actors.context.policies.native import POLICY
-from everturn_gateway.builtin.policies.everturn import EverturnSection, section_faults
+from everturn_gateway.builtin.policies.everturn import EverturnSettings, section_faults
 from everturn_gateway.plugins import PolicyPlugin
 
 
-class NativeSection(EverturnSection):
+class NativeSettings(EverturnSettings):
     """The numbers of `native`: those of `everturn`."""
 
 
@@ -18,7 +18,7 @@ NATIVE: Final = PolicyPlugin(
     interface=1,
     summary="as everturn, with summaries that the provider makes itself (Anthropic)",
     docs="docs/context.md",
-    settings=NativeSection,
+    settings=NativeSettings,
     policy=POLICY,
     faults=section_faults,
 )

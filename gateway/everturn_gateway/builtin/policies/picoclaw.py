@@ -7,11 +7,11 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from everturn_actors.context.policies.picoclaw import POLICY
-from everturn_gateway.plugins import PolicyPlugin, PolicySection
+from everturn_gateway.plugins import PolicyPlugin, PolicySettings
 from everturn_gateway.yaml_files.fields import Amount, Count, Percent
 
 
-class PicoclawSection(PolicySection):
+class PicoclawSettings(PolicySettings):
     """The numbers of `picoclaw`."""
 
     summarize_message_threshold: Count | None = None
@@ -41,6 +41,6 @@ PICOCLAW: Final = PolicyPlugin(
     interface=1,
     summary="summaries by the number of messages, and a compression after an overflow",
     docs="docs/context.md",
-    settings=PicoclawSection,
+    settings=PicoclawSettings,
     policy=POLICY,
 )

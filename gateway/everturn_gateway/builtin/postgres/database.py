@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from everturn_actors.supervisor import Backoff
 from everturn_gateway.builtin.postgres.faults import LIBRARY_ERRORS, explained, passes
-from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.settings import PostgresSettings
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Attempt(Struct):
 class Database:
     """One schema of one database. `open_database` opens it."""
 
-    def __init__(self, settings: PostgresSection, pool: asyncpg.Pool[asyncpg.Record]) -> None:
+    def __init__(self, settings: PostgresSettings, pool: asyncpg.Pool[asyncpg.Record]) -> None:
         """Take what was opened."""
         self._settings, self._pool = settings, pool
         self.place = place_of(settings)
@@ -155,7 +155,7 @@ class Database:
 
 
 @asynccontextmanager
-async def open_database(settings: PostgresSection) -> AsyncGenerator[Database]:
+async def open_database(settings: PostgresSettings) -> AsyncGenerator[Database]:
     """Open connections to a database, and close them at the end.
 
     Raises:
@@ -207,7 +207,7 @@ async def _starting_up(pool: asyncpg.Pool[asyncpg.Record]) -> None:
             await anyio.sleep(_BACKOFF.longest_s / 4)
 
 
-async def _connect(settings: PostgresSection, name: str) -> Connection:
+async def _connect(settings: PostgresSettings, name: str) -> Connection:
     connection: Connection = await asyncpg.connect(
         settings.url,
         timeout=CONNECT_S,
@@ -221,7 +221,7 @@ async def _connect(settings: PostgresSection, name: str) -> Connection:
     return connection
 
 
-def place_of(settings: PostgresSection) -> str:
+def place_of(settings: PostgresSettings) -> str:
     """Return the address of a database without what is secret in it."""
     try:
         parts: SplitResult = urlsplit(settings.url)

@@ -20,7 +20,7 @@ from everturn_gateway.builtin.postgres.schema import (
     look_at_server,
     version_of_schema,
 )
-from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.settings import PostgresSettings
 from everturn_gateway.plugins import StoreNote, StoreSetup
 
 NOTES_MAX: Final = 100
@@ -41,7 +41,7 @@ async def examine(setup: StoreSetup) -> tuple[StoreNote, ...]:
     Raises:
         JournalError: The database cannot be used.
     """
-    assert isinstance(setup.settings, PostgresSection)
+    assert isinstance(setup.settings, PostgresSettings)
     async with open_database(setup.settings) as database:
         facts = await database.run(look_at_server)
         found = await database.run(version_of_schema)
@@ -66,7 +66,7 @@ async def list_nodes(setup: StoreSetup) -> tuple[Share, ...]:
     Raises:
         JournalError: The database cannot be used, or its tables are of another version.
     """
-    assert isinstance(setup.settings, PostgresSection)
+    assert isinstance(setup.settings, PostgresSettings)
     async with open_database(setup.settings) as database:
         found = await database.run(version_of_schema)
         check_version(found, database.place)

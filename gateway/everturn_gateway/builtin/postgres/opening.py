@@ -34,7 +34,7 @@ from everturn_gateway.builtin.postgres.schema import (
     migrate,
     version_of_schema,
 )
-from everturn_gateway.builtin.postgres.settings import PostgresSection
+from everturn_gateway.builtin.postgres.settings import PostgresSettings
 from everturn_gateway.builtin.postgres.transfer import PostgresTransfer
 from everturn_gateway.builtin.postgres.writer import Writer
 from everturn_gateway.plugins import OpenedStore, StoreSetup
@@ -127,8 +127,8 @@ async def open_values(setup: StoreSetup) -> AsyncGenerator[KeyedStore]:
         yield PostgresKeyedStore(database)
 
 
-def _settings(setup: StoreSetup) -> PostgresSection:
-    assert isinstance(setup.settings, PostgresSection)
+def _settings(setup: StoreSetup) -> PostgresSettings:
+    assert isinstance(setup.settings, PostgresSettings)
     return setup.settings
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from everturn_actors.ports import KeyedStore
-from everturn_gateway.builtin.postgres.settings import PostgresSection, secrets
+from everturn_gateway.builtin.postgres.settings import PostgresSettings, secrets
 from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import OpenedStore, StoreNote, StorePlugin, StoreSetup
 
@@ -46,7 +46,7 @@ POSTGRES: Final = StorePlugin(
     docs="docs/scale-out.md",
     extra="everturn[postgres]",
     libraries=("asyncpg",),
-    settings=PostgresSection,
+    settings=PostgresSettings,
     secrets=secrets,
     open=_open,
     open_keyed=_open_keyed,

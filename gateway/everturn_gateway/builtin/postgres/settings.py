@@ -9,13 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import Field, field_validator
 
-from everturn_gateway.plugins import StoreSection
+from everturn_gateway.plugins import StoreSettings
 
 _SCHEMES: Final = ("postgres://", "postgresql://")
 _SCHEMA: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
-class PostgresSection(StoreSection):
+class PostgresSettings(StoreSettings):
     """`store` of `everturn.yaml` where its type is `postgres`."""
 
     url: str = Field(repr=False)
@@ -49,7 +49,7 @@ class PostgresSection(StoreSection):
         return name
 
 
-def secrets(section: PostgresSection) -> Iterator[str]:
+def secrets(section: PostgresSettings) -> Iterator[str]:
     """Yield what nothing that people read may show: the whole address, and its password."""
     yield section.url
     try:

@@ -33,7 +33,7 @@ from everturn_gateway.commands.shared.settings import admin_token, load, run_asy
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import ConfigError, Fault
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import JobRefusedError
 from everturn_gateway.scheduler.schemas import ComingList, JobList
 from everturn_gateway.yaml_files import Document, FieldPath, Place, check
@@ -306,7 +306,7 @@ def _check(fields: Mapping[str, object]) -> None:
         for path, value in _flat(fields)
     }
     document = Document(file=_COMMAND_LINE, text="", data=dict(fields), places=places)
-    _, faults = check(document, JobSection)
+    _, faults = check(document, JobSettings)
     if faults:
         raise ConfigError(faults=map(_of_option, faults))
 

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from starlette.datastructures import Headers
 
-from everturn_gateway.config.sections import ProxyNetwork
+from everturn_gateway.config.schemas import ProxyNetwork
 
 UNKNOWN: Final = "unknown"
 "The address of whoever has none that can be read."

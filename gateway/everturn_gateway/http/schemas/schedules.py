@@ -12,7 +12,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from everturn_gateway.scheduler.definitions.settings import (
     JOB_ID_CHARACTERS,
     JobFields,
-    JobSection,
+    JobSettings,
     check_job_id,
 )
 
@@ -43,9 +43,9 @@ class NewJob(JobFields):
         """Whether it makes the gateway send something to an address."""
         return self.to is not None and self.to.webhook is not None
 
-    def section(self) -> JobSection:
+    def section(self) -> JobSettings:
         """Return it as it would stand in a file."""
-        return JobSection.model_validate(self.model_dump(exclude_unset=True))
+        return JobSettings.model_validate(self.model_dump(exclude_unset=True))
 
 
 class JobTimes(JobFields):
@@ -53,7 +53,7 @@ class JobTimes(JobFields):
 
     model_config = ConfigDict(defer_build=False)  # as above
 
-    def section(self) -> JobSection:
+    def section(self) -> JobSettings:
         """Return a job with these times."""
         times = self.model_dump(exclude_unset=True, include=_TIMES)
-        return JobSection.model_validate({**times, "agent": "preview", "task": "preview"})
+        return JobSettings.model_validate({**times, "agent": "preview", "task": "preview"})

@@ -28,7 +28,7 @@ from everturn_gateway.folders import make_folder, sync_folder
 from everturn_gateway.scheduler.definitions.making import Source, dated, job_of
 from everturn_gateway.scheduler.definitions.reading import file_instant
 from everturn_gateway.scheduler.definitions.settings import (
-    JobSection,
+    JobSettings,
     check_job_id,
     made_section,
     section_text,
@@ -97,7 +97,7 @@ class JobStore:
         self._leaves = _Leaves()
         self._using = anyio.Lock()
 
-    def job_of(self, section: JobSection, *, job_id: str, made: Made) -> Job:
+    def job_of(self, section: JobSettings, *, job_id: str, made: Made) -> Job:
         """Return the job that a section describes, which stands in no file yet.
 
         Raises:
@@ -105,7 +105,7 @@ class JobStore:
         """
         return job_of(section, job_id=job_id, timezone=self._timezone, made=made)
 
-    def dated(self, section: JobSection, *, now: datetime) -> JobSection:
+    def dated(self, section: JobSettings, *, now: datetime) -> JobSettings:
         """Return a section with dates for what is counted from now.
 
         Raises:
@@ -147,7 +147,7 @@ class JobStore:
         """Where the files are."""
         return self._folder
 
-    async def write(self, job_id: str, section: JobSection, made: Made) -> str:
+    async def write(self, job_id: str, section: JobSettings, made: Made) -> str:
         """Write a new job to a file of its own; return its text when it is durable.
 
         Raises:
@@ -341,7 +341,7 @@ class _Reader(Struct, frozen=True, kw_only=True):
         document = read_document(file, None)
         if isinstance(own := document.data.get("id"), str):
             ids.add(own)
-        section, faults = check(document, JobSection)
+        section, faults = check(document, JobSettings)
         if section is None:
             raise ConfigError(faults=faults)
         if section.id is None:

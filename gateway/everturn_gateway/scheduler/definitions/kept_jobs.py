@@ -19,7 +19,7 @@ from everturn_actors.documents import Document, Form, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import KeyedStore
 from everturn_gateway.scheduler.definitions.job_store import JobStore, Page, read_text
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.jobs import Made
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class KeptJobs(JobStore):
             self._is_mirrored = True
         return await super().read()
 
-    async def write(self, job_id: str, section: JobSection, made: Made) -> str:
+    async def write(self, job_id: str, section: JobSettings, made: Made) -> str:
         """See `JobStore.write`; it is durable in the store, too."""
         text = await super().write(job_id, section, made)
         try:

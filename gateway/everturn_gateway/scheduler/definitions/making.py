@@ -15,9 +15,9 @@ from everturn_gateway.errors import Fault
 from everturn_gateway.scheduler.definitions.reading import read_written
 from everturn_gateway.scheduler.definitions.settings import (
     JobFields,
-    JobSection,
-    MadeSection,
-    ToSection,
+    JobSettings,
+    MadeSettings,
+    ToSettings,
     check_job_id,
 )
 from everturn_gateway.scheduler.definitions.words import from_now, is_from_now
@@ -117,7 +117,7 @@ def job_of(
     source = source or Source()
     faults = FaultList(source)
     faults.try_("id", lambda: check_job_id(job_id))
-    own = section if isinstance(section, JobSection) else None
+    own = section if isinstance(section, JobSettings) else None
     agent = agent or (own.agent if own else None) or ""
     if not agent:
         faults.add("agent", "is required: the name of the agent whose job it is")
@@ -162,7 +162,7 @@ def job_of(
     )
 
 
-def dated(section: JobSection, *, now: datetime, timezone: str = "") -> JobSection:
+def dated(section: JobSettings, *, now: datetime, timezone: str = "") -> JobSettings:
     """Return a section with dates for what is counted from now, for a job that is made now.
 
     Reads the file of a time zone that was not used before.
@@ -193,7 +193,7 @@ def dated(section: JobSection, *, now: datetime, timezone: str = "") -> JobSecti
     return section.model_copy(update=changed) if changed else section
 
 
-def made_of(section: MadeSection | None) -> Made:
+def made_of(section: MadeSettings | None) -> Made:
     """Return who made a job; a file without that section was written by hand."""
     # Only programs say who made a job; a person writes what it does.
     if section is None:
@@ -210,7 +210,7 @@ def made_of(section: MadeSection | None) -> Made:
     )
 
 
-def destination_of(section: ToSection, faults: FaultList) -> Destination | None:
+def destination_of(section: ToSettings, faults: FaultList) -> Destination | None:
     """Return who is told; None where the section does not say, which is added to the faults."""
     named = [name for name in ("channel", "session", "webhook") if getattr(section, name)]
     # First: "names no destination" would be no help to who forgot a word of one.

@@ -35,7 +35,7 @@ from everturn_gateway.scheduler.jobs import (
     Misfire,
     Where,
 )
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 
 JOB_ID_CHARACTERS: Final = 80
 _JOB_ID: Final = re.compile(r"[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9_-]+)*")
@@ -164,7 +164,7 @@ _Text = Annotated[str, AfterValidator(check_text)]
 # --- the sections --------------------------------------------------------------------------------
 
 
-class ToSection(Section):
+class ToSettings(SettingsModel):
     """Who is told: a chat, a session, or a webhook."""
 
     channel: Annotated[str, AfterValidator(_channel)] | None = None
@@ -178,7 +178,7 @@ class ToSection(Section):
     "An address that takes the result by HTTP POST."
 
 
-class RetriesSection(Section):
+class RetriesSettings(SettingsModel):
     """What follows a run that failed."""
 
     max: Annotated[int, Field(ge=0, le=10)] = 3
@@ -187,7 +187,7 @@ class RetriesSection(Section):
     "Before the second try; doubled with each, up to an hour."
 
 
-class ConversationSection(Section):
+class ConversationSettings(SettingsModel):
     """A conversation, by its key."""
 
     channel: str
@@ -196,12 +196,12 @@ class ConversationSection(Section):
     agent: str
 
 
-class MadeSection(Section):
+class MadeSettings(SettingsModel):
     """Who made the job; only in files that Everturn wrote."""
 
     by: Literal["tool", "cli", "http"]
     at: _Instant | None = None
-    conversation: ConversationSection | None = None
+    conversation: ConversationSettings | None = None
     "The conversation in which it was made."
     untrusted: bool = False
     "Whether what it was made of came from outside."
@@ -209,7 +209,7 @@ class MadeSection(Section):
     "Whose job it is; left out = whoever runs the gateway."
 
 
-class JobFields(Section):
+class JobFields(SettingsModel):
     """What every job has, wherever it stands."""
 
     label: Annotated[str, AfterValidator(_label)] | None = None
@@ -226,7 +226,7 @@ class JobFields(Section):
     "A text that is sent as it stands; no model is called."
     task: _Text | None = None
     "A text that the agent acts on; what it answers is sent."
-    to: ToSection | None = None
+    to: ToSettings | None = None
     "Who is told; a task may leave it out."
     session: Where | None = None
     "Where a task runs; by default in the conversation that `to` names, or else isolated."
@@ -243,7 +243,7 @@ class JobFields(Section):
     max_runs: Annotated[int, Field(ge=1, le=1_000_000_000)] | None = None
     "It is over after so many runs."
     paused: bool = False
-    retries: RetriesSection = RetriesSection()
+    retries: RetriesSettings = RetriesSettings()
     process: Annotated[str, AfterValidator(_name)] | None = None
     "The background process that it is tied to: it is over when that ends."
 
@@ -262,14 +262,14 @@ class JobFields(Section):
         return rest | ({"every": found.every} if found.every else {"cron": found.cron})
 
 
-class JobSection(JobFields):
+class JobSettings(JobFields):
     """A job of a file of its own, or as it is asked for."""
 
     id: JobId | None = None
     "By default the name of its file."
     agent: _Agent | None = None
     "Whose job it is."
-    made: MadeSection | None = None
+    made: MadeSettings | None = None
 
 
 # --- from a section to what is written -----------------------------------------------------------
@@ -307,7 +307,7 @@ def section_text(section: JobFields) -> str:
     )
 
 
-def made_section(made: Made) -> MadeSection:
+def made_section(made: Made) -> MadeSettings:
     """Return what a file says of who made its job.
 
     Raises:
@@ -335,4 +335,4 @@ def made_section(made: Made) -> MadeSection:
         fields["untrusted"] = True
     if made.principal:
         fields["principal"] = made.principal
-    return MadeSection.model_validate(fields)
+    return MadeSettings.model_validate(fields)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from everturn_actors.ports import Clock
 from everturn_actors.supervisor import Supervisor
-from everturn_gateway.scheduler.definitions.settings import JobSection, section_data
+from everturn_gateway.scheduler.definitions.settings import JobSettings, section_data
 from everturn_gateway.scheduler.errors import UnknownJobError
 from everturn_gateway.scheduler.job_registry import JobNeeds
 from everturn_gateway.scheduler.job_runner import JobRunner
@@ -111,7 +111,7 @@ class SharedScheduler(Scheduler):
     # --- changing ---
 
     async def add(
-        self, section: JobSection, *, job_id: str = "", made: Made, max_jobs: int | None = None
+        self, section: JobSettings, *, job_id: str = "", made: Made, max_jobs: int | None = None
     ) -> JobView:
         """Make a job; see `SchedulerClient`."""
         if self._runs_here:
@@ -181,7 +181,7 @@ class SharedScheduler(Scheduler):
         if known is not None and known.job.made.at == question.made.at:
             return  # who ran the jobs before made it, and could not say so
         await super().add(
-            JobSection.model_validate(json.loads(question.section)),
+            JobSettings.model_validate(json.loads(question.section)),
             job_id=question.job_id,
             made=question.made,
             max_jobs=question.max_jobs,

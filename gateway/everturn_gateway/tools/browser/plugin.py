@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from everturn_actors.ports import Tool
-from everturn_gateway.plugins import PluginToolSection, ToolPlugin, ToolSettingsError, ToolSetup
+from everturn_gateway.plugins import PluginToolSettings, ToolPlugin, ToolSettingsError, ToolSetup
 from everturn_gateway.tools.browser.browsers import Wanted
 from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_sandbox
 from everturn_gateway.tools.browser.opening import BrowserPlace
@@ -16,7 +16,7 @@ from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.yaml_files import FieldPath
 
 
-class BrowserSection(PluginToolSection):
+class BrowserSettings(PluginToolSettings):
     """Uses a Chromium of this machine."""
 
     executable: str = ""
@@ -25,14 +25,14 @@ class BrowserSection(PluginToolSection):
     "Host names, addresses and networks beyond the public Internet."
 
 
-def _faults(section: BrowserSection) -> Iterator[tuple[FieldPath, str]]:
+def _faults(section: BrowserSettings) -> Iterator[tuple[FieldPath, str]]:
     try:
         read_allowed(section.allow_private)
     except ToolSettingsError as error:
         yield (), str(error)
 
 
-def _make(setup: ToolSetup[BrowserSection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[BrowserSettings]) -> tuple[Tool, ...]:
     section = setup.settings
     wanted = Wanted(allowed=read_allowed(section.allow_private), executable=section.executable)
     return (BrowserTool(setup.part(BrowserPlace), wanted),)
@@ -55,7 +55,7 @@ BROWSER: Final = ToolPlugin(
     docs="docs/builtin-tools.md",
     extra="everturn[browser]",
     libraries=("playwright",),
-    settings=BrowserSection,
+    settings=BrowserSettings,
     faults=_faults,
     make=_make,
     check=_check,

@@ -10,7 +10,7 @@ from pydantic import Field
 from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.errors import CoreError, ToolFailedError
 from everturn_actors.ports import Tool, ToolCapabilities, ToolContext
-from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolPlugin, ToolSetup
+from everturn_gateway.plugins import PluginToolSettings, ToolPlan, ToolPlugin, ToolSetup
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
@@ -70,7 +70,7 @@ def compact_tool(link: ServiceLink, *, wait_s: float = WAIT_S) -> Tool:
     )
 
 
-def _make(setup: ToolSetup[PluginToolSection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[PluginToolSettings]) -> tuple[Tool, ...]:
     return (compact_tool(setup.part(ToolEnvironment).link),)
 
 

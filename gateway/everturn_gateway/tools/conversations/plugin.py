@@ -6,7 +6,7 @@ from typing import Final
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import (
-    PluginToolSection,
+    PluginToolSettings,
     ToolPlan,
     ToolPlugin,
     ToolRequest,
@@ -18,7 +18,7 @@ from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.yaml_files.fields import AgentName, Count
 
 
-class SessionSection(PluginToolSection):
+class SessionSettings(PluginToolSettings):
     """Lists and reads the agent's conversations, and writes to others where that is allowed."""
 
     send_to: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class SessionSection(PluginToolSection):
     "Conversations that it may read, in the same form; by default its own alone."
 
 
-class DelegateSection(PluginToolSection):
+class DelegateSettings(PluginToolSettings):
     """Lets another agent, or this one afresh, work on a task and return its conclusion."""
 
     agents: tuple[AgentName, ...] = ()
@@ -40,12 +40,12 @@ def _plan(request: ToolRequest) -> ToolPlan:
     return ToolPlan(settings=request.entries[-1].settings, reaches_out=False)
 
 
-def _session(setup: ToolSetup[SessionSection]) -> tuple[Tool, ...]:
+def _session(setup: ToolSetup[SessionSettings]) -> tuple[Tool, ...]:
     section, environment = setup.settings, setup.part(ToolEnvironment)
     return (SessionTool(environment, send_to=section.send_to, read_from=section.read_from),)
 
 
-def _delegate(setup: ToolSetup[DelegateSection]) -> tuple[Tool, ...]:
+def _delegate(setup: ToolSetup[DelegateSettings]) -> tuple[Tool, ...]:
     section, environment = setup.settings, setup.part(ToolEnvironment)
     return (Delegate(environment, agents=section.agents, max_depth=section.max_depth),)
 
@@ -55,7 +55,7 @@ SESSION: Final = ToolPlugin(
     interface=1,
     summary="lists and reads the agent's conversations, and writes to others",
     docs="docs/builtin-tools.md",
-    settings=SessionSection,
+    settings=SessionSettings,
     plan=_plan,
     make=_session,
 )
@@ -64,7 +64,7 @@ DELEGATE: Final = ToolPlugin(
     interface=1,
     summary="lets another agent, or this one afresh, work on a task",
     docs="docs/builtin-tools.md",
-    settings=DelegateSection,
+    settings=DelegateSettings,
     plan=_plan,
     make=_delegate,
 )

@@ -6,7 +6,7 @@ from typing import Final
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import (
-    PluginToolSection,
+    PluginToolSettings,
     ToolPlan,
     ToolPlugin,
     ToolRequest,
@@ -18,7 +18,7 @@ from everturn_gateway.tools.files.tools import file_tools
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
 
 
-class FilesSection(PluginToolSection):
+class FilesSettings(PluginToolSettings):
     """read_file, write_file, edit_file, list_files and search_files in the agent's workspace."""
 
     read_only: bool = False
@@ -26,7 +26,7 @@ class FilesSection(PluginToolSection):
 
 
 def _plan(request: ToolRequest) -> ToolPlan:
-    section = request.settings(FilesSection)
+    section = request.settings(FilesSettings)
     return ToolPlan(
         settings=section,
         reads_workspace=True,
@@ -35,7 +35,7 @@ def _plan(request: ToolRequest) -> ToolPlan:
     )
 
 
-def _make(setup: ToolSetup[FilesSection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[FilesSettings]) -> tuple[Tool, ...]:
     environment, judged = setup.part(ToolEnvironment), setup.part(JudgedWrites)
     return file_tools(environment, read_only=setup.settings.read_only, judged=judged)
 
@@ -45,7 +45,7 @@ FILES: Final = ToolPlugin(
     interface=1,
     summary="reads, writes, lists and searches files of the agent's workspace",
     docs="docs/builtin-tools.md",
-    settings=FilesSection,
+    settings=FilesSettings,
     plan=_plan,
     make=_make,
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from everturn_actors.ports import Tool
-from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolPlugin, ToolSetup
+from everturn_gateway.plugins import PluginToolSettings, ToolPlan, ToolPlugin, ToolSetup
 from everturn_gateway.tools.config import ToolConfig
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.memory.notes import Notes, folders_of
@@ -17,7 +17,7 @@ from everturn_gateway.tools.memory.prompting import PromptNotes
 from everturn_gateway.tools.memory.tools import memory_directive, memory_tools
 
 
-class MemorySection(PluginToolSection):
+class MemorySettings(PluginToolSettings):
     """What the agent remembers beyond a session."""
 
     backend: Literal["filesystem"] = "filesystem"
@@ -29,7 +29,7 @@ class MemorySection(PluginToolSection):
     "How long a conversation has to rest before the agent is asked for notes about it."
 
 
-def _make(setup: ToolSetup[MemorySection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[MemorySettings]) -> tuple[Tool, ...]:
     environment, settings = setup.part(ToolEnvironment), setup.settings
     tools = memory_tools(environment, clock=setup.clock)
     if settings.notes == "off":
@@ -51,10 +51,10 @@ def prompt_notes(
     )
 
 
-def memory_settings(config: ToolConfig) -> MemorySection | None:
+def memory_settings(config: ToolConfig) -> MemorySettings | None:
     """Return how an agent's memory is set; None where it has none."""
     found = (use.plan.settings for use in config.uses if use.plugin.name == MEMORY.name)
-    return next((each for each in found if isinstance(each, MemorySection)), None)
+    return next((each for each in found if isinstance(each, MemorySettings)), None)
 
 
 MEMORY: Final = ToolPlugin(
@@ -62,7 +62,7 @@ MEMORY: Final = ToolPlugin(
     interface=1,
     summary="notes that outlast a conversation",
     docs="docs/builtin-tools.md",
-    settings=MemorySection,
+    settings=MemorySettings,
     directive=memory_directive,
     plan=lambda request: ToolPlan(settings=request.entries[-1].settings, reaches_out=False),
     make=_make,

@@ -12,14 +12,14 @@ from everturn_gateway.tools.processes.tool import BackgroundProcess
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.settings import (
     ConfinedConfig,
-    ConfinedSection,
+    ConfinedSettings,
     OutOfReach,
     plan_confined,
 )
 from everturn_gateway.yaml_files.fields import Count
 
 
-class ProcessSection(ConfinedSection):
+class ProcessSettings(ConfinedSettings):
     """Runs commands that go on while the conversation does."""
 
     max_processes: Count = 8
@@ -32,7 +32,7 @@ class ProcessConfig(ConfinedConfig, frozen=True, kw_only=True):
     max_processes: int
 
 
-def _config(section: ProcessSection, confinement: Confinement) -> ProcessConfig:
+def _config(section: ProcessSettings, confinement: Confinement) -> ProcessConfig:
     return ProcessConfig(confinement=confinement, max_processes=section.max_processes)
 
 
@@ -47,7 +47,7 @@ BACKGROUND_PROCESS: Final = ToolPlugin(
     interface=1,
     summary="runs commands that go on while the conversation does",
     docs="docs/shell-and-processes.md",
-    settings=ProcessSection,
-    plan=lambda request: plan_confined(request, ProcessSection, _config),
+    settings=ProcessSettings,
+    plan=lambda request: plan_confined(request, ProcessSettings, _config),
     make=_make,
 )

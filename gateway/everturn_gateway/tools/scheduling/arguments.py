@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey
 from everturn_gateway.scheduler.definitions.reading import interval_text
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.jobs import Cron
 from everturn_gateway.scheduler.rules import rules
 from everturn_gateway.tools.arguments import Arguments
@@ -66,7 +66,7 @@ class ScheduleArguments(Arguments):
 
 def section_of(
     asked: ScheduleArguments, *, agent: str, key: ConversationKey, now: datetime
-) -> JobSection:
+) -> JobSettings:
     """Return the job that a call asks for; its destination is the conversation `key`.
 
     Raises:
@@ -88,7 +88,7 @@ def section_of(
         fields["session"] = "isolated"
     to = {"channel": key.channel, "chat": key.chat, "topic": key.topic or None}
     try:
-        return JobSection.model_validate({**fields, "agent": agent, "to": to})
+        return JobSettings.model_validate({**fields, "agent": agent, "to": to})
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         wrong = "; ".join(
@@ -98,7 +98,7 @@ def section_of(
         raise ToolFailedError(wrong) from error
 
 
-def check_interval(section: JobSection, least_s: int) -> None:
+def check_interval(section: JobSettings, least_s: int) -> None:
     """Check that `least_s` lies between two runs of a job.
 
     An expression that rarely fires takes some hundredths of a second. What is wrong with the times

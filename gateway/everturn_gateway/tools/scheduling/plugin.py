@@ -6,7 +6,7 @@ from typing import Final
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import (
-    PluginToolSection,
+    PluginToolSettings,
     ToolPlan,
     ToolPlugin,
     ToolRequest,
@@ -18,7 +18,7 @@ from everturn_gateway.tools.scheduling.tool import ScheduleTool
 from everturn_gateway.yaml_files.fields import Count
 
 
-class ScheduleSection(PluginToolSection):
+class ScheduleSettings(PluginToolSettings):
     """Sends messages and does tasks at their time, in the conversation that asked for them."""
 
     max_jobs: Count = 20
@@ -32,10 +32,10 @@ def _plan(request: ToolRequest) -> ToolPlan:
     written: dict[str, int] = {}
     for entry in request.entries:
         written |= entry.settings.model_dump(exclude_unset=True)
-    return ToolPlan(settings=ScheduleSection(**written))
+    return ToolPlan(settings=ScheduleSettings(**written))
 
 
-def _make(setup: ToolSetup[ScheduleSection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[ScheduleSettings]) -> tuple[Tool, ...]:
     return (
         ScheduleTool(
             setup.part(ToolEnvironment),
@@ -53,7 +53,7 @@ SCHEDULE: Final = ToolPlugin(
     interface=1,
     summary="sends messages and does tasks at their time",
     docs="docs/schedules.md",
-    settings=ScheduleSection,
+    settings=ScheduleSettings,
     plan=_plan,
     make=_make,
 )

@@ -15,7 +15,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey, ToolCall, ToolDefinition
 from everturn_actors.ports import Clock, ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.scheduler.client import SchedulerClient
-from everturn_gateway.scheduler.definitions.settings import JobSection
+from everturn_gateway.scheduler.definitions.settings import JobSettings
 from everturn_gateway.scheduler.errors import JobFixedError, JobRefusedError, UnknownJobError
 from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
 from everturn_gateway.tools.arguments import parameters, read_arguments
@@ -166,7 +166,7 @@ class ScheduleTool:
         return said
 
     async def _add(
-        self, client: SchedulerClient, section: JobSection, job_id: str, made: Made
+        self, client: SchedulerClient, section: JobSettings, job_id: str, made: Made
     ) -> str:
         """Make a job, whole or not at all; return what is told of it."""
         try:

@@ -11,14 +11,14 @@ from everturn_gateway.tools.shell.bash import BashTool
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement
 from everturn_gateway.tools.shell.settings import (
     ConfinedConfig,
-    ConfinedSection,
+    ConfinedSettings,
     OutOfReach,
     plan_confined,
 )
 from everturn_gateway.yaml_files.fields import Seconds
 
 
-class BashSection(ConfinedSection):
+class BashSettings(ConfinedSettings):
     """Runs commands in the agent's workspace."""
 
     timeout_seconds: Seconds = 120
@@ -31,7 +31,7 @@ class BashConfig(ConfinedConfig, frozen=True, kw_only=True):
     timeout_s: float
 
 
-def _config(section: BashSection, confinement: Confinement) -> BashConfig:
+def _config(section: BashSettings, confinement: Confinement) -> BashConfig:
     return BashConfig(confinement=confinement, timeout_s=section.timeout_seconds)
 
 
@@ -46,7 +46,7 @@ BASH: Final = ToolPlugin(
     interface=1,
     summary="runs commands in the agent's workspace",
     docs="docs/shell-and-processes.md",
-    settings=BashSection,
-    plan=lambda request: plan_confined(request, BashSection, _config),
+    settings=BashSettings,
+    plan=lambda request: plan_confined(request, BashSettings, _config),
     make=_make,
 )

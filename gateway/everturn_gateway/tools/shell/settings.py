@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolRequest
+from everturn_gateway.plugins import PluginToolSettings, ToolPlan, ToolRequest
 from everturn_gateway.tools.shell.confinement.sandbox import Confinement, Limits
-from everturn_gateway.yaml_files import Section, resolved
+from everturn_gateway.yaml_files import SettingsModel, resolved
 from everturn_gateway.yaml_files.fields import Count, Text
 
 SandboxKind: TypeAlias = Literal["bwrap", "plain"]
@@ -20,7 +20,7 @@ _KERNELS = (Path("/proc"), Path("/sys"), Path("/dev"))
 _MIB = 1024**2
 
 
-class LimitsSection(Section):
+class LimitsSettings(SettingsModel):
     """What one command in the sandbox may take of the machine, with all that it starts."""
 
     max_tasks: Count = 1024
@@ -31,7 +31,7 @@ class LimitsSection(Section):
     "Of one file that it writes."
 
 
-class ConfinedSection(PluginToolSection):
+class ConfinedSettings(PluginToolSettings):
     """How far the commands of a tool reach."""
 
     sandbox: SandboxKind = "bwrap"
@@ -44,10 +44,10 @@ class ConfinedSection(PluginToolSection):
     "What they see beside that in the sandbox: files and folders; relative to the agent's folder."
     writable: tuple[Text, ...] = ()
     "The same, for what they may change as well."
-    limits: LimitsSection = LimitsSection()
+    limits: LimitsSettings = LimitsSettings()
 
 
-SectionT = TypeVar("SectionT", bound=ConfinedSection)
+SettingsT = TypeVar("SettingsT", bound=ConfinedSettings)
 
 
 class ConfinedConfig(Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class ReadConfinement(Struct, frozen=True, kw_only=True):
 
 
 def read_confinement(
-    section: ConfinedSection, *, folder: Path, state: Path | None, is_owners: bool = False
+    section: ConfinedSettings, *, folder: Path, state: Path | None, is_owners: bool = False
 ) -> ReadConfinement:
     """Return the confinement that a tool asks for.
 
@@ -125,7 +125,7 @@ def read_confinement(
 
 
 def plan_confined(
-    request: ToolRequest, kind: type[SectionT], config: Callable[[SectionT, Confinement], object]
+    request: ToolRequest, kind: type[SettingsT], config: Callable[[SettingsT, Confinement], object]
 ) -> ToolPlan:
     """Return the plan of a tool that runs commands in the agent's workspace.
 
@@ -145,7 +145,7 @@ def plan_confined(
     )
 
 
-def _limits(section: LimitsSection) -> Limits:
+def _limits(section: LimitsSettings) -> Limits:
     limits = Limits(tasks=section.max_tasks, file_bytes=section.max_file_mib * _MIB)
     if section.max_memory_mib is None:
         return limits

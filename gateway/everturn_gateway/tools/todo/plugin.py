@@ -16,7 +16,7 @@ from everturn_actors.todo import (
     TodoStatus,
     todo_lines,
 )
-from everturn_gateway.plugins import PluginToolSection, ToolPlan, ToolPlugin, ToolSetup
+from everturn_gateway.plugins import PluginToolSettings, ToolPlan, ToolPlugin, ToolSetup
 from everturn_gateway.tools.arguments import Arguments
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.function import FunctionTool
@@ -75,7 +75,7 @@ def _told(todo: TodoList) -> ToolOutput:
     )
 
 
-def _make(setup: ToolSetup[PluginToolSection]) -> tuple[Tool, ...]:
+def _make(setup: ToolSetup[PluginToolSettings]) -> tuple[Tool, ...]:
     return (todo_tool(setup.part(TodoLists)),)
 
 

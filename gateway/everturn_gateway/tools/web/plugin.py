@@ -10,7 +10,7 @@ from pydantic import Field
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import (
-    PluginToolSection,
+    PluginToolSettings,
     ToolPlan,
     ToolPlugin,
     ToolRequest,
@@ -22,7 +22,7 @@ from everturn_gateway.tools.web import FETCH, SEARCH
 from everturn_gateway.tools.web.addresses import read_allowed
 from everturn_gateway.tools.web.search_apis import SearchProvider, SearchSettings
 from everturn_gateway.tools.web.tools import web_tools
-from everturn_gateway.yaml_files import FieldPath, Section
+from everturn_gateway.yaml_files import FieldPath, SettingsModel
 from everturn_gateway.yaml_files.fields import Address
 
 _KEYS: Final[tuple[tuple[SearchProvider, str], ...]] = (
@@ -34,7 +34,7 @@ _NO_SEARCH: Final = (
 )
 
 
-class SearchSection(Section):
+class SearchEntry(SettingsModel):
     """Who searches the web."""
 
     provider: SearchProvider
@@ -44,10 +44,10 @@ class SearchSection(Section):
     "By default the environment's BRAVE_API_KEY or TAVILY_API_KEY."
 
 
-class WebSection(PluginToolSection):
+class WebSettings(PluginToolSettings):
     """web_fetch, and web_search where a provider is set."""
 
-    search: SearchSection | None = None
+    search: SearchEntry | None = None
     allow_private: tuple[str, ...] = ()
     "Hosts and networks beyond the public Internet that may be fetched: wiki.lan, 10.1.0.0/16."
 
@@ -60,7 +60,7 @@ class WebConfig(Struct, frozen=True, kw_only=True):
     allow_private: tuple[str, ...]
 
 
-def _faults(section: WebSection) -> Iterator[tuple[FieldPath, str]]:
+def _faults(section: WebSettings) -> Iterator[tuple[FieldPath, str]]:
     try:
         read_allowed(section.allow_private)
     except ToolSettingsError as error:
@@ -73,7 +73,7 @@ def _plan(request: ToolRequest) -> ToolPlan:
     allow_private: tuple[str, ...] = ()
     inactive: tuple[str, ...] = ()
     for entry in request.entries:
-        assert isinstance(entry.settings, WebSection)
+        assert isinstance(entry.settings, WebSettings)
         allow_private += entry.settings.allow_private
         if entry.name != FETCH:
             search = _search(entry.settings.search, request.environ) or search
@@ -87,7 +87,7 @@ def _plan(request: ToolRequest) -> ToolPlan:
     )
 
 
-def _search(section: SearchSection | None, environ: Mapping[str, str]) -> SearchSettings | None:
+def _search(section: SearchEntry | None, environ: Mapping[str, str]) -> SearchSettings | None:
     """Return who searches: as it is set, or whose key is there."""
     if section is not None:
         return SearchSettings(
@@ -117,7 +117,7 @@ WEB: Final = ToolPlugin(
     interface=1,
     summary="fetches pages of the public Internet, and searches them",
     docs="docs/builtin-tools.md",
-    settings=WebSection,
+    settings=WebSettings,
     faults=_faults,
     plan=_plan,
     make=_make,

@@ -15,9 +15,9 @@ from everturn_gateway.tools.policy.policy import (
     WebhookDelivery,
 )
 from everturn_gateway.tools.policy.policy_files.schema import (
-    DeliverySection,
-    LogSection,
-    NotifySection,
+    DeliverySettings,
+    LogSettings,
+    NotifySettings,
     PolicyDocument,
     patterns_of,
 )
@@ -103,7 +103,7 @@ def _settings(tier: PolicyDocument) -> Iterable[tuple[str, Any]]:
             yield own, getattr(tier, name)
 
 
-def _notify(tiers: list[NotifySection]) -> Notify | None:
+def _notify(tiers: list[NotifySettings]) -> Notify | None:
     if not any(tier.is_on for tier in tiers):
         return None
     deliveries = _together(tuple(map(_delivery, tier.deliveries)) for tier in tiers)
@@ -113,8 +113,8 @@ def _notify(tiers: list[NotifySection]) -> Notify | None:
     )
 
 
-def _delivery(section: DeliverySection) -> Delivery:
-    return LogDelivery() if isinstance(section, LogSection) else WebhookDelivery(section.url)
+def _delivery(section: DeliverySettings) -> Delivery:
+    return LogDelivery() if isinstance(section, LogSettings) else WebhookDelivery(section.url)
 
 
 def _together(lists: Iterable[tuple[T, ...]]) -> tuple[T, ...]:

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 
 from everturn_gateway.tools.policy.policy import AfterUntrusted, Mode
 from everturn_gateway.tools.policy.rules.patterns import KINDS, Pattern, read_pattern
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Address
 
 
@@ -35,30 +35,30 @@ PatternText = Annotated[
 Text = Annotated[str, AfterValidator(_some)]
 
 
-class LogSection(Section):
+class LogSettings(SettingsModel):
     """A line in the gateway's log."""
 
     type: Literal["log"]
 
 
-class WebhookSection(Section):
+class WebhookSettings(SettingsModel):
     """A POST of JSON."""
 
     type: Literal["webhook"]
     url: Address
 
 
-DeliverySection: TypeAlias = Annotated[LogSection | WebhookSection, Field(discriminator="type")]
+DeliverySettings: TypeAlias = Annotated[LogSettings | WebhookSettings, Field(discriminator="type")]
 
 
-class NotifySection(Section):
+class NotifySettings(SettingsModel):
     """Which calls somebody is told of."""
 
     enabled: bool | None = None
     "By default where there are patterns or deliveries."
     patterns: tuple[PatternText, ...] = ()
     "Which calls; by default every one."
-    deliveries: tuple[DeliverySection, ...] = ()
+    deliveries: tuple[DeliverySettings, ...] = ()
     "How; by default a line in the log."
 
     @property
@@ -67,7 +67,7 @@ class NotifySection(Section):
         return self.enabled if self.enabled is not None else bool(self.patterns or self.deliveries)
 
 
-class PolicyDocument(Section):
+class PolicyDocument(SettingsModel):
     """One tier of a tool policy."""
 
     api_version: Literal["duragent/v1alpha1"] = Field("duragent/v1alpha1", alias="apiVersion")
@@ -78,7 +78,7 @@ class PolicyDocument(Section):
     "Never runs, whatever the mode."
     allow: tuple[PatternText, ...] = ()
     "Runs without a question."
-    notify: NotifySection | None = None
+    notify: NotifySettings | None = None
     approvers: tuple[Text, ...] = ()
     "Sender ids, a trailing * matches the rest; by default all who may talk in the conversation."
     approval_timeout_seconds: Annotated[int, Field(gt=0, le=30 * 24 * 3600)] = 3600

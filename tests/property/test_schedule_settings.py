@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from everturn_gateway.errors import ConfigError
 from everturn_gateway.scheduler.definitions.making import Source, job_of
 from everturn_gateway.scheduler.definitions.reading import interval_text, read_interval
-from everturn_gateway.scheduler.definitions.settings import JobSection, made_section, section_text
+from everturn_gateway.scheduler.definitions.settings import JobSettings, made_section, section_text
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.yaml_files import check, read_document
 
@@ -107,7 +107,7 @@ def job_in(file: Path, timezone: str) -> Job:
         ConfigError: With every fault.
     """
     document = read_document(file, None)
-    section, faults = check(document, JobSection)
+    section, faults = check(document, JobSettings)
     if section is None:
         raise ConfigError(faults=faults)
     return job_of(section, job_id="job", timezone=timezone, source=Source(document=document))
@@ -164,7 +164,7 @@ def test_what_is_written_is_read_as_it_was(text: str, when: dict[str, Any], kind
     """A reminder that comes back with other words is not the one that was asked for."""
     made = Made(by="tool", at=datetime(2026, 12, 1, tzinfo=UTC))
     to = {"channel": "telegram", "chat": "-1"}
-    section = JobSection.model_validate({"agent": "a", **when, kind: text, "to": to})
+    section = JobSettings.model_validate({"agent": "a", **when, kind: text, "to": to})
     written = section.model_copy(update={"made": made_section(made)})
 
     meant = job_of(section, job_id="job", timezone="Europe/Berlin", made=made)

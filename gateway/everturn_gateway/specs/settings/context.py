@@ -8,8 +8,8 @@ from pydantic import AfterValidator, ConfigDict, ValidatorFunctionWrapHandler, W
 from pydantic_core import PydanticCustomError
 
 from everturn_gateway.plugins import installed
-from everturn_gateway.specs.sections.model import SummarizerSection
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.specs.settings.model import SummarizerSettings
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Seconds
 
 DEFAULT_POLICY: Final = "everturn"
@@ -24,24 +24,24 @@ def _policy(value: str) -> str:
     return value
 
 
-def _model_or_none(value: object, check: ValidatorFunctionWrapHandler) -> SummarizerSection | None:
+def _model_or_none(value: object, check: ValidatorFunctionWrapHandler) -> SummarizerSettings | None:
     """Read a section, or the word `none`, which gives None."""
     if value == "none":
         return None
     if isinstance(value, str):
         kind, text = "summarizer", "must be none, or a section with provider and name"
         raise PydanticCustomError(kind, text)
-    found: SummarizerSection = check(value)
+    found: SummarizerSettings = check(value)
     return found
 
 
 Summarizer = Annotated[
-    SummarizerSection | None,
-    WrapValidator(_model_or_none, json_schema_input_type=Literal["none"] | SummarizerSection),
+    SummarizerSettings | None,
+    WrapValidator(_model_or_none, json_schema_input_type=Literal["none"] | SummarizerSettings),
 ]
 
 
-class ContextSection(Section):
+class ContextSettings(SettingsModel):
     """How the conversation is made to fit the model's window.
 
     The numbers of the policy stand beside its name; `specs.context` reads them.

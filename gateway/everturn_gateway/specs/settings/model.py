@@ -6,13 +6,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Address, Count, Text
 
 Effort: TypeAlias = Literal["low", "medium", "high"]
 
 
-class FallbackSection(Section):
+class FallbackSettings(SettingsModel):
     """A model that is tried when the one before it is out of reach."""
 
     provider: Text
@@ -24,7 +24,7 @@ class FallbackSection(Section):
     context_window: Count | None = None
 
 
-class OneModelSection(Section):
+class OneModelSettings(SettingsModel):
     """One model, and its limits in tokens."""
 
     provider: Text
@@ -45,23 +45,23 @@ class OneModelSection(Section):
     "How much it thinks before it answers; by default as its provider does."
 
     @model_validator(mode="after")
-    def _one_limit(self) -> OneModelSection:
+    def _one_limit(self) -> OneModelSettings:
         if self.max_tokens is not None and self.max_output_tokens is not None:
             msg = "max_tokens is another name of max_output_tokens; keep one of the two"
             raise ValueError(msg)
         return self
 
 
-class ModelSection(OneModelSection):
+class ModelSettings(OneModelSettings):
     """Which model answers, and its limits in tokens."""
 
-    fallbacks: tuple[FallbackSection, ...] = ()
+    fallbacks: tuple[FallbackSettings, ...] = ()
     "Tried next, in this order, on an outage."
     retry_for_seconds: Annotated[int, Field(ge=0, le=7 * 86_400)] = 900
     "An outage of all of them is waited out for so long; 0 = a turn fails after four tries."
 
 
-class SummarizerSection(OneModelSection):
+class SummarizerSettings(OneModelSettings):
     """Which model writes summaries; the fields are those of spec.model."""
 
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.3

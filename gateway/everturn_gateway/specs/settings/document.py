@@ -9,18 +9,18 @@ from pydantic import Field
 from everturn_actors.model import Compaction
 from everturn_actors.spec import OnDisconnect
 from everturn_channels.languages import Language
-from everturn_gateway.specs.jobs import AgentJobSection, HeartbeatSection
-from everturn_gateway.specs.sections.access import AccessSection
-from everturn_gateway.specs.sections.commands import CommandSection
-from everturn_gateway.specs.sections.context import ContextSection
-from everturn_gateway.specs.sections.hooks import HooksSection
-from everturn_gateway.specs.sections.model import ModelSection
-from everturn_gateway.specs.sections.tools import ToolSearchSection, ToolSection
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.specs.jobs import AgentJobSettings, HeartbeatSettings
+from everturn_gateway.specs.settings.access import AccessSettings
+from everturn_gateway.specs.settings.commands import CommandSettings
+from everturn_gateway.specs.settings.context import ContextSettings
+from everturn_gateway.specs.settings.hooks import HooksSettings
+from everturn_gateway.specs.settings.model import ModelSettings
+from everturn_gateway.specs.settings.tools import ToolSearchSettings, ToolSettings
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import AgentName, Count, Seconds
 
 
-class MetadataSection(Section):
+class MetadataSettings(SettingsModel):
     """Who the agent is among the others."""
 
     name: AgentName
@@ -30,7 +30,7 @@ class MetadataSection(Section):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class SessionSection(Section):
+class SessionSettings(SettingsModel):
     """How the agent's sessions behave."""
 
     on_disconnect: OnDisconnect = "pause"
@@ -50,20 +50,20 @@ class SessionSection(Section):
     "An idle session ends after this, 0 = never; by default as in everturn.yaml (168)."
     compaction: Compaction | None = None
     "What becomes of events behind the checkpoint; by default as in everturn.yaml (archive)."
-    context: ContextSection = ContextSection()
+    context: ContextSettings = ContextSettings()
 
 
-class UsageSection(Section):
+class UsageSettings(SettingsModel):
     """What the agent may use up in a day, all its conversations together; by UTC."""
 
     daily_cost_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     daily_tokens: Count | None = None
 
 
-class SpecSection(Section):
+class SpecSettings(SettingsModel):
     """What the agent is made of."""
 
-    model: ModelSection
+    model: ModelSettings
     soul: str | None = None
     "Who the agent is: a path in its folder, or the text. By default SOUL.md, if it is there."
     system_prompt: str | None = None
@@ -72,32 +72,32 @@ class SpecSection(Section):
     "Its playbook: a path, or the text. By default INSTRUCTIONS.md, if it is there."
     language: Language | None = None
     "Of what its channels say to people beside its replies; by default each person's own."
-    session: SessionSection = SessionSection()
-    access: AccessSection = AccessSection()
+    session: SessionSettings = SessionSettings()
+    access: AccessSettings = AccessSettings()
     memory: dict[str, object] | None = None
     "What it remembers beyond a session; the built-in tool memory reads it."
-    tools: tuple[ToolSection, ...] = ()
-    tool_search: ToolSearchSection = ToolSearchSection()
+    tools: tuple[ToolSettings, ...] = ()
+    tool_search: ToolSearchSettings = ToolSearchSettings()
     skills_dir: str = "./skills/"
-    commands: tuple[CommandSection, ...] = ()
+    commands: tuple[CommandSettings, ...] = ()
     "Commands of its own; each of its skills is one as well."
-    hooks: HooksSection = HooksSection()
+    hooks: HooksSettings = HooksSettings()
     workspace: str | None = None
     "Folder for its files and commands, relative to the agent's; by default one in .everturn."
     placement: Literal["anywhere", "home"] | None = None
     """Of several gateways: whether any works for it, or one alone, on whose machine its folder is;
     by default the latter where its tools touch files, run commands or keep notes."""
-    usage: UsageSection = UsageSection()
-    schedules: tuple[AgentJobSection, ...] = ()
+    usage: UsageSettings = UsageSettings()
+    schedules: tuple[AgentJobSettings, ...] = ()
     "What it says and does at set times."
-    heartbeat: HeartbeatSection | None = None
+    heartbeat: HeartbeatSettings | None = None
     "A recurring look at what may be to do; by default none."
 
 
-class AgentDocument(Section):
+class AgentDocument(SettingsModel):
     """An agent in Duragent's format v1alpha1, with Everturn's additions."""
 
     api_version: Literal["duragent/v1alpha1"] = Field(alias="apiVersion")
     kind: Literal["Agent"]
-    metadata: MetadataSection
-    spec: SpecSection
+    metadata: MetadataSettings
+    spec: SpecSettings

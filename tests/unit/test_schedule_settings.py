@@ -15,7 +15,7 @@ from everturn_gateway.errors import ConfigError
 from everturn_gateway.scheduler.definitions.making import Source, job_of, made_of
 from everturn_gateway.scheduler.definitions.reading import interval_text, read_clock, read_interval
 from everturn_gateway.scheduler.definitions.settings import (
-    JobSection,
+    JobSettings,
     check_job_id,
     made_section,
     section_data,
@@ -44,7 +44,7 @@ EVERY: dict[str, Any] = {"agent": "a", "every": "15m", "message": "Hello.", "to"
 
 def made_job(*, timezone: str = "", **fields: object) -> Job:
     """Return the job of these fields, of those of `EVERY` where they are not given."""
-    section = JobSection.model_validate({**EVERY, **fields})
+    section = JobSettings.model_validate({**EVERY, **fields})
     return job_of(section, job_id="job", timezone=timezone)
 
 
@@ -58,7 +58,7 @@ def refused(*, timezone: str = "", **fields: object) -> dict[str, str]:
 def invalid(**fields: object) -> str:
     """Return why a single field is not valid."""
     with pytest.raises(ValidationError) as caught:
-        JobSection.model_validate({**EVERY, **fields})
+        JobSettings.model_validate({**EVERY, **fields})
     return str(caught.value.errors()[0]["msg"]).removeprefix("Value error, ")
 
 
@@ -67,7 +67,7 @@ def read_job(tmp_path: Path, text: str) -> Job:
     file = tmp_path / "standup.yaml"
     file.write_text(text, encoding="utf-8")
     document = read_document(file, None)
-    section, faults = check(document, JobSection)
+    section, faults = check(document, JobSettings)
     if section is None:
         raise ConfigError(faults=faults)
     return job_of(section, job_id="standup", source=Source(document=document))
@@ -149,7 +149,7 @@ def test_what_is_left_out_has_the_values_of_the_page() -> None:
     assert job.timezone == "UTC"
     assert made_job(misfire="skip").grace_s == 10
     assert made_job(misfire="run_all", grace_seconds=0).grace_s == 0
-    assert job_of(JobSection(**EVERY), job_id="job", agent="b").agent == "b"
+    assert job_of(JobSettings(**EVERY), job_id="job", agent="b").agent == "b"
 
 
 # --- times ---
@@ -210,7 +210,7 @@ def test_a_time_of_a_zone_needs_the_zone() -> None:
 def test_a_zone_of_its_own_comes_before_the_workspace_s() -> None:
     """One office is elsewhere."""
     here = made_job(every=None, cron="0 8 * * *", timezone="Asia/Tokyo")
-    section = JobSection(**{**EVERY, "every": None, "cron": "0 8 * * *", "timezone": "UTC"})
+    section = JobSettings(**{**EVERY, "every": None, "cron": "0 8 * * *", "timezone": "UTC"})
     own = job_of(section, job_id="job", timezone="Asia/Tokyo")
 
     assert (here.when, here.timezone) == (
@@ -361,7 +361,7 @@ def test_fields_that_do_not_go_together_are_refused(
 ) -> None:
     """Each of these is a job that would not do what somebody thinks it does."""
     own = {name: value for name, value in fields.items() if name != "timezone"}
-    section = JobSection.model_validate({**EVERY, **own, "timezone": fields.get("timezone")})
+    section = JobSettings.model_validate({**EVERY, **own, "timezone": fields.get("timezone")})
 
     with pytest.raises(JobRefusedError) as caught:
         job_of(section, job_id="job")
@@ -469,7 +469,7 @@ def test_a_destination_is_a_chat_or_a_session_or_a_webhook() -> None:
 
 def test_an_address_is_never_shown() -> None:
     """It may hold a key, and logs and errors are read by others."""
-    section = JobSection(**{**EVERY, "to": {"webhook": "https://a.example/s3cret"}})
+    section = JobSettings(**{**EVERY, "to": {"webhook": "https://a.example/s3cret"}})
     wrong = invalid(to={"webhook": "https://me:s3cret@a.example"})
 
     assert "s3cret" not in repr(section) + str(section) + wrong
@@ -481,7 +481,7 @@ def test_an_address_is_never_shown() -> None:
 
 def test_a_job_is_written_as_people_would_write_it() -> None:
     """Its owner reads and changes the files."""
-    section = JobSection(
+    section = JobSettings(
         agent="a",
         every=900,  # as a model gives it
         task="First line.\nSecond line: ${HOME}\n",
@@ -514,7 +514,7 @@ def test_a_job_is_written_as_people_would_write_it() -> None:
         "    chat: '1'\n"
         "    agent: a\n"
     )
-    assert section_data(JobSection(**EVERY)) == {**EVERY}
+    assert section_data(JobSettings(**EVERY)) == {**EVERY}
 
 
 def test_who_made_a_job_is_the_same_after_it_is_written() -> None:

@@ -10,17 +10,17 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, create_model
 
 from everturn_actors.model import Compaction
-from everturn_gateway.config.channels import ChannelsSection, RouteSection, channels_model
-from everturn_gateway.config.cluster import ClusterSection
-from everturn_gateway.config.keep import SessionsKeepSection
-from everturn_gateway.config.owners import OwnerSection
-from everturn_gateway.config.providers import PriceSection, ProvidersSection, providers_model
+from everturn_gateway.config.channels import ChannelsSettings, RouteSettings, channels_model
+from everturn_gateway.config.cluster import ClusterSettings
+from everturn_gateway.config.keep import SessionsKeepSettings
+from everturn_gateway.config.owners import OwnerSettings
+from everturn_gateway.config.providers import PriceSettings, ProvidersSettings, providers_model
 from everturn_gateway.config.stores import store_model
 from everturn_gateway.logs import LogFormat
-from everturn_gateway.plugins import Registry, StoreSection
+from everturn_gateway.plugins import Registry, StoreSettings
 from everturn_gateway.private_hosts import read_private_host
 from everturn_gateway.time_zones import check_zone
-from everturn_gateway.yaml_files import Document, Section
+from everturn_gateway.yaml_files import Document, SettingsModel
 from everturn_gateway.yaml_files.fields import FolderPath
 
 STOP_TIMEOUT_S: Final = 25.0
@@ -100,7 +100,7 @@ _Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=1)]
 
 
-class ServerSection(Section):
+class ServerSettings(SettingsModel):
     """`server`."""
 
     host: Annotated[str, AfterValidator(check_host)] = "127.0.0.1"
@@ -122,7 +122,7 @@ class ServerSection(Section):
     stop_timeout_seconds: Annotated[float, Field(ge=5, le=600)] = STOP_TIMEOUT_S
 
 
-class SessionsSection(Section):
+class SessionsSettings(SettingsModel):
     """`sessions`."""
 
     ttl_hours: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 168
@@ -130,94 +130,94 @@ class SessionsSection(Section):
     passivate_after_seconds: _Seconds = 600
     max_active: _Count = 2000
     results_max_megabytes: _Count = 256
-    keep: SessionsKeepSection = SessionsKeepSection()
+    keep: SessionsKeepSettings = SessionsKeepSettings()
 
 
-class SchedulesSection(Section):
+class SchedulesSettings(SettingsModel):
     """`schedules`."""
 
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
     allow_private: tuple[Annotated[str, AfterValidator(_private_host)], ...] = ()
 
 
-class LoggingSection(Section):
+class LoggingSettings(SettingsModel):
     """`logging`."""
 
     format: LogFormat = "plain"
 
 
-class TelemetrySection(Section):
+class TelemetrySettings(SettingsModel):
     """`telemetry`."""
 
     otlp_endpoint: Annotated[str, AfterValidator(_http_address)] = ""
 
 
-class PassedOnSection(Section):
+class PassedOnSettings(SettingsModel):
     """`openai_api.passed_on`: who answers requests for embeddings and audio."""
 
     provider: Literal["openai", "openrouter", "gemini", "ollama"] = "openai"
     base_url: Annotated[str, AfterValidator(_http_address)] = ""
 
 
-class OpenAIApiSection(Section):
+class OpenAIApiSettings(SettingsModel):
     """`openai_api`: what clients of OpenAI's API get beside the agents."""
 
     side_requests: bool = True
     approval_wait_seconds: Annotated[float, Field(ge=0, le=3600)] = 20
-    passed_on: PassedOnSection | None = None
+    passed_on: PassedOnSettings | None = None
 
 
-class ConsoleSection(Section):
+class ConsoleSettings(SettingsModel):
     """`console`: what the web console may do."""
 
     edit_agents: bool = False
 
 
-class PathSection(Section):
+class PathSettings(SettingsModel):
     """A section with a path in it."""
 
     path: str | None = None
 
 
-class ServicesSection(Section):
+class ServicesSettings(SettingsModel):
     """`services`, of Duragent's."""
 
-    session: PathSection | None = None
+    session: PathSettings | None = None
 
 
-class SandboxSection(Section):
+class SandboxSettings(SettingsModel):
     """`sandbox`, of Duragent's."""
 
     mode: Literal["trust", "bubblewrap", "docker"] = "trust"
 
 
-class FileSection(Section):
+class FileSettings(SettingsModel):
     """The whole of `everturn.yaml`."""
 
     workspace: FolderPath = ".everturn"
     agents_dir: FolderPath | None = None
-    server: ServerSection = ServerSection()
-    sessions: SessionsSection = SessionsSection()
-    schedules: SchedulesSection = SchedulesSection()
-    logging: LoggingSection = LoggingSection()
-    telemetry: TelemetrySection = TelemetrySection()
-    openai_api: OpenAIApiSection = OpenAIApiSection()
-    console: ConsoleSection = ConsoleSection()
-    providers: ProvidersSection = ProvidersSection()
-    prices: dict[str, PriceSection] = Field(default_factory=dict)
-    channels: ChannelsSection = ChannelsSection()
-    store: StoreSection = StoreSection()
-    cluster: ClusterSection | None = None
-    routes: tuple[RouteSection, ...] = ()
-    owners: tuple[OwnerSection, ...] = ()
+    server: ServerSettings = ServerSettings()
+    sessions: SessionsSettings = SessionsSettings()
+    schedules: SchedulesSettings = SchedulesSettings()
+    logging: LoggingSettings = LoggingSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    openai_api: OpenAIApiSettings = OpenAIApiSettings()
+    console: ConsoleSettings = ConsoleSettings()
+    providers: ProvidersSettings = ProvidersSettings()
+    prices: dict[str, PriceSettings] = Field(default_factory=dict)
+    channels: ChannelsSettings = ChannelsSettings()
+    store: StoreSettings = StoreSettings()
+    cluster: ClusterSettings | None = None
+    routes: tuple[RouteSettings, ...] = ()
+    owners: tuple[OwnerSettings, ...] = ()
     # What a file of Duragent's may hold besides.
-    gateways: ChannelsSection | None = None
-    services: ServicesSection | None = None
-    world_memory: PathSection | None = None
-    sandbox: SandboxSection | None = None
+    gateways: ChannelsSettings | None = None
+    services: ServicesSettings | None = None
+    world_memory: PathSettings | None = None
+    sandbox: SandboxSettings | None = None
 
 
-def file_model(document: Document, registry: Registry) -> type[FileSection]:
+def file_model(document: Document, registry: Registry) -> type[FileSettings]:
     """Return the model of the whole file, with the settings of what is installed."""
     fields: dict[str, Any] = {}
     if {"channels", "gateways"} & document.data.keys():
@@ -229,4 +229,4 @@ def file_model(document: Document, registry: Registry) -> type[FileSection]:
     if "store" in document.data:
         store: Any = store_model(document, registry)
         fields["store"] = (store, store.model_construct())
-    return create_model("File", __base__=FileSection, **fields) if fields else FileSection
+    return create_model("File", __base__=FileSettings, **fields) if fields else FileSettings

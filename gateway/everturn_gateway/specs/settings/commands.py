@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from everturn_channels.command_registry import COMMANDS, NAME_PATTERN, plain_name
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Text
 
 _OURS: Final = frozenset(plain_name(name) for each in COMMANDS for name in each.names)
@@ -29,7 +29,7 @@ CommandWord = Annotated[
 ]
 
 
-class CommandSection(Section):
+class CommandSettings(SettingsModel):
     """A command of the agent's own: in menus, in the terminal, and typed with a slash."""
 
     name: CommandWord

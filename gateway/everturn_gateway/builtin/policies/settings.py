@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from everturn_actors.context.policy import AnyPolicy
-from everturn_gateway.plugins import PolicySection
+from everturn_gateway.plugins import PolicySettings
 from everturn_gateway.yaml_files import FieldPath
 from everturn_gateway.yaml_files.fields import Amount, Count, Share
 
 
-class ClearingSection(PolicySection):
+class ClearingSettings(PolicySettings):
     """For policies that clear old results, shorten old arguments and summarise."""
 
     clear_trigger: Share | None = None
@@ -34,7 +34,7 @@ class ClearingSection(PolicySection):
 
 
 def out_of_order(
-    policy: AnyPolicy, section: PolicySection, less: str, more: str
+    policy: AnyPolicy, section: PolicySettings, less: str, more: str
 ) -> Iterator[tuple[FieldPath, str]]:
     """Yield a fault where the number `less` is not below `more`: every turn would be a cut."""
     given = section.numbers()

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Text
 
 
-class BeforeToolSection(Section):
+class BeforeToolSettings(SettingsModel):
     """A guard that can refuse a call."""
 
     match: Text
@@ -24,7 +24,7 @@ class BeforeToolSection(Section):
     "skip_duplicate: the arguments that make two calls the same."
 
 
-class AfterToolSection(Section):
+class AfterToolSettings(SettingsModel):
     """A note to the model after a call."""
 
     match: Text
@@ -34,8 +34,8 @@ class AfterToolSection(Section):
     "No note where one of these arguments has this value."
 
 
-class HooksSection(Section):
+class HooksSettings(SettingsModel):
     """Guards that refuse, notes that steer."""
 
-    before_tool: tuple[BeforeToolSection, ...] = ()
-    after_tool: tuple[AfterToolSection, ...] = ()
+    before_tool: tuple[BeforeToolSettings, ...] = ()
+    after_tool: tuple[AfterToolSettings, ...] = ()

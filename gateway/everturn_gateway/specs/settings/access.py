@@ -8,18 +8,18 @@ from pydantic import Field
 
 from everturn_actors.model import Overflow
 from everturn_channels.settings import AccessPolicy, Disposition, QueueMode
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Count
 
 
-class DebounceSection(Section):
+class DebounceSettings(SettingsModel):
     """Messages of one sender in quick succession are one."""
 
     enabled: bool = True
     window_ms: Annotated[int, Field(ge=0, le=60_000)] = 1500
 
 
-class QueueSection(Section):
+class QueueSettings(SettingsModel):
     """What becomes of messages that arrive during a turn."""
 
     mode: QueueMode = "batch"
@@ -28,19 +28,19 @@ class QueueSection(Section):
     overflow: Overflow = "drop_old"
     reject_message: str | None = None
     "What is answered where a message is rejected."
-    debounce: DebounceSection = DebounceSection()
+    debounce: DebounceSettings = DebounceSettings()
 
 
-class DmSection(Section):
+class DmSettings(SettingsModel):
     """Who may write to the agent alone."""
 
     policy: AccessPolicy = "allowlist"
     allowlist: tuple[str, ...] = ()
     "Sender ids, a trailing * matches the rest; an empty list admits nobody."
-    queue: QueueSection = QueueSection()
+    queue: QueueSettings = QueueSettings()
 
 
-class ContextBufferSection(Section):
+class ContextBufferSettings(SettingsModel):
     """Messages that did not address the agent, given to it when somebody does."""
 
     mode: Literal["silent", "passive"] = "silent"
@@ -49,7 +49,7 @@ class ContextBufferSection(Section):
     max_age_hours: Annotated[float, Field(ge=0, le=8760, allow_inf_nan=False)] = 24
 
 
-class GroupsSection(Section):
+class GroupsSettings(SettingsModel):
     """In which groups the agent takes part, and how."""
 
     policy: AccessPolicy = "allowlist"
@@ -59,12 +59,12 @@ class GroupsSection(Section):
     sender_overrides: dict[str, Disposition] = Field(default_factory=dict)
     "By sender id or prefix*; exact beats wildcard, the longer wildcard beats the shorter."
     activation: Literal["mention", "always"] = "mention"
-    context_buffer: ContextBufferSection = ContextBufferSection()
-    queue: QueueSection = QueueSection()
+    context_buffer: ContextBufferSettings = ContextBufferSettings()
+    queue: QueueSettings = QueueSettings()
 
 
-class AccessSection(Section):
+class AccessSettings(SettingsModel):
     """Who may talk to the agent on a chat platform."""
 
-    dm: DmSection = DmSection()
-    groups: GroupsSection = GroupsSection()
+    dm: DmSettings = DmSettings()
+    groups: GroupsSettings = GroupsSettings()

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from everturn_gateway.specs.sections.model import OneModelSection
-from everturn_gateway.tools.shell.settings import ConfinedSection, SandboxKind
-from everturn_gateway.yaml_files import Section
+from everturn_gateway.specs.settings.model import OneModelSettings
+from everturn_gateway.tools.shell.settings import ConfinedSettings, SandboxKind
+from everturn_gateway.yaml_files import SettingsModel
 from everturn_gateway.yaml_files.fields import Address, Amount, Seconds, Share, Text
 
 
@@ -30,7 +30,7 @@ def _server_name(value: str) -> str:
 ServerName = Annotated[str, AfterValidator(_server_name), Field(json_schema_extra={"minLength": 1})]
 
 
-class NamedToolSection(Section):
+class NamedToolSettings(SettingsModel):
     """Tools that are found by their name; `specs.tooling` reads the settings beside it."""
 
     model_config = ConfigDict(extra="allow")
@@ -41,7 +41,7 @@ class NamedToolSection(Section):
     "`everturn doctor` lists what other packages bring."
 
 
-class CliToolSection(ConfinedSection):
+class CliToolSettings(ConfinedSettings):
     """A program in the agent's folder."""
 
     type: Literal["cli"]
@@ -60,7 +60,7 @@ class CliToolSection(ConfinedSection):
     "Set for the program; nothing else of the gateway's environment reaches it."
 
 
-class McpOAuthSection(Section):
+class McpOAuthEntry(SettingsModel):
     """As whom the gateway logs in at a server behind an address (`everturn mcp login`)."""
 
     client_id: Text | None = None
@@ -72,18 +72,18 @@ class McpOAuthSection(Section):
     "Port of this machine where the browser ends; 0: a free one."
 
 
-class McpSamplingSection(Section):
+class McpSamplingEntry(SettingsModel):
     """How far a server may use a model, in the agent's name and at its cost."""
 
     max_calls: int = Field(default=5, ge=1, le=100)
     "Of the model, in one call of a tool."
     max_tokens: int = Field(default=1024, ge=1, le=32_768)
     "Of one answer."
-    model: OneModelSection | None = None
+    model: OneModelSettings | None = None
     "By default the agent's own; the fields are those of spec.model."
 
 
-class McpToolSection(Section):
+class McpToolSettings(SettingsModel):
     """A Model Context Protocol server: started by command, or reached by url."""
 
     type: Literal["mcp"]
@@ -99,12 +99,12 @@ class McpToolSection(Section):
     "Whether what its tools return counts as said by the owner, not by the outside."
     timeout_seconds: Seconds = 60
     "Deadline of one call."
-    sampling: bool | McpSamplingSection = False
+    sampling: bool | McpSamplingEntry = False
     "Whether, or how far, it may use the agent's model."
-    oauth: McpOAuthSection = Field(default_factory=McpOAuthSection)
+    oauth: McpOAuthEntry = Field(default_factory=McpOAuthEntry)
 
     @model_validator(mode="after")
-    def _one_way(self) -> McpToolSection:
+    def _one_way(self) -> McpToolSettings:
         if (self.command is None) == (self.url is None):
             msg = "needs either a command or a url"
             raise ValueError(msg)
@@ -114,12 +114,12 @@ class McpToolSection(Section):
         return self
 
 
-ToolSection: TypeAlias = Annotated[
-    NamedToolSection | CliToolSection | McpToolSection, Field(discriminator="type")
+ToolSettings: TypeAlias = Annotated[
+    NamedToolSettings | CliToolSettings | McpToolSettings, Field(discriminator="type")
 ]
 
 
-class ToolSearchSection(Section):
+class ToolSearchSettings(SettingsModel):
     """When tools of MCP servers and programs are found by a search, not listed in each request."""
 
     mode: Literal["auto", "always", "never"] = "auto"
