@@ -71,7 +71,7 @@ class FileContract(Contract):
 def file_calls(source: str) -> list[tuple[int, str]]:
     """Return which calls of a source open, make, move or remove files: its line and the name."""
     # To take apart all sources takes seconds, and few name one.
-    return list(_calls(ast.parse(source))) if _NAMED.search(source) else []
+    return sorted(_calls(ast.parse(source))) if _NAMED.search(source) else []
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -87,14 +87,15 @@ def _calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def _is_of_a_file(call: ast.Call) -> bool:
-    """Say whether `open` opens a file: as a function, of `os`, or with a mode or nothing."""
+    """Say whether `open` opens a file: as a function, of `os`, of a path, or with a mode."""
     function = call.func
     if not isinstance(function, ast.Attribute):
         return True
     of = function.value
+    name = _name(of.func if isinstance(of, ast.Call) else of)
     mode = call.args[0] if call.args else None
     is_mode = isinstance(mode, ast.Constant) and str(mode.value).strip("+btrwax") == ""
-    return (isinstance(of, ast.Name) and of.id == "os") or is_mode
+    return name == "os" or name.casefold().endswith(("path", "file")) or is_mode
 
 
 def _name(function: ast.expr) -> str:
