@@ -15,6 +15,8 @@ LATER = {
     "rich": "what is printed for people",
     "tree_sitter": "the first command that is judged",
     "everturn_gateway.http.application": "the first request of the API",
+    "everturn_gateway.tools.policy.gate": "an agent that has tools",
+    "everturn_gateway.tools.policy.commands": "as above",
     "everturn_gateway.tools.web.plugin": "an agent that has the tool",
 }
 

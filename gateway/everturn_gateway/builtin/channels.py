@@ -127,7 +127,7 @@ class TelegramSettings(BotSettings):
 
     mode: Literal["polling", "webhook"] = "polling"
     "Whether Telegram is asked for what is new, or delivers it."
-    webhook: WebhookSettings = WebhookSettings()
+    webhook: WebhookSettings = WebhookSettings.model_construct()
 
 
 def webhook_url(settings: TelegramSettings, channel: str) -> str:

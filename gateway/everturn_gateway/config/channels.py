@@ -155,7 +155,7 @@ class MatchSettings(SettingsModel):
 class RouteSettings(SettingsModel):
     """One of `routes`."""
 
-    match: MatchSettings = MatchSettings()
+    match: MatchSettings = MatchSettings.model_construct()
     agent: _Some
 
     def value(self) -> Route:

@@ -130,7 +130,7 @@ class SessionsSettings(SettingsModel):
     passivate_after_seconds: _Seconds = 600
     max_active: _Count = 2000
     results_max_megabytes: _Count = 256
-    keep: SessionsKeepSettings = SessionsKeepSettings()
+    keep: SessionsKeepSettings = SessionsKeepSettings.model_construct()
 
 
 class SchedulesSettings(SettingsModel):
@@ -196,17 +196,17 @@ class FileSettings(SettingsModel):
 
     workspace: FolderPath = ".everturn"
     agents_dir: FolderPath | None = None
-    server: ServerSettings = ServerSettings()
-    sessions: SessionsSettings = SessionsSettings()
-    schedules: SchedulesSettings = SchedulesSettings()
-    logging: LoggingSettings = LoggingSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()
-    openai_api: OpenAIApiSettings = OpenAIApiSettings()
-    console: ConsoleSettings = ConsoleSettings()
-    providers: ProvidersSettings = ProvidersSettings()
+    server: ServerSettings = ServerSettings.model_construct()
+    sessions: SessionsSettings = SessionsSettings.model_construct()
+    schedules: SchedulesSettings = SchedulesSettings.model_construct()
+    logging: LoggingSettings = LoggingSettings.model_construct()
+    telemetry: TelemetrySettings = TelemetrySettings.model_construct()
+    openai_api: OpenAIApiSettings = OpenAIApiSettings.model_construct()
+    console: ConsoleSettings = ConsoleSettings.model_construct()
+    providers: ProvidersSettings = ProvidersSettings.model_construct()
     prices: dict[str, PriceSettings] = Field(default_factory=dict)
-    channels: ChannelsSettings = ChannelsSettings()
-    store: StoreSettings = StoreSettings()
+    channels: ChannelsSettings = ChannelsSettings.model_construct()
+    store: StoreSettings = StoreSettings.model_construct()
     cluster: ClusterSettings | None = None
     routes: tuple[RouteSettings, ...] = ()
     owners: tuple[OwnerSettings, ...] = ()

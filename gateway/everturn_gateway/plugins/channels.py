@@ -71,8 +71,8 @@ class PluginChannelSettings(SettingsModel):
     "An emoji put on each message that is taken; empty = none."
     files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
     "The largest file that is taken from people."
-    backlog: BacklogSettings = BacklogSettings()
-    delivery: DeliverySettings = DeliverySettings()
+    backlog: BacklogSettings = BacklogSettings.model_construct()
+    delivery: DeliverySettings = DeliverySettings.model_construct()
     pairing: bool = True
     "Whether unknown people are given a code that the owner can approve."
 

@@ -13,6 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late_pattern
+
 WORDS_MAX: Final = 24  # of a question; the first ones count
 TEXT_CHARACTERS: Final = 200_000  # of one message; what stands behind is not found
 
@@ -21,9 +23,9 @@ _UNSPACED: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u318f"
     "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_RUN: Final = re.compile(f"[{_UNSPACED}]+")
-_PART: Final = re.compile(rf"(?P<run>[{_UNSPACED}]+)|(?P<word>[^\W_{_UNSPACED}]+)")
-_QUOTED: Final = re.compile(r'"([^"]*)"')
+_RUN: Final = late_pattern(f"[{_UNSPACED}]+")
+_PART: Final = late_pattern(rf"(?P<run>[{_UNSPACED}]+)|(?P<word>[^\W_{_UNSPACED}]+)")
+_QUOTED: Final = late_pattern(r'"([^"]*)"')
 
 # Words of which nearly every English message has some: they say nothing of what is meant.
 _COMMON: Final = frozenset(

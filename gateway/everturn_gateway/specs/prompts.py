@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from everturn_actors.json_values import as_object
 from everturn_actors.spec import PromptSpec
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.yaml_files import Document, FieldPath, is_there, read_text, resolved
 
 FILES = {
@@ -22,7 +22,7 @@ FILES = {
 _SUFFIXES = (".md", ".markdown", ".txt")
 _DIRECTIVES_MAX = 100  # in one folder; a prompt of more would be nobody's intention
 _PATH_CHARACTERS = 255  # no file system has longer names; a longer line is a text
-_PLACEHOLDER = re.compile(r"\{\{\s*(?P<name>agent\.name|agent\.home|date|time)\s*\}\}")
+_PLACEHOLDER = late_pattern(r"\{\{\s*(?P<name>agent\.name|agent\.home|date|time)\s*\}\}")
 
 
 def read_prompt(

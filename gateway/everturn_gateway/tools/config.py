@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from everturn_actors.ports import Tool
+from everturn_gateway.late_loading import late
 from everturn_gateway.plugins import ToolEntry, ToolPlan, ToolPlugin, installed
 from everturn_gateway.tools.cli import CliProgram
 from everturn_gateway.tools.mcp import McpServerSettings
-from everturn_gateway.tools.policy import AfterTool, Guard, Policy, notes_on
+from everturn_gateway.tools.policy import AfterTool, Guard, Policy
 from everturn_gateway.tools.searching import ToolSearchConfig
 from everturn_gateway.tools.shell import Confinement
 from everturn_gateway.tools.shell.placing import is_sealed
 from everturn_gateway.tools.shell.settings import ConfinedConfig
 from everturn_gateway.tools.skills import Skill
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy import advice
+else:
+    advice = late("everturn_gateway.tools.policy.advice")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +125,7 @@ def policy_notes(config: ToolConfig) -> tuple[str, ...]:
     confined = tuple(_confinements(config.uses))
     if not confined:
         return ()
-    return tuple(notes_on(config.policy, runs_code=any(map(is_sealed, confined))))
+    return tuple(advice.notes_on(config.policy, runs_code=any(map(is_sealed, confined))))
 
 
 def confinements(config: ToolConfig) -> tuple[Confinement, ...]:

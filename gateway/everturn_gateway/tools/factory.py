@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from anyio import to_thread
 from msgspec import Struct
@@ -18,6 +18,7 @@ from everturn_actors.context.estimation.windows import DEFAULT_WINDOW_TOKENS
 from everturn_actors.ports import Clock, Gate, KeyedStore, Tool, ToolContext, ToolKind
 from everturn_actors.supervisor import Supervisor
 from everturn_actors.todo import TODO_TOOL
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ToolSettingsError, ToolSetup, installed
 from everturn_gateway.tools.browser.opening import BrowserPlace, open_browser_place
@@ -28,18 +29,10 @@ from everturn_gateway.tools.environment import ServiceLink, ToolEnvironment
 from everturn_gateway.tools.files.workspace import closed_in, workspace_of
 from everturn_gateway.tools.marks import MarkedWorkspaces
 from everturn_gateway.tools.mcp import McpLogins, McpServers, SamplingModel, open_mcp
-from everturn_gateway.tools.policy import (
-    AllowedWords,
-    CallWatch,
-    DescriptionGate,
-    GuardedTool,
-    HeldFiles,
-    JudgedWrites,
-    Notifier,
-    PolicyGate,
-    open_notifier,
-)
-from everturn_gateway.tools.policy.guarding import Beside
+from everturn_gateway.tools.policy.held_files import HeldFiles
+from everturn_gateway.tools.policy.judged_writes import JudgedWrites
+from everturn_gateway.tools.policy.late_gate import LateGate
+from everturn_gateway.tools.policy.notifying import Notifier, open_notifier
 from everturn_gateway.tools.processes.table import ProcessTable, open_processes
 from everturn_gateway.tools.reloading import Reloading
 from everturn_gateway.tools.searching import ToolSearch
@@ -49,6 +42,15 @@ from everturn_gateway.tools.shell.trees import end_left
 from everturn_gateway.tools.skills import Skill, granted_patterns, load_skills, skill_tools
 from everturn_gateway.tools.todo import TodoLists, TodoReminder
 from everturn_gateway.tools.toolbox import Found, Toolbox
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy import descriptions, gate, guarding
+    from everturn_gateway.tools.policy.descriptions import AllowedWords
+    from everturn_gateway.tools.policy.guarding import CallWatch
+else:
+    descriptions = late("everturn_gateway.tools.policy.descriptions")
+    gate = late("everturn_gateway.tools.policy.gate")
+    guarding = late("everturn_gateway.tools.policy.guarding")
 
 logger = logging.getLogger(__name__)
 
@@ -149,23 +151,25 @@ class ToolFactory:
             hidden=maker.hidden,
             search=search,
         )
-        gate = PolicyGate(
-            config.policy,
-            environment.home,
-            guards=config.hooks.before,
-            granted=maker.granted,
-            owner_texts=owner_texts,
-            workspace=environment.files,
-            writes=maker.judged,
-        )
-        return ToolSet(
-            tools=maker.toolbox, gate=DescriptionGate(gate, self._words_of(environment.agent))
-        )
+
+        def make_gate() -> Gate:
+            own_gate = gate.PolicyGate(
+                config.policy,
+                environment.home,
+                guards=config.hooks.before,
+                granted=maker.granted,
+                owner_texts=owner_texts,
+                workspace=environment.files,
+                writes=maker.judged,
+            )
+            return descriptions.DescriptionGate(own_gate, self._words_of(environment.agent))
+
+        return ToolSet(tools=maker.toolbox, gate=LateGate(make_gate))
 
     def _words_of(self, agent: str) -> AllowedWords:
         """Return how the tools of an agent were allowed, the same for all its versions."""
         if agent not in self._words:
-            self._words[agent] = AllowedWords(self.shared.keyed, agent)
+            self._words[agent] = descriptions.AllowedWords(self.shared.keyed, agent)
         return self._words[agent]
 
     def environment(self, *, agent: str, home: Path, files: Path | None) -> ToolEnvironment:
@@ -185,13 +189,13 @@ class ToolFactory:
 
     def guarded(self, tool: Tool, config: ToolConfig, environment: ToolEnvironment) -> Tool:
         """Return a tool behind the rules of its agent."""
-        return GuardedTool(
+        return guarding.GuardedTool(
             tool,
             agent=environment.agent,
             secrets=self.shared.secrets,
             after=config.hooks.after,
             policy=config.policy,
-            beside=Beside(
+            beside=guarding.Beside(
                 notifier=self.shared.notifier,
                 watch=self.shared.watch,
                 held=self.held(environment),

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import Final, Protocol, runtime_checkable
 
 from everturn_actors.model import ConversationKey
+from everturn_gateway.scheduler.jobs import ISOLATED
 
 DELEGATE: Final = "delegate"
 "The channel of conversations in which a delegate works. No person is there to be asked."
+NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))
+"Channels of conversations in which there is no person."
 
 
 def place_of(key: ConversationKey) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Final
 
 from msgspec import Struct
@@ -28,22 +29,28 @@ class _Arguments(Arguments):
 
 
 _CAPABILITIES: Final = ToolCapabilities(repeatable=True, safe=True, timeout_s=_DEADLINE_S)
-_DEFINITION: Final = ToolDefinition(
-    name=NAME,
-    description="Look for new and changed tools and skills, and use them from your next step on.",
-    parameters=parameters(_Arguments),
-)
+
+
+@cache
+def _definition() -> ToolDefinition:
+    # With the first agent that has the tool: its schema takes a hundredth of a start.
+    return ToolDefinition(
+        name=NAME,
+        description="Look for new and changed tools and skills, and use them from your next step"
+        " on.",
+        parameters=parameters(_Arguments),
+    )
 
 
 class ReloadTools:
     """Has the agent's tools and skills looked for again; implements `Tool`."""
 
-    definition = _DEFINITION
     capabilities = _CAPABILITIES
     "It runs nothing of what it finds."
 
     def __init__(self, reload: Callable[[], Awaitable[str]]) -> None:
         """Call `reload`, which says in words what came and went, and what is wrong."""
+        self.definition = _definition()
         self._reload = reload
 
     async def run(self, call: ToolCall, context: ToolContext) -> str:

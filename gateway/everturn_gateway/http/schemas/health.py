@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import (
-    Field,
-)
+from pydantic import ConfigDict, Field
 
 from everturn_actors.cluster.leases import Share
 from everturn_actors.state.serialization import utc_text
@@ -15,13 +13,19 @@ from everturn_gateway.http.schemas.base import Body, Instant
 from everturn_gateway.starts import HowEnded, Start
 
 
-class StatusBody(Body):
+class _Health(Body):
+    """A body that is made ready with its first answer: each start loads these, for its probes."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class StatusBody(_Health):
     """Whether the gateway lives."""
 
     status: Literal["ok"]
 
 
-class TaskBody(Body):
+class TaskBody(_Health):
     """A long task of the gateway that should run and does not."""
 
     name: str
@@ -49,7 +53,7 @@ class TaskBody(Body):
         )
 
 
-class ReadyBody(Body):
+class ReadyBody(_Health):
     """That the gateway takes messages, and what of it does not work meanwhile."""
 
     status: Literal["ready"]
@@ -78,7 +82,7 @@ class ReadyBody(Body):
     )
 
 
-class NodeBody(Body):
+class NodeBody(_Health):
     """A gateway that shares the store."""
 
     name: str
@@ -104,7 +108,7 @@ class NodeBody(Body):
         )
 
 
-class NodeList(Body):
+class NodeList(_Health):
     """Gateways that share the store, as the one that answers knows them."""
 
     nodes: tuple[NodeBody, ...] = Field(description="By name; none where it is alone.")
@@ -117,7 +121,7 @@ class NodeList(Body):
     )
 
 
-class VersionBody(Body):
+class VersionBody(_Health):
     """Which program answers."""
 
     name: Literal["everturn"] = "everturn"
@@ -125,7 +129,7 @@ class VersionBody(Body):
     started_at: Instant
 
 
-class StartBody(Body):
+class StartBody(_Health):
     """A start of the gateway."""
 
     at: Instant
@@ -141,7 +145,7 @@ class StartBody(Body):
         return StartBody(at=utc_text(start.at), version=start.version, after=start.after)
 
 
-class StartList(Body):
+class StartList(_Health):
     """Starts of the gateway that serve others, the last one first."""
 
     starts: tuple[StartBody, ...]

@@ -33,12 +33,13 @@ from everturn_actors.errors import (
 )
 from everturn_actors.json_values import is_list, is_object
 from everturn_actors.outside import plain_line
+from everturn_gateway.late_loading import late_pattern
 
 _TEXT_LIMIT = 500  # characters of a provider's own words that are passed on
 
 # How the size of a request is refused, by OpenAI and Azure, OpenRouter and who stands behind it,
 # vLLM, llama.cpp, Ollama, LM Studio, Mistral, xAI, DashScope. Matched against code and message.
-_OVERFLOW: Final = re.compile(
+_OVERFLOW: Final = late_pattern(
     r"context_length_exceeded|exceed_context_size|context[_ ]window|maximum context length"
     r"|model's context length|exceeds? the context length|max(?:imum)? context length"
     r"|context length of only|available context size|context limit|maximum model length"
@@ -64,7 +65,7 @@ _OVERFLOW: Final = re.compile(
 )
 # Where such a refusal names the limit itself; the first that matches anything counts.
 _LIMITS: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    late_pattern(pattern, re.IGNORECASE)
     for pattern in (
         # llama.cpp and LM Studio, as a field or in the text
         r"\bn_ctx\W{1,4}([\d,]+)",
@@ -98,7 +99,7 @@ _LIMITS: Final = tuple(
 )
 # Where it says what it counted the prompt at; the first that matches anything counts.
 _COUNTS: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    late_pattern(pattern, re.IGNORECASE)
     for pattern in (
         r"\bn_prompt_tokens\W{1,4}([\d,]+)",  # llama.cpp
         r"request \(([\d,]+) tokens\)",  # llama.cpp, in words
@@ -118,51 +119,51 @@ _COUNTS: Final = tuple(
 _FAR: Final = 1000  # times the window; a prompt of so many tokens was not counted in tokens
 _LIMIT_RANGE: Final = range(256, 100_000_001)  # tokens; what is outside is something else
 # A limit on what an account may send in a minute; the model's window is another.
-_RATE: Final = re.compile(r"tokens per min|\bTPM\b", re.IGNORECASE)
+_RATE: Final = late_pattern(r"tokens per min|\bTPM\b", re.IGNORECASE)
 # Of Bedrock's "too many tokens" in a minute, and of token limits of a day.
-_WAIT: Final = re.compile(
+_WAIT: Final = late_pattern(
     r"please wait before|(?:daily|monthly|hourly) token|tokens? limit (?:per|a|for the|for this)"
     r" (?:minute|hour|day|month)|tokens? limit reached, (?:please )?(?:try|retry)",
     re.IGNORECASE,
 )
-_REPLY: Final = re.compile(r"output|completion|reply|response", re.IGNORECASE)
+_REPLY: Final = late_pattern(r"output|completion|reply|response", re.IGNORECASE)
 # What is limited in the same words, and is no window: the length of a reply; bytes.
-_OUTPUT: Final = re.compile(
+_OUTPUT: Final = late_pattern(
     r"max_(?:completion_|output_|new_)?tokens|maxOutputTokens|(?:output|completion) tokens",
     re.IGNORECASE,
 )
-_INPUT: Final = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
-_OTHER_UNIT: Final = re.compile(
+_INPUT: Final = late_pattern(r"context|input|prompt|messages", re.IGNORECASE)
+_OTHER_UNIT: Final = late_pattern(
     r"\s*(?:bytes|characters|chars|[kmg]i?b\b|images|pixels|(?:output|completion) tokens)",
     re.IGNORECASE,
 )
-_CLAUSE_END: Final = re.compile(r"[.;] ")
-_QUOTA: Final = re.compile(
+_CLAUSE_END: Final = late_pattern(r"[.;] ")
+_QUOTA: Final = late_pattern(
     r"insufficient_quota|billing_hard_limit|billing_error|credit balance|insufficient credits",
     re.IGNORECASE,
 )
 # Gemini refuses a wrong key as a bad request.
-_BAD_KEY: Final = re.compile(r"api[ _]key[ _](?:not[ _]valid|invalid|expired)", re.IGNORECASE)
+_BAD_KEY: Final = late_pattern(r"api[ _]key[ _](?:not[ _]valid|invalid|expired)", re.IGNORECASE)
 # What Ollama calls a failure of the server, and no waiting mends.
-_HOPELESS: Final = re.compile(r"requires more system memory", re.IGNORECASE)
+_HOPELESS: Final = late_pattern(r"requires more system memory", re.IGNORECASE)
 # Of a web page in place of an answer. Up to the next `<`, so that a million of them take no time.
-_TAG: Final = re.compile(r"<[^<>]*>")
+_TAG: Final = late_pattern(r"<[^<>]*>")
 # How long to wait where no header says it: Gemini.
-_RETRY_IN: Final = re.compile(r"retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
+_RETRY_IN: Final = late_pattern(r"retry in (\d+(?:\.\d+)?) ?s", re.IGNORECASE)
 
-_UNSUPPORTED: Final = re.compile(
+_UNSUPPORTED: Final = late_pattern(
     r"unsupported|not supported|does not support|unknown|unrecognized|extra_forbidden"
     r"|not permitted|deprecated|not enabled|may only be set|cannot find field",
     re.IGNORECASE,
 )
 # What a reply is possible without, and how refusals name it.
 DROPPABLE: Final = {
-    "max_tokens": re.compile(r"\bmax_tokens\b"),
-    "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
-    "stream_options": re.compile(r"\bstream_options\b"),
-    "reasoning_effort": re.compile(r"\breasoning_effort\b|\bthinking\b", re.IGNORECASE),
+    "max_tokens": late_pattern(r"\bmax_tokens\b"),
+    "temperature": late_pattern(r"\btemperature\b", re.IGNORECASE),
+    "stream_options": late_pattern(r"\bstream_options\b"),
+    "reasoning_effort": late_pattern(r"\breasoning_effort\b|\bthinking\b", re.IGNORECASE),
     **{
-        name: re.compile(rf"\b{name}\b")
+        name: late_pattern(rf"\b{name}\b")
         for name in (
             "response_format",
             "parallel_tool_calls",
@@ -180,19 +181,19 @@ Unshown: TypeAlias = Literal["", "model", "image"]
 because of these images."""
 
 # How images are refused: by Ollama and llama.cpp, OpenAI, OpenRouter, vLLM, LM Studio, DeepSeek.
-_IMAGES_REFUSED: Final = re.compile(
+_IMAGES_REFUSED: Final = late_pattern(
     r"does not support (?:multimodal|images?|vision|image input)|image input is not supported"
     r"|missing data required for image input|image_url is only supported|unknown variant `?image"
     r"|support image input|not a multimodal model|at most 0 image|no image support",
     re.IGNORECASE,
 )
-_IMAGE_BAD: Final = re.compile(
+_IMAGE_BAD: Final = late_pattern(
     r"\bimage\b|image_url|multimodal|base64 data", re.IGNORECASE
 )  # too large, damaged, of a kind that it does not know
 
 # How tools are refused: by Ollama for a model without them, by OpenRouter where nobody serves it
 # with them, by vLLM and llama.cpp where they were started without.
-_TOOLS_REFUSED: Final = re.compile(
+_TOOLS_REFUSED: Final = late_pattern(
     r"does not support (?:tools|function)|support tool use|enable-auto-tool-choice"
     r"|requires? --jinja|tools? (?:is|are) not supported",
     re.IGNORECASE,

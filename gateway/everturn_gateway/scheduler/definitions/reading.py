@@ -5,12 +5,12 @@ Everything here raises `ValueError` with a text for people.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from typing import Final
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.scheduler.rules.rules import local_instant
 
 MAX_TEXT_BYTES: Final = 64 * 1024  # of a message or a task, in UTF-8
@@ -22,25 +22,25 @@ NEEDS_ZONE: Final = (
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEARS: Final = (1970, 9998)  # beyond, the hours of a zone would lead out of what Python counts
 
-_WALL: Final = re.compile(
+_WALL: Final = late_pattern(
     r"(?P<date>[0-9]{4}-[0-9]{1,2}-[0-9]{1,2})"
     r"(?:[Tt]|[ \t]+)"
     r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
     r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,9}))?)?"
     r"(?:[ \t]*(?P<offset>[Zz]|[+-][0-9]{1,2}(?::?[0-9]{2})?))?"
 )
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
-_OFFSET: Final = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{2}))?")
+_DATE: Final = late_pattern(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}")
+_OFFSET: Final = late_pattern(r"([+-])([0-9]{1,2})(?::?([0-9]{2}))?")
 _OFFSET_HOURS: Final = 14  # the furthest from UTC that any place is
-_INTERVAL: Final = re.compile(
+_INTERVAL: Final = late_pattern(
     r"(?:(?P<w>[0-9]{1,9}) ?w(?:eeks?)?)? ?(?:(?P<d>[0-9]{1,9}) ?d(?:ays?)?)?"
     r" ?(?:(?P<h>[0-9]{1,9}) ?h(?:ours?)?)? ?(?:(?P<m>[0-9]{1,9}) ?m(?:in(?:utes?)?)?)?"
     r" ?(?:(?P<s>[0-9]{1,9}) ?s(?:ec(?:onds?)?)?)?"
 )
 _UNITS_S: Final = {"w": 7 * 86_400, "d": 86_400, "h": 3600, "m": 60, "s": 1}
-_CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL: Final = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 "Everything but tabs and ends of lines: no chat shows it, and a YAML file has to escape it."
-_CLOCK: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+_CLOCK: Final = late_pattern(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
 
 
 class Written(Struct, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ the wrong hour. Everything here raises `ValueError` with a text for people.
 from __future__ import annotations
 
 import math
-import re
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.scheduler.definitions.reading import NEEDS_ZONE, read_interval
 from everturn_gateway.time_zones import check_zone
 
@@ -33,13 +33,13 @@ EXAMPLES: Final = "2026-12-01T08:30, tomorrow 9:00 or in 10 minutes"
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAYS: Final = {name[:size]: day for day, name in enumerate(_WEEKDAYS) for size in (3, len(name))}
 _CLOCK = r"(?P<clock>noon|midnight|[0-9]{1,2}(?::[0-9]{2})?(?: ?[ap]m)?)"
-_ON_A_DAY: Final = re.compile(
+_ON_A_DAY: Final = late_pattern(
     rf"(?:(?P<day>today|tomorrow|(?:on )?(?:{'|'.join(_DAYS)})),? )?(?:at )?{_CLOCK}"
 )
-_EACH_DAY: Final = re.compile(rf"every (?P<day>day|weekday|{'|'.join(_DAYS)}) (?:at )?{_CLOCK}")
+_EACH_DAY: Final = late_pattern(rf"every (?P<day>day|weekday|{'|'.join(_DAYS)}) (?:at )?{_CLOCK}")
 _NAMED: Final = {"noon": time(12), "midnight": time(0)}
 _HALF_DAY_HOURS: Final = 12
-_ONE: Final = re.compile(r"(?:an?|one) (?=[a-z])")
+_ONE: Final = late_pattern(r"(?:an?|one) (?=[a-z])")
 
 
 class Recurring(Struct, frozen=True, kw_only=True):

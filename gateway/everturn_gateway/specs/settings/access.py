@@ -28,7 +28,7 @@ class QueueSettings(SettingsModel):
     overflow: Overflow = "drop_old"
     reject_message: str | None = None
     "What is answered where a message is rejected."
-    debounce: DebounceSettings = DebounceSettings()
+    debounce: DebounceSettings = DebounceSettings.model_construct()
 
 
 class DmSettings(SettingsModel):
@@ -37,7 +37,7 @@ class DmSettings(SettingsModel):
     policy: AccessPolicy = "allowlist"
     allowlist: tuple[str, ...] = ()
     "Sender ids, a trailing * matches the rest; an empty list admits nobody."
-    queue: QueueSettings = QueueSettings()
+    queue: QueueSettings = QueueSettings.model_construct()
 
 
 class ContextBufferSettings(SettingsModel):
@@ -59,12 +59,12 @@ class GroupsSettings(SettingsModel):
     sender_overrides: dict[str, Disposition] = Field(default_factory=dict)
     "By sender id or prefix*; exact beats wildcard, the longer wildcard beats the shorter."
     activation: Literal["mention", "always"] = "mention"
-    context_buffer: ContextBufferSettings = ContextBufferSettings()
-    queue: QueueSettings = QueueSettings()
+    context_buffer: ContextBufferSettings = ContextBufferSettings.model_construct()
+    queue: QueueSettings = QueueSettings.model_construct()
 
 
 class AccessSettings(SettingsModel):
     """Who may talk to the agent on a chat platform."""
 
-    dm: DmSettings = DmSettings()
-    groups: GroupsSettings = GroupsSettings()
+    dm: DmSettings = DmSettings.model_construct()
+    groups: GroupsSettings = GroupsSettings.model_construct()

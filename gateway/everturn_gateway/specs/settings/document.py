@@ -50,7 +50,7 @@ class SessionSettings(SettingsModel):
     "An idle session ends after this, 0 = never; by default as in everturn.yaml (168)."
     compaction: Compaction | None = None
     "What becomes of events behind the checkpoint; by default as in everturn.yaml (archive)."
-    context: ContextSettings = ContextSettings()
+    context: ContextSettings = ContextSettings.model_construct()
 
 
 class UsageSettings(SettingsModel):
@@ -72,22 +72,22 @@ class SpecSettings(SettingsModel):
     "Its playbook: a path, or the text. By default INSTRUCTIONS.md, if it is there."
     language: Language | None = None
     "Of what its channels say to people beside its replies; by default each person's own."
-    session: SessionSettings = SessionSettings()
-    access: AccessSettings = AccessSettings()
+    session: SessionSettings = SessionSettings.model_construct()
+    access: AccessSettings = AccessSettings.model_construct()
     memory: dict[str, object] | None = None
     "What it remembers beyond a session; the built-in tool memory reads it."
     tools: tuple[ToolSettings, ...] = ()
-    tool_search: ToolSearchSettings = ToolSearchSettings()
+    tool_search: ToolSearchSettings = ToolSearchSettings.model_construct()
     skills_dir: str = "./skills/"
     commands: tuple[CommandSettings, ...] = ()
     "Commands of its own; each of its skills is one as well."
-    hooks: HooksSettings = HooksSettings()
+    hooks: HooksSettings = HooksSettings.model_construct()
     workspace: str | None = None
     "Folder for its files and commands, relative to the agent's; by default one in .everturn."
     placement: Literal["anywhere", "home"] | None = None
     """Of several gateways: whether any works for it, or one alone, on whose machine its folder is;
     by default the latter where its tools touch files, run commands or keep notes."""
-    usage: UsageSettings = UsageSettings()
+    usage: UsageSettings = UsageSettings.model_construct()
     schedules: tuple[AgentJobSettings, ...] = ()
     "What it says and does at set times."
     heartbeat: HeartbeatSettings | None = None

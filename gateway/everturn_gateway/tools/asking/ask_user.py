@@ -10,7 +10,7 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import Inquiry, ToolCall, ToolDefinition
 from everturn_actors.ports import InquiryToMake, ToolCapabilities, ToolContext
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 
 ASK_USER: Final = "ask_user"
 CHOICES_MAX: Final = 10

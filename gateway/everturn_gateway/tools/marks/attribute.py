@@ -22,13 +22,14 @@ from typing import Final
 
 from everturn_actors.json_values import is_list
 from everturn_actors.outside import one_source, together
+from everturn_gateway.late_loading import late_pattern
 
 ATTRIBUTE: Final = "user.everturn.outside"
 INBOX: Final = "inbox"  # in an agent's workspace: what people sent, all of it from outside
 _SENT: Final = "a file that was sent here"
 _UNREADABLE: Final = "text whose mark cannot be read"
 _NO_MARK: Final = frozenset((errno.ENODATA, errno.ENOTSUP, errno.EOPNOTSUPP))
-_OF_A_FILE: Final = re.compile(r"\Athe file .*?, with text from: ", re.DOTALL)
+_OF_A_FILE: Final = late_pattern(r"\Athe file .*?, with text from: ", re.DOTALL)
 
 
 def file_source(path: str, sources: Iterable[str]) -> str:

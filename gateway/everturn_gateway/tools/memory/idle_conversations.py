@@ -53,7 +53,7 @@ from everturn_actors.state.session_state import SessionState
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_actors.turn.provider_boundary import reply_of
 from everturn_gateway.tools.memory.noting import NOTE_PERSON
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 
 logger = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from everturn_gateway.tools.memory.people import (
     one_line,
     person_of,
 )
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 
 NOTE_PERSON: Final = "note_person"
 _AT_ONCE: Final = 10  # notes of one call: a person has to be able to read what is asked

@@ -12,7 +12,7 @@ from everturn_actors.ports import ToolContext
 from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.memory.notes import Notes, sources_in
 from everturn_gateway.tools.memory.people import People, Person, person_of, shown_notes
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 
 NOTES_SHARE: Final = 4  # characters: notes take at most a sixteenth of a window, in tokens
 NOTES_CHARACTERS: Final = 6_000

@@ -29,7 +29,8 @@ from everturn_actors.errors import JournalError
 from everturn_actors.json_values import as_object
 from everturn_actors.model import Approval, FileDigest, ToolCall
 from everturn_actors.ports import KeyedStore, Tool, ToolContext, Verdict
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS, PolicyGate
+from everturn_gateway.tools.places import NOBODY_ANSWERS
+from everturn_gateway.tools.policy.gate import PolicyGate
 from everturn_gateway.tools.policy.outside.cleaning import without_hidden
 from everturn_gateway.tools.policy.subjects import SaysItself, policy_name_of
 

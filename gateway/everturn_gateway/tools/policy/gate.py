@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 import anyio.to_thread
 from msgspec import Struct
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
-from everturn_gateway.scheduler.jobs import ISOLATED
-from everturn_gateway.tools.conversations import DELEGATE, sources_behind
+from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import capabilities_of
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 from everturn_gateway.tools.policy.binding import bound, bound_to_state, run_by
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
@@ -28,9 +27,6 @@ from everturn_gateway.tools.policy.policy_files.loading import LOCAL_FILE
 from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
 from everturn_gateway.tools.policy.rules.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.subjects import Subject, looked_at, subject_of
-
-NOBODY_ANSWERS: Final = frozenset((DELEGATE, ISOLATED, "once"))
-"Channels of conversations in which there is no person."
 
 
 class _Weighed(Struct, frozen=True):

@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never, cast
 
 import yaml
 from msgspec import Struct, field
 
 from everturn_actors.json_values import is_list, is_object
 from everturn_actors.model import Conversation, Reply, ToolCall, ToolResult
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.policy.rules.patterns import read_glob
-from everturn_gateway.tools.policy.subjects import arguments_of, call_names
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy import subjects
+else:
+    subjects = late("everturn_gateway.tools.policy.subjects")
 
 _SCALAR_CHARACTERS: Final = 200  # longer texts are texts
 _NO_VALUE: Final = (ValueError, LookupError, AttributeError, RecursionError)
@@ -55,7 +60,7 @@ Guard: TypeAlias = DependsOn | SkipDuplicate
 
 def refusal(guards: tuple[Guard, ...], call: ToolCall, conversation: Conversation) -> str:
     """Return why the first guard refuses a call, in words for the model; empty where none does."""
-    names = call_names(call)
+    names = subjects.call_names(call)
     for guard in guards:
         if not _matches(guard.match, names):
             continue
@@ -75,7 +80,7 @@ def notes(hooks: tuple[AfterTool, ...], call: ToolCall) -> tuple[str, ...]:
     """Return what goes with the result of a call that went well."""
     if not hooks:
         return ()
-    names, arguments = call_names(call), arguments_of(call)
+    names, arguments = subjects.call_names(call), subjects.arguments_of(call)
     return tuple(
         hook.message
         for hook in hooks
@@ -89,12 +94,12 @@ def notes(hooks: tuple[AfterTool, ...], call: ToolCall) -> tuple[str, ...]:
 
 def _missing(guard: DependsOn, call: ToolCall, conversation: Conversation) -> str:
     """Return why a call that has to come first is missing; empty where it is there."""
-    wanted = arguments_of(call).get(guard.match_arg)
+    wanted = subjects.arguments_of(call).get(guard.match_arg)
     for earlier, result in _answered(conversation):
         # A call that failed has not prepared anything.
-        if result.is_error or not _matches(guard.prior, call_names(earlier)):
+        if result.is_error or not _matches(guard.prior, subjects.call_names(earlier)):
             continue
-        if not guard.match_arg or arguments_of(earlier).get(guard.match_arg) == wanted:
+        if not guard.match_arg or subjects.arguments_of(earlier).get(guard.match_arg) == wanted:
             return ""
     same = f" with the same {guard.match_arg} ({json.dumps(wanted)})" if guard.match_arg else ""
     return f"{call.name} needs a call of {guard.prior}{same} before it; make that call first"
@@ -112,7 +117,7 @@ def _repeated(guard: SkipDuplicate, call: ToolCall, conversation: Conversation) 
 
 def _identity(guard: SkipDuplicate, call: ToolCall) -> tuple[object, ...]:
     """Return what makes two calls the same one."""
-    arguments = arguments_of(call)
+    arguments = subjects.arguments_of(call)
     # All of them count where the file names none.
     if not guard.match_args:
         return (arguments,)

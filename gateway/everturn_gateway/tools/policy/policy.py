@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_gateway.tools.policy.commands.analysis import Seen
-from everturn_gateway.tools.policy.rules.command_rules import NOT_LISTED, CommandRules, named_by
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.policy.rules.patterns import Pattern
-from everturn_gateway.tools.policy.subjects import Subject
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy.commands.analysis import Seen
+    from everturn_gateway.tools.policy.rules import command_rules
+    from everturn_gateway.tools.policy.subjects import Subject
+else:
+    command_rules = late("everturn_gateway.tools.policy.rules.command_rules")
 
 Mode: TypeAlias = Literal["dangerous", "ask", "restrict"]
 AfterUntrusted: TypeAlias = Literal["ask", "allow"]
@@ -81,7 +86,9 @@ class Policy(Struct, frozen=True, kw_only=True):
         """
         if subject.line is not None:
             is_sealed = subject.state is not None and subject.state.is_sealed
-            line = CommandRules(self.allow, self.deny, is_sealed=is_sealed, is_tainted=is_tainted)
+            line = command_rules.CommandRules(
+                self.allow, self.deny, is_sealed=is_sealed, is_tainted=is_tainted
+            )
             return line.refusal(subject.line, subject.faults)
         if subject.protected and subject.write is not None:
             path = subject.write.path
@@ -96,12 +103,12 @@ class Policy(Struct, frozen=True, kw_only=True):
             pattern.concerns(subject.own_kind) and any(map(pattern.matches, subject.allowed_by))
             for pattern in self.allow
         )
-        return "" if is_listed else NOT_LISTED
+        return "" if is_listed else command_rules.NOT_LISTED
 
     @property
     def named_files(self) -> frozenset[str]:
         """Files of the workspace that patterns allow to be run, as seen from there."""
-        return frozenset(name for pattern in self.allow for name in named_by(pattern))
+        return frozenset(name for pattern in self.allow for name in command_rules.named_by(pattern))
 
     def tells_to_read(self, subject: Subject) -> bool:
         """Return whether the owner says that a call only reads; of a command nobody can."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Collection, Mapping
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import anyio.to_thread
 from msgspec import Struct
@@ -15,11 +15,19 @@ from everturn_actors.errors import ToolFailedError
 from everturn_actors.json_values import as_object
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolKind
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.environment import FileWrite, PlacesCommands, RunsCommands, WritesFiles
-from everturn_gateway.tools.policy.command_state import LineState, look_at_line
-from everturn_gateway.tools.policy.commands.analysis import CommandLine, analyse
 from everturn_gateway.tools.policy.files.protected_files import reason_on_disk
 from everturn_gateway.tools.policy.rules.patterns import exact_pattern
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy import command_state
+    from everturn_gateway.tools.policy.command_state import LineState
+    from everturn_gateway.tools.policy.commands import analysis
+    from everturn_gateway.tools.policy.commands.analysis import CommandLine
+else:
+    command_state = late("everturn_gateway.tools.policy.command_state")
+    analysis = late("everturn_gateway.tools.policy.commands.analysis")
 
 _FAMILIES: Final = {
     "web_fetch": "web:fetch",
@@ -138,7 +146,9 @@ async def subject_of(call: ToolCall, tool: Tool) -> Subject:
     """Return what a policy has to judge of a call of `tool`, by its words alone."""
     command = _command_of(call, tool)
     # In a thread: a long text takes its time, and the first one loads the grammar.
-    line = None if command is None else await anyio.to_thread.run_sync(analyse, command)
+    line: CommandLine | None = None
+    if command is not None:  # the first one loads what reads it, in the thread
+        line = await anyio.to_thread.run_sync(lambda: analysis.analyse(command))
     # No argument of a server's tool is an action: a model could write another tool's name with it.
     own = policy_name_of(tool)
     names = (own, call.name) if own else call_names(call)
@@ -161,8 +171,8 @@ async def looked_at(
             place = tool.place_of(call)
         except ToolFailedError:  # its arguments do not fit, and it will say so when it runs
             return subject
-        work = functools.partial(look_at_line, subject.line, place, named=named)
-        return replace(subject, state=await anyio.to_thread.run_sync(work))
+        look = functools.partial(command_state.look_at_line, subject.line, place, named=named)
+        return replace(subject, state=await anyio.to_thread.run_sync(look))
     write = await tool.write_of(call) if isinstance(tool, WritesFiles) else None
     if write is None:
         return subject

@@ -21,7 +21,7 @@ from everturn_gateway.scheduler.jobs import JobView, Made, ToChat, ToSession
 from everturn_gateway.tools.arguments import parameters, read_arguments
 from everturn_gateway.tools.conversations import is_asked_by_person, name_of_call, sources_behind
 from everturn_gateway.tools.environment import ToolEnvironment
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 from everturn_gateway.tools.processes.table import ProcessTable
 from everturn_gateway.tools.scheduling.arguments import (
     ScheduleArguments,

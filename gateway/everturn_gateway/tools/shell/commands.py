@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import tempfile
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from everturn_actors.outside import one_source, together
 from everturn_actors.ports import ToolOutput
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.environment import ToolEnvironment
 from everturn_gateway.tools.shell.confinement.environment import command_environ
 from everturn_gateway.tools.shell.confinement.run_as import give_folder
@@ -29,7 +29,7 @@ OUTPUT_BYTES: Final = 256 * 1024
 "What is kept of a command's output, head and tail; a model reads less, and can read it back."
 
 _SOURCE_CHARACTERS: Final = 100  # of a command, named as where a text is from
-_FETCHES: Final = re.compile(
+_FETCHES: Final = late_pattern(
     r"://|/dev/(?:tcp|udp)/|(?:^|[\s;|&(`'\"])(?:curl|wget|aria2c|lynx|w3m|http|https|xh|nc|ncat|netcat"
     r"|socat|telnet|ftp|sftp|scp|rsync|ssh|gh|glab"
     r"|git\s+(?:\S+\s+){0,4}(?:clone|fetch|pull|submodule))(?=[\s;|&)`'\"]|$)"

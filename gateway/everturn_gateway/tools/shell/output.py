@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
-import re
 from typing import Final
 
-_ESCAPES: Final = re.compile(
+from everturn_gateway.late_loading import late_pattern
+
+_ESCAPES: Final = late_pattern(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # colours, cursor
     r"|\][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles, links
@@ -15,7 +16,7 @@ _ESCAPES: Final = re.compile(
     r")"
 )
 "Source: ECMA-48, 5th edition, sections 5.3 to 5.6; xterm's OSC ends with BEL as well."
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROLS: Final = late_pattern(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _CONTINUES: Final = range(0x80, 0xC0)  # bytes inside a UTF-8 sequence
 _LONGEST_SEQUENCE: Final = 4  # bytes
 

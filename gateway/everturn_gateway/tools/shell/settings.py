@@ -44,7 +44,7 @@ class ConfinedSettings(PluginToolSettings):
     "What they see beside that in the sandbox: files and folders; relative to the agent's folder."
     writable: tuple[Text, ...] = ()
     "The same, for what they may change as well."
-    limits: LimitsSettings = LimitsSettings()
+    limits: LimitsSettings = LimitsSettings.model_construct()
 
 
 SettingsT = TypeVar("SettingsT", bound=ConfinedSettings)

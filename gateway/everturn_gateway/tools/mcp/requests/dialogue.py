@@ -33,7 +33,7 @@ from everturn_gateway.tools.mcp.requests.values import (
     Wanted,
 )
 from everturn_gateway.tools.mcp.results import Answer
-from everturn_gateway.tools.policy.gate import NOBODY_ANSWERS
+from everturn_gateway.tools.places import NOBODY_ANSWERS
 
 ROUNDS_MOST: Final = 10  # in which a server asks something before it answers
 _NOBODY: Final = "nobody can be asked in this conversation"

@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.policy.commands.options import (
     before_end,
     is_listed,
@@ -71,11 +72,11 @@ _GLOBAL_FLAGS: Final = frozenset(
     )
 )  # fmt: skip
 _REACHING: Final = frozenset(("clone", "fetch", "ls-remote", "pull", "push"))
-_ADDRESS: Final = re.compile(
+_ADDRESS: Final = late_pattern(
     r"(?:https?|ssh|git)://[^/]|(?!file:)[A-Za-z0-9_][\w.@-]*:(?!//|:)", re.ASCII
 )
 
-_KEYS: Final = re.compile(
+_KEYS: Final = late_pattern(
     r"""
     core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks
         |autocrlf|eol|safecrlf|abbrev|quotepath|compression|loosecompression|bigfilethreshold|deltabasecachelimit
@@ -225,11 +226,11 @@ def _remote_reaches(first: str, rest: Sequence[Word]) -> bool:
 # --- configuration ---
 
 _BLANK: Final = r"[ \t\r]*"
-_SECTION: Final = re.compile(
+_SECTION: Final = late_pattern(
     rf'{_BLANK}\[{_BLANK}([A-Za-z0-9.-]+)(?:[ \t\r]+"((?:[^"\\\n]|\\.)*)")?{_BLANK}\]'
 )
-_KEY: Final = re.compile(rf"{_BLANK}([A-Za-z][A-Za-z0-9-]*){_BLANK}(?:=.*|[#;].*)?\Z")
-_NOTHING: Final = re.compile(rf"{_BLANK}(?:[#;].*)?\Z")
+_KEY: Final = late_pattern(rf"{_BLANK}([A-Za-z][A-Za-z0-9-]*){_BLANK}(?:=.*|[#;].*)?\Z")
+_NOTHING: Final = late_pattern(rf"{_BLANK}(?:[#;].*)?\Z")
 _UNREADABLE: Final = "what cannot be read for certain"
 
 

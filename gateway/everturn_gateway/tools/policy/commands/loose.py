@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_TOKEN: Final = re.compile(
+from everturn_gateway.late_loading import late_pattern
+
+_TOKEN: Final = late_pattern(
     r"(?P<joined>\\\n)"
     r"|(?P<variable>\$(?:[A-Za-z_]\w*|[0-9@*#?$!-]))"
     r"|(?P<blank>[ \t]+|<<<)"
@@ -21,8 +23,8 @@ _TOKEN: Final = re.compile(
 _RESERVED: Final = frozenset(
     ("if", "then", "else", "elif", "while", "until", "do", "done", "fi", "{", "}", "!", "esac")
 )
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", re.ASCII)
-_HOLDS_COMMANDS: Final = re.compile(r"\$\(|`")
+_ASSIGNMENT: Final = late_pattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", re.ASCII)
+_HOLDS_COMMANDS: Final = late_pattern(r"\$\(|`")
 
 
 def split_loosely(text: str) -> tuple[tuple[str, ...], ...]:

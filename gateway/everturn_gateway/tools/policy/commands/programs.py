@@ -25,6 +25,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.policy.commands.wrappers import WRAPPERS
 
 Kind: TypeAlias = Literal["plain", "guarded", "code", "unknown"]
@@ -262,8 +263,8 @@ PROGRAMS: Final = _NAMED
 UNKNOWN: Final = Program(kind="unknown")
 _INTERPRETERS: Final = frozenset((*_CODE[_TEXT].split(), "gcc", "cc", "clang", "ld"))
 "Known also by a part of a longer name: `perl5.36-x86_64-linux-gnu`, `x86_64-linux-gnu-gcc-12`."
-_PARTS: Final = re.compile(r"[-_.]")
-_VERSION: Final = re.compile(r"(?<=[A-Za-z+])(?:[-_.]?\d[\d.]*\w{0,2})$", re.ASCII)
+_PARTS: Final = late_pattern(r"[-_.]")
+_VERSION: Final = late_pattern(r"(?<=[A-Za-z+])(?:[-_.]?\d[\d.]*\w{0,2})$", re.ASCII)
 
 
 def look_up(name: str) -> Program:

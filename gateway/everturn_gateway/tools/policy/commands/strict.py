@@ -17,23 +17,24 @@ from typing import Final, NoReturn
 
 from msgspec import Struct, field
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.policy.commands.words import WILD_CHARACTERS, Piece, Word, ansi_c
 
 MAX_DEPTH = 12  # substitutions inside each other
 
 _END: Final = r"(?=[ \t\n;&|)]|\Z)"
-_HARMLESS: Final = re.compile(
+_HARMLESS: Final = late_pattern(
     rf"(?:(?:[012]?>>?|&>>?)[ \t]*/dev/null|[012]?>&[12]|0?<[ \t]*/dev/null){_END}"
 )
 "Redirections that write nowhere and read nothing."
-_OPERATOR: Final = re.compile(r"&&|\|\||;;|\|&|[;|&]")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", re.ASCII)
-_VARIABLE: Final = re.compile(
+_OPERATOR: Final = late_pattern(r"&&|\|\||;;|\|&|[;|&]")
+_ASSIGNMENT: Final = late_pattern(r"[A-Za-z_]\w*(?:\[[^\]]*\])?\+?=", re.ASCII)
+_VARIABLE: Final = late_pattern(
     r"\$(?:[A-Za-z_]\w*|[0-9@*#?$!-]|\{(?:[A-Za-z_]\w*|[0-9]+|[@*#?$!-])\})", re.ASCII
 )
-_LOOP_VARIABLE: Final = re.compile(r"[a-z][a-z0-9]{0,15}(?=[ \t\n])")
+_LOOP_VARIABLE: Final = late_pattern(r"[a-z][a-z0-9]{0,15}(?=[ \t\n])")
 "Such a name is no variable that the shell or a program looks at, as PATH or http_proxy is."
-_IN: Final = re.compile(r"in(?=[ \t\n;]|\Z)")
+_IN: Final = late_pattern(r"in(?=[ \t\n;]|\Z)")
 
 TEST: Final = "["
 "The one command whose name could be taken for a pattern of names."

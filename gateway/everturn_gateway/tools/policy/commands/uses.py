@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.policy.commands.git import GitUse, git_use
 from everturn_gateway.tools.policy.commands.options import (
     before_end,
@@ -135,11 +135,11 @@ _SED_BRACKETS: Final = r"\[\^?(?:\[:[a-z]+:\]|[\w .,+*-])+\]"
 _SED_ADDRESS: Final = rf"(?:\d+|\$|/(?:[^/\\\n\[]|\\[^\n]|{_SED_BRACKETS})*/I?)"
 _SED_TEXT: Final = rf"(?:(?!\2)[^\\\n\[]|\\[^\n]|{_SED_BRACKETS})*"
 _SED_SUBSTITUTE: Final = rf"s([/|#,:@!%]){_SED_TEXT}\2{_SED_TEXT}\2[gpiI0-9]*"
-_SED_COMMAND: Final = re.compile(
+_SED_COMMAND: Final = late_pattern(
     rf"\s*({_SED_ADDRESS}(?:\s*,\s*[+~]?{_SED_ADDRESS})?)?\s*!?\s*"
     rf"(?:[pdqlDNPhHgGx=]|{_SED_SUBSTITUTE})\s*"
 )
-_SED_FLAGS: Final = re.compile(
+_SED_FLAGS: Final = late_pattern(
     r"-(?:n|E|r|s|u|z|nE|En|nr|rn|ne|Ee|nEe|e|i|ni|Ei|i\.(?:bak|orig|old))"
 )
 _SED_LONG: Final = frozenset(
@@ -193,7 +193,7 @@ def _is_tame(script: str) -> bool:
     return True
 
 
-_TAR_LISTING: Final = re.compile(r"-?(?:t[vzjJaf]*|[vzjJa]*t[vzjJaf]*)")
+_TAR_LISTING: Final = late_pattern(r"-?(?:t[vzjJaf]*|[vzjJa]*t[vzjJaf]*)")
 
 
 def _tar(use: Use, arguments: tuple[Word, ...]) -> Use:

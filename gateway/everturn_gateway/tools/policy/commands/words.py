@@ -8,6 +8,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from everturn_gateway.late_loading import late_pattern
+
 FILLED = "\0"
 """Stands in a text for what the shell fills in: a variable, the output of a command.
 
@@ -16,15 +18,15 @@ No command line can hold this character, so only a star of a pattern matches it.
 WILD_CHARACTERS: Final = frozenset("*?[]{}~")
 "What the shell may replace by names of files, or by several words, where it is not quoted."
 
-_PLAIN: Final = re.compile(r"[\w@%+=:,./^!-]*")
-_BRACES: Final = re.compile(r"\{[^{}]*\}")
+_PLAIN: Final = late_pattern(r"[\w@%+=:,./^!-]*")
+_BRACES: Final = late_pattern(r"\{[^{}]*\}")
 _MAX_EXPANDED = 64  # words that one word with braces stands for
 
 _SIMPLE_ESCAPES: Final = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r",
     "t": "\t", "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
-_ESCAPE: Final = re.compile(
+_ESCAPE: Final = late_pattern(
     r"\\(?:x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})"
     r"|(?P<octal>[0-7]{1,3})|(?P<simple>[abeEfnrtv\\'\"?])|(?P<other>.?))",
     re.DOTALL,
@@ -192,7 +194,7 @@ def _closing(source: str, at: int, quote: str, *, escapes: bool = False) -> int:
     return min(at, len(source))
 
 
-_NAME: Final = re.compile(r"\w+|[@*#?$!-]")
+_NAME: Final = late_pattern(r"\w+|[@*#?$!-]")
 
 
 def _filled_end(source: str, at: int) -> int:

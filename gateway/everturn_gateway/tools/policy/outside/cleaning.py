@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.logs import SecretRegistry
 
-_COLOURS: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_COLOURS: Final = late_pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 "What a terminal would take for colours, moves of its cursor, or a title."
-_BROKEN: Final = re.compile(
+_BROKEN: Final = late_pattern(
     r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
 )
 "Control characters, lone surrogates, and what Unicode promises never to be a character."
-_HIDDEN: Final = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
+_HIDDEN: Final = late_pattern("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
 "Characters that people do not see and models read: tags, and those that turn the direction."
 
 

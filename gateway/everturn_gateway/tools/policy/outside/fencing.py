@@ -6,12 +6,13 @@ import hashlib
 import re
 from typing import Final
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.policy.outside.cleaning import without_hidden
 
 _MARK_HEX_DIGITS = 16
 _BETWEEN: Final = r"[\s/_\-\u00ad\u200b-\u200f\u2060-\u2064\ufeff]*+"
 "What may stand between the letters of a mark without a reader's minding it."
-_LOOK_ALIKE: Final = re.compile(
+_LOOK_ALIKE: Final = late_pattern(
     r"[\[({<\uff3b\uff08\uff1c\u3010\u27e6\u2045]"
     rf"(?={_BETWEEN}(?:{_BETWEEN.join('endof')}{_BETWEEN})?{_BETWEEN.join('outsidetext')})",
     re.IGNORECASE,

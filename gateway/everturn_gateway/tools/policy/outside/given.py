@@ -29,6 +29,7 @@ from everturn_actors.model import (
     UserMessage,
     remember,
 )
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.conversations import is_person
 from everturn_gateway.tools.policy.outside.cleaning import without_colours, without_hidden
 from everturn_gateway.tools.policy.subjects import arguments_of
@@ -46,20 +47,20 @@ ADDRESSES_MOST: Final = 5_000  # of one message
 _ADDRESS_CHARACTERS: Final = 4_200  # no longer one is fetched
 _AFTER_MOST: Final = 8  # characters that may be of the text around an address
 _FOUND: Final = "addresses"
-_ADDRESS = re.compile(r"https?://[^\s<>\"`{}|\\^\x00-\x1f\x7f]+", re.IGNORECASE)
-_WHOLE = re.compile(
+_ADDRESS = late_pattern(r"https?://[^\s<>\"`{}|\\^\x00-\x1f\x7f]+", re.IGNORECASE)
+_WHOLE = late_pattern(
     r"(?P<scheme>https?)://(?P<host>\[[0-9a-f:.]+\]|[\w.-]+?)\.?(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<rest>[/?][^\s#\\]*)?(?:#\S*)?",
     re.IGNORECASE,
 )
-_BARE = re.compile(
+_BARE = late_pattern(
     r"(?<![\w@./:-])(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.)+[^\W\d_]{2,24}"
     r"(?::[0-9]{1,5})?(?:[/?][^\s<>\"`]*)?"
 )
 "An address as people write it, without `https://`."
 _AFTER: Final = ".,;:!?)]}>*_~'\""
 "What may follow an address in a text and not belong to it."
-_ESCAPED = re.compile(r"\\([_*~()\[\]&=#.-])")
+_ESCAPED = late_pattern(r"\\([_*~()\[\]&=#.-])")
 _PORTS: Final = {"http": "80", "https": "443"}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.late_loading import late
 from everturn_gateway.tools.policy.policy import (
     Delivery,
     LogDelivery,
@@ -14,14 +15,17 @@ from everturn_gateway.tools.policy.policy import (
     Policy,
     WebhookDelivery,
 )
-from everturn_gateway.tools.policy.policy_files.schema import (
-    DeliverySettings,
-    LogSettings,
-    NotifySettings,
-    PolicyDocument,
-    patterns_of,
-)
 from everturn_gateway.yaml_files import check, read_document
+
+if TYPE_CHECKING:
+    from everturn_gateway.tools.policy.policy_files import schema
+    from everturn_gateway.tools.policy.policy_files.schema import (
+        DeliverySettings,
+        NotifySettings,
+        PolicyDocument,
+    )
+else:
+    schema = late("everturn_gateway.tools.policy.policy_files.schema")
 
 POLICY_FILE: Final = "policy.yaml"
 LOCAL_FILE: Final = "policy.local.yaml"
@@ -53,7 +57,7 @@ def load_policy(state: Path | None, home: Path, environ: Mapping[str, str]) -> P
         try:
             if not _is_there(file):
                 continue
-            tier, found = check(read_document(file, environ), PolicyDocument)
+            tier, found = check(read_document(file, environ), schema.PolicyDocument)
         except ConfigError as error:
             faults += error.faults
             continue
@@ -62,7 +66,7 @@ def load_policy(state: Path | None, home: Path, environ: Mapping[str, str]) -> P
             tiers.append(tier)
     if faults:
         raise ConfigError(faults=faults)
-    return _merged(tiers)
+    return _merged(tiers) if tiers else Policy()
 
 
 def _is_there(file: Path) -> bool:
@@ -83,9 +87,9 @@ def _is_there(file: Path) -> bool:
 
 def _merged(tiers: list[PolicyDocument]) -> Policy:
     return Policy(
-        deny=patterns_of(_together(tier.deny for tier in tiers)),
-        allow=patterns_of(_together(tier.allow for tier in tiers)),
-        reads=patterns_of(_together(tier.reads for tier in tiers)),
+        deny=schema.patterns_of(_together(tier.deny for tier in tiers)),
+        allow=schema.patterns_of(_together(tier.allow for tier in tiers)),
+        reads=schema.patterns_of(_together(tier.reads for tier in tiers)),
         notify=_notify([tier.notify for tier in tiers if tier.notify is not None]),
         **{name: value for tier in tiers for name, value in _settings(tier)},
     )
@@ -108,13 +112,15 @@ def _notify(tiers: list[NotifySettings]) -> Notify | None:
         return None
     deliveries = _together(tuple(map(_delivery, tier.deliveries)) for tier in tiers)
     return Notify(
-        patterns=patterns_of(_together(tier.patterns for tier in tiers)),
+        patterns=schema.patterns_of(_together(tier.patterns for tier in tiers)),
         deliveries=tuple(dict.fromkeys(deliveries)) or (LogDelivery(),),
     )
 
 
 def _delivery(section: DeliverySettings) -> Delivery:
-    return LogDelivery() if isinstance(section, LogSettings) else WebhookDelivery(section.url)
+    return (
+        LogDelivery() if isinstance(section, schema.LogSettings) else WebhookDelivery(section.url)
+    )
 
 
 def _together(lists: Iterable[tuple[T, ...]]) -> tuple[T, ...]:

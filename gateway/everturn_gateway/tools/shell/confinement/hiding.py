@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from everturn_gateway.late_loading import late_pattern
 from everturn_gateway.tools.environment import ToolEnvironment
 
 RULES: Final = ("agent.yaml", "policy.yaml", "policy.local.yaml")
@@ -102,8 +103,8 @@ _OF_THE_SYSTEM: Final = (
     "/etc/letsencrypt",
     "/etc/NetworkManager/system-connections",
 )
-_HOST_KEYS: Final = (Path("/etc/ssh"), re.compile(r"ssh_host_.*_key"))
-_SECRET_FILE: Final = re.compile(
+_HOST_KEYS: Final = (Path("/etc/ssh"), late_pattern(r"ssh_host_.*_key"))
+_SECRET_FILE: Final = late_pattern(
     r"\.env|\.env\.(?!example$|sample$|template$|dist$).*|.*\.env|.*\.(?:key|pem|p12|pfx)"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|credentials(?:\.json)?|secrets?\.(?:ya?ml|json|toml)"
     r"|everturn\.ya?ml",
