@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 from msgspec.structs import replace
-from support import completions_format, messages_format, ollama_format
+from support import completions_format, messages_format, ollama_format, responses_format
 from support.answers import Answer
 from support.model_api import open_model_api
 from support.provider_kinds import (
@@ -23,6 +23,7 @@ from support.provider_kinds import (
     OPENAI,
     OPENROUTER,
     OWN_FORMATS,
+    RESPONSES,
     Kind,
     a_conversation,
     ignore,
@@ -42,8 +43,8 @@ from everturn_actors.model import (
 )
 from everturn_gateway.providers.transport.attached import LARGE_BYTES
 
-each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-each_format = pytest.mark.parametrize("kind", OWN_FORMATS, ids=lambda kind: kind.name)
+each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+each_format = pytest.mark.parametrize("kind", OWN_FORMATS, ids=lambda kind: kind.title)
 
 PICTURE = Attachment(name="a1.png", media_type="image/png", file_name="cat.png", size_bytes=2048)
 PAPER = Attachment(name="b2.pdf", media_type="application/pdf", file_name="x.pdf", size_bytes=3)
@@ -58,17 +59,24 @@ BLIND = {
 }
 
 
+def messages_of(sent: Any) -> list[Any]:
+    """Return the messages of a request."""
+    return sent["input"] if "input" in sent else sent["messages"]
+
+
 def seen(sent: Any) -> list[str]:
     """Return the images of a request, in base64."""
     found: list[str] = []
-    for message in sent["messages"]:
+    for message in messages_of(sent):
         found += message.get("images") or []
-        content = message["content"] if isinstance(message["content"], list) else []
+        content = message["content"] if isinstance(message.get("content"), list) else []
         for block in content:
             if block["type"] == "image_url":
                 kind, _, data = block["image_url"]["url"].partition(";base64,")
                 assert kind == "data:image/png"
                 found.append(data)
+            elif block["type"] == "input_image":
+                found.append(block["image_url"].removeprefix("data:image/png;base64,"))
             elif block["type"] == "image":
                 assert block["source"]["media_type"] == "image/png"
                 found.append(block["source"]["data"])
@@ -226,13 +234,14 @@ async def test_calls_side_by_side_learn_from_one_refusal(kind: Kind) -> None:
     """All sessions of an agent begin at once after a restart, and all have the same setting."""
     said = {
         "openai": "Unsupported parameter: 'reasoning_effort' is not supported with this model.",
+        "openai-responses": "Unsupported parameter: 'reasoning.effort' is not supported.",
         "anthropic": "thinking: adaptive thinking is not supported on this model",
         "ollama": '"m" does not support thinking',
-    }[kind.name]
+    }[kind.title]
 
     def answer(received: Any) -> Answer:
         sent = received.json()
-        thinks = {"reasoning_effort", "thinking", "think"} & set(sent)
+        thinks = {"reasoning_effort", "reasoning", "thinking", "think"} & set(sent)
         return kind.refuse(400, said) if thinks else Answer(text="All right.")
 
     async with open_model_api(default=answer) as api, open_kind(kind, api) as adapter:
@@ -281,10 +290,11 @@ def whole(kind: Kind, answer: Answer) -> Answer:
     """Return an answer that is sent whole, as JSON, though a stream was asked for."""
     forms = {
         "openai": completions_format,
+        "openai-responses": responses_format,
         "anthropic": messages_format,
         "ollama": ollama_format,
     }
-    body = forms[kind.name].completion(answer)
+    body = forms[kind.title].completion(answer)
     return Answer(headers={"content-type": "application/json"}, body=body)
 
 
@@ -295,6 +305,7 @@ def whole(kind: Kind, answer: Answer) -> Answer:
     ("kind", "field", "value"),
     [
         (OPENAI, "reasoning_effort", "high"),
+        (RESPONSES, "reasoning", {"effort": "high"}),
         (GEMINI, "reasoning_effort", "high"),
         (OPENROUTER, "reasoning", {"effort": "high"}),
         (ANTHROPIC, "output_config", {"effort": "high"}),
@@ -359,8 +370,8 @@ def _with_results(*names: str) -> ModelRequest:
 def _images_of_results(sent: Any) -> list[str]:
     blocks = [
         block
-        for message in sent["messages"]
-        if isinstance(message["content"], list)
+        for message in messages_of(sent)
+        if isinstance(message.get("content"), list)
         for block in message["content"]
     ]
     held = [each["content"] for each in blocks if each["type"] == "tool_result"]
@@ -378,9 +389,10 @@ async def test_an_image_of_a_result_is_shown(kind: Kind) -> None:
     assert _images_of_results(sent) == [b64encode(PNG).decode()] * 2
     text = json.dumps(sent)
     assert "not shown" not in text
-    roles = [each["role"] for each in sent["messages"]]
+    roles = [each.get("role", each.get("type")) for each in messages_of(sent)]
     if kind.name != "anthropic":  # its results hold the images themselves
-        assert roles[-3:] == ["tool", "tool", "user"]
+        result = "function_call_output" if kind == RESPONSES else "tool"
+        assert roles[-3:] == [result, result, "user"]
 
 
 @each_kind

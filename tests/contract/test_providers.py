@@ -27,7 +27,7 @@ from everturn_gateway.providers import open_providers
 
 KEY = "sk-contract-0123456789"
 ENGINE = Path(__file__).parent.parent / "support" / "stub_engine"
-REMOTE = {kind.name: kind for kind in provider_kinds.KINDS}
+REMOTE = {kind.title: kind for kind in provider_kinds.KINDS}
 KINDS = ("builtin", "scripted", "local", *REMOTE)
 
 SCRIPT = """
@@ -74,7 +74,8 @@ async def open_subject(kind: str, folder: Path) -> AsyncGenerator[Subject]:
 
         name = {"scripted": "script.yaml", "local": "model.gguf"}.get(kind, "m")
         base_url = REMOTE[kind].base_url(api) if kind in REMOTE else ""
-        spec = ModelSpec(provider=kind, name=name, base_url=base_url)
+        provider_name = REMOTE[kind].name if kind in REMOTE else kind
+        spec = ModelSpec(provider=provider_name, name=name, base_url=base_url)
         # In a thread, as the library of agents does it.
         provider = await anyio.to_thread.run_sync(providers.make, spec, folder)
         yield Subject(provider=provider, hold=hold, fail=fail)

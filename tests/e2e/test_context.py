@@ -13,6 +13,7 @@ from support.command import everturn
 from support.gateway import server_events
 from support.model_api import Answer, ModelApi, Received, open_model_api, overflow
 from support.process import gateway_process, write_workspace
+from support.responses_format import compacted
 
 LONG = "word " * 400
 ENOUGH = 9  # long messages and their answers: more than the small window holds
@@ -144,6 +145,51 @@ async def test_a_summary_cut_off_by_a_kill_is_made_after_the_restart(tmp_path: P
         assert said == "All right."
         assert "They count words." in texts[0]
         assert {"meanwhile", "go on", "what do they do?"} <= set(texts)
+
+
+async def test_an_item_of_openais_stands_for_older_turns_after_a_kill(tmp_path: Path) -> None:
+    """Killed before its text was there, it is made again; then it goes back, also after a kill."""
+    began = anyio.Event()
+
+    def compacting(request: Received) -> Answer:
+        if b"compaction_trigger" in request.body:
+            return Answer(blocks=(compacted(),))
+        if is_summary(request.body) and not began.is_set():
+            began.set()
+            return Answer(text="never finished", hold={1: anyio.Event()})
+        return answer(request)
+
+    async with open_model_api(default=compacting) as api:
+        write_workspace(tmp_path, f"{api.url}/responses")
+        file = tmp_path / "agents" / "helper" / "agent.yaml"
+        native = "{on_disconnect: continue, context: {policy: native}}"
+        file.write_text(file.read_text().replace("{on_disconnect: continue}", native))
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            session = await new_session(client)
+            await say(client, session, *(f"{number}: {LONG}" for number in range(6)))
+            path = f"/api/v1/sessions/{session}"
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(client.post, f"{path}/compact")
+                with anyio.fail_after(30):
+                    await began.wait()
+                tasks.cancel_scope.cancel()
+            await gateway.kill()
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            made = (await client.post(f"{path}/compact")).json()
+            await say(client, session, "one")
+            await gateway.kill()
+        async with gateway_process(tmp_path) as gateway, gateway.client() as client:
+            await say(client, session, "two")
+            last = (await client.get(path)).json()["last_event"]
+            past = (await client.get(f"{path}/context/{last - 1}")).json()
+            found = (await client.get("/api/v1/search", params={"q": "count words"})).json()
+
+    one, two = (orjson.loads(each)["input"] for each in asked(api)[-2:])
+    assert made["source"] == "provider"
+    assert one[0] == two[0] == compacted()
+    assert two[: len(one)] == one
+    assert past["verdict"] == "same"
+    assert "They count words." in json.dumps(found), "others read the text beside it"
 
 
 async def test_a_request_that_is_too_long_is_answered_and_told_of(tmp_path: Path) -> None:

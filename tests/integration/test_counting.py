@@ -12,7 +12,15 @@ from msgspec import structs
 from openai.types.responses.input_token_count_params import InputTokenCountParams
 from pydantic import TypeAdapter
 from support.model_api import open_model_api, refused
-from support.provider_kinds import ANTHROPIC, GEMINI, LOOK, OPENAI, a_conversation, request
+from support.provider_kinds import (
+    ANTHROPIC,
+    GEMINI,
+    LOOK,
+    OPENAI,
+    RESPONSES,
+    a_conversation,
+    request,
+)
 
 from everturn_actors.context.estimation.calibration import ModelStatistics
 from everturn_actors.events import ContextReduced, ModelReplied, PromptCounted
@@ -22,6 +30,7 @@ from everturn_actors.testing import ScriptedProvider, make_spec, open_test_servi
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.providers.anthropic import Anthropic
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
+from everturn_gateway.providers.responses import Responses
 from everturn_gateway.providers.transport.endpoints import Counts, endpoint_for
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.streaming import Connection
@@ -55,6 +64,7 @@ def _check_gemini(body: Any, _documented: Any) -> None:
     [
         (ANTHROPIC, "anthropic", "/v1/messages/count_tokens", MessageCountTokensParams, _check),
         (OPENAI, "openai", "/v1/responses/input_tokens", InputTokenCountParams, _check),
+        (RESPONSES, "openai", "/v1/responses/input_tokens", InputTokenCountParams, _check),
         (GEMINI, "gemini", "/v1/models/m:countTokens", None, _check_gemini),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
@@ -68,7 +78,8 @@ async def test_a_provider_is_asked_by_its_own_route_and_not_again_where_it_has_n
         endpoint = replace(endpoint_for(kind.spec(api), KEYS), counts=counts)
         clients = HttpClients()
         connection = Connection(endpoint=endpoint, clients=clients, mask=str)
-        make = Anthropic if counts == "anthropic" else OpenAICompatible
+        makes = {"responses": Responses, "anthropic": Anthropic}
+        make = makes.get(endpoint.api, OpenAICompatible)
         provider = make(connection, model="m")
         asked = request(*a_conversation(), tools=(LOOK,), max_output_tokens=900, temperature=0.5)
         try:

@@ -11,9 +11,13 @@ from typing import Any, cast
 
 import anthropic
 import ollama
+import openai
 import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
+from msgspec import structs
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
+from openai.types.responses import ResponseStreamEvent
+from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 from pydantic import TypeAdapter
 from support.answers import Answer
 from support.model_api import ModelApi, open_model_api
@@ -23,23 +27,29 @@ from support.provider_kinds import (
     LOOK,
     OLLAMA,
     OPENAI,
+    RESPONSES,
     a_conversation,
     ignore,
     open_kind,
     request,
 )
+from support.responses_format import compacted
 from support.tables import table
 
 from everturn_actors.model import (
     Attachment,
     ModelRequest,
+    Notice,
     Reply,
     ToolCall,
     ToolResult,
     Usage,
     UserMessage,
 )
+from everturn_gateway.providers.responses.wire import BodyWriter
+from everturn_gateway.providers.transport.opaque import pack
 
+EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 UNICODE = Answer(text="Grüße an 🌍, “alle”\n\n\u2028 und \x7f.")
 EMPTY_PIECES = Answer(pieces=("", "a", "", " b"), finish_reason="length")
 CALLS = Answer(
@@ -181,6 +191,87 @@ async def test_the_refusals_of_these_tests_are_anthropics(
     assert raised.value.status_code == status
 
 
+# --- OpenAI's responses ---
+
+
+async def official_response(api: ModelApi) -> Reply:
+    """Return an answer as the official client reads it, having checked each of its events."""
+    end: openai.types.responses.Response | None = None
+    text = ""
+    client = openai.AsyncOpenAI(base_url=api.url, api_key=KEY, max_retries=0)
+    async with (
+        client,
+        await client.responses.create(model="m", input="Hi", store=False, stream=True) as stream,
+    ):
+        async for event in stream:
+            EVENTS.validate_python(event.to_dict())
+            match event.type:
+                case "response.output_text.delta":
+                    text += event.delta
+                case "response.completed" | "response.incomplete":
+                    end = event.response
+                case _:
+                    pass
+    assert end is not None
+    assert end.usage is not None
+    calls = tuple(
+        ToolCall(call_id=i.call_id, name=i.name, arguments=i.arguments)
+        for i in end.output
+        if i.type == "function_call"
+    )
+    assert end.output_text == text
+    return Reply(
+        text=text,
+        reasoning="".join(s.text for i in end.output if i.type == "reasoning" for s in i.summary),
+        calls=calls,
+        usage=Usage(
+            input_tokens=end.usage.input_tokens,
+            output_tokens=end.usage.output_tokens,
+            cached_tokens=end.usage.input_tokens_details.cached_tokens,
+            cache_written_tokens=end.usage.input_tokens_details.cache_write_tokens,
+        ),
+        stop_reason="length" if end.incomplete_details else "tool_calls" if calls else "stop",
+        model=end.model,
+    )
+
+
+@table(
+    "answer", [UNICODE, EMPTY_PIECES, CALLS, CALLS_ALONE, CACHED, replace(CALLS, reasoning="hm")]
+)
+async def test_responses_are_read_as_the_official_client_does(answer: Answer) -> None:
+    """An independent reading of the same events, each of which is one of OpenAI's."""
+    async with open_model_api() as api, open_kind(RESPONSES, api) as adapter:
+        api.script(answer, answer)
+        theirs = await official_response(api)
+        ours = await adapter.complete(request(), ignore)
+
+    assert comparable(ours) == comparable(theirs)
+
+
+async def test_thoughts_go_back_encrypted_before_the_calls_that_they_led_to() -> None:
+    """To the same model alone; where it refuses them, they are done without from then on."""
+    asked, call = UserMessage(text="look at y"), ToolCall(call_id="c", name="look")
+    result = ToolResult(call_id="c", name="look", text="a dog")
+    async with open_model_api() as api, open_kind(RESPONSES, api) as adapter:
+        api.script(Answer(text="One moment.", calls=(call,), reasoning="why not"))
+        reply = await adapter.complete(request(asked, tools=(LOOK,)), ignore)
+        step = request(asked, reply, result, tools=(LOOK,))
+        await adapter.complete(step, ignore)
+        await adapter.complete(replace(step, model="other"), ignore)
+        kinds = [[i.get("type", i.get("role")) for i in r.json()["input"]] for r in api.requests]
+        thought, said = api.requests[1].json()["input"][1:3]
+        spoilt = structs.replace(reply, opaque=reply.opaque.replace("enc-", "bad-"))
+        again = request(asked, spoilt, result, tools=(LOOK,))
+        await adapter.complete(again, ignore)
+        await adapter.complete(again, ignore)
+        sent = [b"bad-" in each.body for each in list(api.requests)[3:]]
+
+    assert (thought["encrypted_content"], said["phase"]) == ("enc-why not", "commentary")
+    behind = ["assistant", "function_call", "function_call_output"]
+    assert kinds == [["user"], ["user", "reasoning", *behind], ["user", *behind]]
+    assert sent == [True, False, False]
+
+
 # --- Ollama ---
 
 
@@ -270,6 +361,7 @@ def everything() -> ModelRequest:
     )
 
 
+RESPONSE: TypeAdapter[Any] = TypeAdapter(ResponseCreateParamsStreaming)
 ANTHROPICS: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
 OPENAIS: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsStreaming)
 
@@ -303,6 +395,18 @@ async def test_openais_types_accept_what_is_sent() -> None:
         sent = api.requests[0].json()
 
     assert forced(OPENAIS.validate_python(sent)) == sent
+
+
+async def test_the_types_of_responses_accept_what_is_sent() -> None:
+    """The official client would let the same request out, compacted conversations too."""
+    packed = pack("http://x", "m", {"items": [compacted()]})
+    writer = BodyWriter(origin="http://x")
+    asked = everything()
+    long = replace(asked, messages=(Notice(text="long ago", opaque=packed), *asked.messages))
+    for each in (asked, long, replace(long, compacts=True)):
+        sent = TypeAdapter(object).validate_json(writer.body(each))
+
+        assert forced(RESPONSE.validate_python(sent)) == sent
 
 
 async def test_ollamas_types_accept_what_is_sent() -> None:

@@ -30,7 +30,7 @@ class Answer:
     cache_written_tokens: int = 0
     "Anthropic's alone."
     blocks: tuple[Mapping[str, Any], ...] = ()
-    "Anthropic's alone: whole blocks, which come before those made of the fields above."
+    "Anthropic's blocks and the items of a response, which come before those of the fields above."
     model: str = "fake-1"
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])

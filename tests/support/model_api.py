@@ -5,7 +5,7 @@
         ...  # point the code under test at api.url
         assert api.requests[0].json()["model"] == "m"
 
-It speaks OpenAI's format under `api.url`, and Anthropic's and Ollama's under `api.address`: the
+It speaks OpenAI's formats under `api.url`, and Anthropic's and Ollama's under `api.address`: the
 path of a request says which. A request that the real API's documents forbid is refused.
 
 What is not scripted gets `api.default`. Nothing here waits for time unless an answer says so: an
@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 import anyio
 import anyio.abc
 import orjson
-from support import completions_format, messages_format, ollama_format
+from support import completions_format, messages_format, ollama_format, responses_format
 from support.answers import Answer
 
 __all__ = [
@@ -81,6 +81,12 @@ _OPENAI = _Format(
 )
 _FORMATS: Mapping[str, _Format] = {
     "/chat/completions": _OPENAI,
+    "/responses": _Format(
+        kind=_EVENTS,
+        chunks=responses_format.chunks,
+        completion=responses_format.completion,
+        problem=responses_format.problem,
+    ),
     "/v1/messages": _Format(
         kind=_EVENTS,
         chunks=messages_format.chunks,

@@ -36,6 +36,7 @@ from everturn_gateway.providers import open_providers
 from everturn_gateway.providers.anthropic import Anthropic
 from everturn_gateway.providers.ollama import Ollama
 from everturn_gateway.providers.openai_compatible import OpenAICompatible
+from everturn_gateway.providers.responses import Responses
 from everturn_gateway.providers.transport.endpoints import endpoint_for
 from everturn_gateway.providers.transport.http_clients import HttpClients
 from everturn_gateway.providers.transport.streaming import Connection
@@ -67,9 +68,17 @@ class Kind:
     window_tokens: int | None
     "The window that the overflow names."
 
+    path: str = ""
+    "What its address ends with, where that says what it speaks."
+
+    @property
+    def title(self) -> str:
+        """What tells it from the others."""
+        return self.name + self.path.replace("/", "-")
+
     def base_url(self, api: ModelApi) -> str:
         """Return where the API is for this provider."""
-        return api.url if self.is_openai else api.address
+        return api.url + self.path if self.is_openai else api.address
 
     def spec(self, api: ModelApi, **fields: Any) -> ModelSpec:
         """Return a model of this provider at the API."""
@@ -104,6 +113,7 @@ def _ollama(status: int, message: str, *, headers: Mapping[str, str] | None = No
 OPENAI = Kind(
     name="openai", is_openai=True, refuse=refused, overflow=overflow(), window_tokens=8192
 )
+RESPONSES = replace(OPENAI, path="/responses")
 OPENROUTER = Kind(
     name="openrouter",
     is_openai=True,
@@ -139,8 +149,8 @@ OLLAMA = Kind(
     overflow=ollama_format.overflow(4096),
     window_tokens=4096,
 )
-KINDS = (OPENAI, OPENROUTER, GEMINI, ANTHROPIC, OLLAMA)
-OWN_FORMATS = (OPENAI, ANTHROPIC, OLLAMA)
+KINDS = (OPENAI, RESPONSES, OPENROUTER, GEMINI, ANTHROPIC, OLLAMA)
+OWN_FORMATS = (OPENAI, RESPONSES, ANTHROPIC, OLLAMA)
 
 # Overflows in the other words that these providers have for them.
 OVERFLOWS: tuple[tuple[Kind, Answer, int | None], ...] = (
@@ -218,6 +228,8 @@ async def open_impatient(
         match endpoint.api:
             case "openai":
                 yield OpenAICompatible(connection, model="m")
+            case "responses":
+                yield Responses(connection, model="m")
             case "anthropic":
                 yield Anthropic(connection, model="m")
             case "ollama":

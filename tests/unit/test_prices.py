@@ -11,7 +11,7 @@ from support.tables import table
 
 from everturn_actors.model import Usage
 from everturn_actors.spec import ModelSpec
-from everturn_gateway.builtin.providers import BUILTIN
+from everturn_gateway.builtin.providers import BUILTIN, OPENAI
 from everturn_gateway.plugins import ProviderPlugin, installed
 from everturn_gateway.usage import NANODOLLARS, Price, PriceList, Rates, model_label
 
@@ -158,6 +158,10 @@ def test_another_address_has_no_price_but_the_owners() -> None:
 
     assert PriceList({}, vendor({"openai/gpt-x": flat(1)})).price(there) is None
     assert PriceList({"openai/gpt-x": flat(9)}, vendor({})).price(there) == flat(9)
+    # The vendor's other API, at the vendor's own address.
+    own = PriceList({}, lambda _: OPENAI)
+    responses = spec("openai/gpt-5-mini", "https://api.openai.com/v1/responses")
+    assert own.price(responses) == own.price(spec("openai/gpt-5-mini")) is not None
 
 
 @table(

@@ -741,3 +741,19 @@ def test_a_chosen_model_makes_summaries_as_its_own_provider_does() -> None:
 
     assert not other.compacts
     assert model_spec(ChosenModel(provider="anthropic", name="claude"), other, ()).compacts
+    at = ModelSpec(provider="openai", name="gpt-5", base_url="https://api.openai.com/v1/responses")
+    assert model_spec(ChosenModel(provider="openai", name="gpt-5-mini"), own, (at,)).compacts
+
+
+def test_a_policy_that_needs_its_provider_says_with_which_models_it_goes(tmp_path: Path) -> None:
+    """OpenAI compacts by one of its APIs alone: whoever names the other is told where."""
+    yaml_text = "  session:\n    context:\n      policy: native\n"
+    path = write_agent(tmp_path, "a", yaml_text)
+    agent, where = path / "agent.yaml", "https://api.openai.com/v1/responses"
+    chat = agent.read_text().replace("provider: builtin", "provider: openai")
+    agent.write_text(chat)
+
+    with pytest.raises(ConfigError, match=f"which openai does not: anthropic, or openai .*{where}"):
+        load_agent(path, environ={})
+    agent.write_text(chat.replace("provider: openai", f"provider: openai\n    base_url: {where}"))
+    assert load_agent(path, environ={}).spec.model.compacts

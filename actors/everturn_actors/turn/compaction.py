@@ -298,16 +298,15 @@ class Compactor(Struct, kw_only=True):
         has_room = made.tokens + INSTRUCTION_TOKENS + budget.reserve_tokens <= budget.window_tokens
         kept = next((t for t in conversation.turns if t.number > task.last_turn), None)
         first = kept.users[0] if kept is not None else None
-        if model.compacts and made.policy.compacts:
+        has_pictures = bool(made.pictures.shown)
+        if model.compacts and made.policy.compacts and not (state.open_turn or has_pictures):
             reserve = budget.reserve_tokens
-            if state.open_turn is None and not made.pictures.shown:
-                asked = compaction_request(task, made.request, first, output_tokens=reserve)
-                return structs.replace(task, compaction=asked)
-            return task
+            asked = compaction_request(task, made.request, first, output_tokens=reserve)
+            task = structs.replace(task, compaction=asked)
         if not (is_warm and caches):
             return task
         # What is from outside is given to the writer as data alone, between tags.
-        if made.outside.sources or task.outside or made.pictures.shown or state.open_turn:
+        if made.outside.sources or task.outside or has_pictures or state.open_turn:
             return task
         if not is_same or not has_room:
             return task

@@ -21,7 +21,7 @@ from everturn_actors.context.summaries import (
 )
 from everturn_actors.errors import ContextOverflowError, ModelError, ModelTransientError
 from everturn_actors.events import Summarised
-from everturn_actors.model import Usage
+from everturn_actors.model import ModelRequest, Usage
 from everturn_actors.ports import Clock, Summariser
 from everturn_actors.turn.provider_boundary import reply_of
 
@@ -94,43 +94,50 @@ class _Question(Struct, kw_only=True):
     usage: Usage = Usage()
     error: str = ""
     "Of the last try."
+    opaque: str = ""
+    "What the provider made of the conversation, where it has no text: others have to have one."
 
     @property
-    def is_live(self) -> bool:
-        """Whether this try asks behind the conversation itself, or has it compacted."""
-        return self.tries == 1 and bool(self.task.live or self.task.compaction)
+    def live(self) -> ModelRequest | None:
+        """What this try sends where that is the conversation itself; None = it goes as data."""
+        task = self.task
+        if self.tries == 1:
+            return task.compaction or task.live
+        return task.live if self.tries == 2 and self.opaque else None
 
 
 async def _ask(asked: _Question, deadline: anyio.CancelScope) -> Summarised | None:
     """Ask until there is a summary; None where asking again is no use."""
-    while asked.tries < asked.tries_max:
+    while asked.tries < asked.tries_max + bool(asked.opaque):
         asked.tries += 1
         try:
-            return await _try(asked)
+            if summary := await _try(asked):
+                return summary
+            continue
         except ContextOverflowError as failure:
             asked.error = str(failure)
-            asked.halvings += not asked.is_live
+            asked.halvings += asked.live is None
             continue  # the next request is another one: nothing has to be waited for
         except ModelError as failure:
             asked.error = str(failure)
-            if asked.is_live:
+            if asked.live is not None:
                 continue  # as data it is another question
             pause_s = max(PAUSE_S * asked.tries, failure.retry_after_s or 0)
-            is_last = asked.tries == asked.tries_max or not failure.retryable
+            is_last = asked.tries >= asked.tries_max or not failure.retryable
         if is_last or anyio.current_time() + pause_s >= deadline.deadline:
             return None
         await asked.clock.sleep(pause_s)
     return None
 
 
-async def _try(asked: _Question) -> Summarised:
-    """Ask once.
+async def _try(asked: _Question) -> Summarised | None:
+    """Ask once; None where that gave what the provider keeps for itself, and no text yet.
 
     Raises:
         ModelError: There is no reply, or it is no summary.
     """
     task, model = asked.task, asked.summariser.model
-    request = (task.compaction or task.live) if asked.is_live else None
+    request = asked.live
     if request is None:
         request = await anyio.to_thread.run_sync(  # megabytes of text, it may be
             partial(
@@ -151,12 +158,16 @@ async def _try(asked: _Question) -> Summarised:
     if compacts and not reply.opaque:
         msg = "the provider was asked for a summary of its own, and gave none"
         raise ModelTransientError(msg)
+    if compacts and not reply.text:
+        asked.opaque = reply.opaque
+        return None
+    opaque = reply.opaque if compacts else asked.opaque
     return Summarised(
         last_turn=task.last_turn,
         messages=task.messages,
         text=with_remarks(task, check_summary(reply.text)),
-        source="provider" if compacts else "model",
-        opaque=reply.opaque if compacts else "",
+        source="provider" if opaque else "model",
+        opaque=opaque,
         tries=asked.tries,
         model=reply.model or model.name,
         usage=asked.usage,
@@ -175,6 +186,7 @@ async def _digest(task: SummaryTask, asked: _Question | None = None) -> Summaris
         messages=task.messages,
         text=text,
         source="digest",
+        opaque=asked.opaque if asked else "",
         tries=asked.tries if asked else 0,
         usage=asked.usage if asked else Usage(),
         error=asked.error[:_ERROR_CHARACTERS] if asked else "",

@@ -15,7 +15,11 @@ from everturn_gateway.plugins import (
     ProviderSettings,
     ProviderSetup,
 )
-from everturn_gateway.providers.transport.endpoints import address_of, endpoints_for
+from everturn_gateway.providers.transport.endpoints import (
+    address_of,
+    endpoints_for,
+    speaks_responses,
+)
 from everturn_gateway.usage import price_table
 
 if TYPE_CHECKING:
@@ -68,7 +72,7 @@ def _scripted(setup: ProviderSetup) -> ModelProvider:
     return scripted.load_script(file, setup.environ)
 
 
-def _always_free(_model: ModelSpec) -> bool:
+def _always(_model: ModelSpec) -> bool:
     return True
 
 
@@ -94,6 +98,8 @@ OPENAI: Final = _api(
     name="openai",
     usual_model="gpt-5-mini",
     summary="OpenAI, and every server that speaks its format",
+    compacts=speaks_responses,
+    compacts_where="openai with spec.model.base_url: https://api.openai.com/v1/responses",
     prices=price_table.OPENAI,
     cache_life_s=_CACHE_LIFE_S,
 )
@@ -101,7 +107,7 @@ ANTHROPIC: Final = _api(
     name="anthropic",
     usual_model="claude-sonnet-5",
     summary="Anthropic",
-    compacts=True,
+    compacts=_always,
     prices=price_table.ANTHROPIC,
     cache_life_s=_CACHE_LIFE_S,
 )
@@ -133,7 +139,7 @@ LOCAL: Final = ProviderPlugin(
     extra="everturn[local]",
     libraries=("xllamacpp",),
     make=_local,
-    is_free=_always_free,
+    is_free=_always,
     max_concurrent=1,
     calls_tools=False,
     windows=(("smollm2-135m", 4096),),  # trained for 2,048, and served with no more than this
@@ -145,7 +151,7 @@ BUILTIN: Final = ProviderPlugin(
     summary="the built-in responder, which is no language model",
     docs=_DOCS,
     make=_builtin,
-    is_free=_always_free,
+    is_free=_always,
     is_model=False,
 )
 SCRIPTED: Final = ProviderPlugin(
@@ -154,6 +160,6 @@ SCRIPTED: Final = ProviderPlugin(
     summary="replies from a file",
     docs=_DOCS,
     make=_scripted,
-    is_free=_always_free,
+    is_free=_always,
     is_model=False,
 )

@@ -64,7 +64,7 @@ def _no_address(_model: ModelSpec) -> str:
     return ""
 
 
-def _never_free(_model: ModelSpec) -> bool:
+def _never(_model: ModelSpec) -> bool:
     return False
 
 
@@ -91,12 +91,14 @@ class ProviderPlugin(Plugin, frozen=True, kw_only=True):
     """
     prices: Mapping[str, Price] = msgspec.field(default_factory=dict[str, Price])
     "What the vendor takes for a model by this name, at its own address."
-    is_free: Callable[[ModelSpec], bool] = _never_free
+    is_free: Callable[[ModelSpec], bool] = _never
     "Whether calls to a model cost nothing but this machine's time, or are given away."
     windows: tuple[tuple[str, int], ...] = ()
     """Parts of lower-cased names of models, and their windows in tokens; the first match counts."""
-    compacts: bool = False
-    "Whether it can put a summary of its own in the place of a conversation."
+    compacts: Callable[[ModelSpec], bool] = _never
+    "Whether a model can put a summary of its provider's own in the place of a conversation."
+    compacts_where: str = ""
+    "How a model is named that can, for people, where not all of them do."
     cache_life_s: float = 0
     "For how long it caches the beginning of a request; 0 = it does not, or nobody knows."
     max_concurrent: int | None = None

@@ -30,10 +30,11 @@ from everturn_gateway.providers.transport.streaming import Connection
 from everturn_gateway.providers.transport.wire import SentBytes
 
 if TYPE_CHECKING:
-    from everturn_gateway.providers import anthropic, ollama
+    from everturn_gateway.providers import anthropic, ollama, responses
 else:
     anthropic = late("everturn_gateway.providers.anthropic")
     ollama = late("everturn_gateway.providers.ollama")
+    responses = late("everturn_gateway.providers.responses")
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +80,8 @@ class ConnectedProviders:
         match endpoint.api:
             case "openai":
                 return OpenAICompatible(connection, model=model.name, sent=self._sent)
+            case "responses":
+                return responses.Responses(connection, model=model.name, sent=self._sent)
             case "anthropic":
                 return anthropic.Anthropic(connection, model=model.name)
             case "ollama":

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from everturn_actors.context.policy import AnyPolicy
+from everturn_actors.spec import ModelSpec
 from everturn_gateway.errors import Fault
 from everturn_gateway.plugins import PolicyPlugin, installed
 from everturn_gateway.specs.plugin_settings import read_settings
@@ -78,11 +79,17 @@ def read_context(document: Document) -> ReadContext:
 def _does_not_compact(document: Document) -> str:
     """Return why the agent's provider makes no summaries of its own; empty where it does."""
     providers = installed().providers
-    name = str(document.section(("spec", "model")).get("provider") or "")
+    given = document.section(("spec", "model"))
+    name, address = (str(given.get(each) or "") for each in ("provider", "base_url"))
     plugin = providers.get(name)
-    if plugin is None or plugin.compacts:  # of one that is not there, its own field tells
+    model = ModelSpec(provider=name, name=str(given.get("name") or ""), base_url=address)
+    if plugin is None or plugin.compacts(model):  # of one that is not there, its own field tells
         return ""
-    others = ", ".join(each.name for each in providers.all() if each.compacts)
+    others = ", or ".join(
+        each.compacts_where or each.name
+        for each in providers.all()
+        if each.compacts_where or each.compacts(ModelSpec(provider=each.name, name=""))
+    )
     return f"goes with a provider that makes summaries itself, which {name} does not: {others}"
 
 

@@ -95,7 +95,7 @@ def _fallback(model: FallbackSettings, own: ModelSpec) -> ModelSpec:
 
 def one_model(model: OneModelSettings) -> ModelSpec:
     """Return a model as a file names it."""
-    return ModelSpec(
+    spec = ModelSpec(
         provider=model.provider,
         name=model.name,
         base_url=model.base_url or "",
@@ -106,14 +106,14 @@ def one_model(model: OneModelSettings) -> ModelSpec:
         reasoning_effort=model.reasoning_effort,
         usual_window=_usual_window(model),
         cache_life_s=_cache_life_s(model),
-        compacts=compacts(model.provider),
     )
+    return replace(spec, compacts=compacts(spec))
 
 
-def compacts(provider: str) -> bool:
-    """Return whether a provider can put a summary of its own in the place of a conversation."""
-    plugin = installed().providers.get(provider)
-    return plugin is not None and plugin.compacts
+def compacts(model: ModelSpec) -> bool:
+    """Return whether the provider can put a summary of its own in the place of a conversation."""
+    plugin = installed().providers.get(model.provider)
+    return plugin is not None and plugin.compacts(model)
 
 
 def _cache_life_s(model: OneModelSettings) -> float:
@@ -235,13 +235,13 @@ def model_spec(chosen: ChosenModel, own: ModelSpec, known: Sequence[ModelSpec]) 
     found = next(compress(named, is_named), None)
     address = next((each.base_url for each in named if each.provider == chosen.provider), "")
     section = OneModelSettings(provider=chosen.provider, name=chosen.name)
-    return replace(
+    spec = replace(
         own,
         provider=chosen.provider,
         name=chosen.name,
-        compacts=compacts(chosen.provider),
         base_url=address if found is None else found.base_url,
         context_window=found.context_window if found is not None else None,
         usual_window=_usual_window(section),
         cache_life_s=_cache_life_s(section),
     )
+    return replace(spec, compacts=compacts(spec))

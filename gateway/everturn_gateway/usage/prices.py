@@ -88,6 +88,11 @@ class Vendor(Protocol):
         """Whether calls to a model cost nothing but this machine's time, or are given away."""
         ...
 
+    @property
+    def address(self) -> Callable[[ModelSpec], str]:
+        """Where a model is called: scheme, host and port; empty = in this process."""
+        ...
+
 
 class PriceList:
     """Knows what models cost: the owner's own prices, then those that their providers tell.
@@ -122,6 +127,8 @@ class PriceList:
         if vendor.is_free(model):
             return FREE
         if model.base_url:
-            return None
+            own = vendor.address(replace(model, base_url=""))
+            if not own or vendor.address(model) != own:
+                return None
         names = (model.name, _EDITION.sub("", model.name))
         return next((vendor.prices[name] for name in names if name in vendor.prices), None)

@@ -16,7 +16,7 @@ class NativeSettings(EverturnSettings):
 NATIVE: Final = PolicyPlugin(
     name="native",
     interface=1,
-    summary="as everturn, with summaries that the provider makes itself (Anthropic)",
+    summary="as everturn, with summaries that the provider makes itself (Anthropic, OpenAI)",
     docs="docs/context.md",
     settings=NativeSettings,
     policy=POLICY,

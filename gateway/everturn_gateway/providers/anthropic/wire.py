@@ -135,7 +135,8 @@ class BodyWriter:
         first = request.messages[0] if request.messages else None
         if not isinstance(first, Notice):
             return None
-        return unpack(first.opaque, self._origin, request.model, dict[str, object])
+        kept = unpack(first.opaque, self._origin, request.model, dict[str, object])
+        return kept if kept and kept.get("type") == "compaction" else None
 
     def _runs(self, request: ModelRequest, *, replays: bool) -> list[list[_Blocks]]:
         """Return the blocks of each message of the body, the user's and the model's in turn."""

@@ -1,11 +1,13 @@
 """What a turn's caller asks of a reply, in the words of the APIs. Pure.
 
-Sources: https://platform.openai.com/docs/api-reference/chat/create,
+Sources: https://platform.openai.com/docs/api-reference/chat/create and /responses/create,
 https://platform.claude.com/docs/en/api/messages and
 https://docs.ollama.com/api/chat (read 2026-11).
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from everturn_actors.model import CallOptions
 from everturn_gateway.providers.transport.encoding import dumps
@@ -32,6 +34,27 @@ def openai_tool_choice(asked: CallOptions) -> dict[str, object]:
         choice["tool_choice"] = asked.tool_choice
     elif asked.tool_choice:
         choice["tool_choice"] = {"type": "function", "function": {"name": asked.tool_choice}}
+    return choice
+
+
+def responses_options(asked: CallOptions, leave_out: Collection[str] = ()) -> dict[str, object]:
+    """Return the fields of a response, those about tools left out.
+
+    It has none for words to stop at, a seed and penalties.
+    """
+    options: dict[str, object] = {} if asked.top_p is None else {"top_p": asked.top_p}
+    form = dict(asked.response_format)
+    if form and "response_format" not in leave_out:
+        # What chat completions have one level further down.
+        options["text"] = {"format": {**form.pop("json_schema", {}), **form}}
+    return options
+
+
+def responses_tool_choice(asked: CallOptions) -> dict[str, object]:
+    """Return the fields about tools of a response that has some."""
+    choice = openai_tool_choice(asked)
+    if isinstance(choice.get("tool_choice"), dict):
+        choice["tool_choice"] = {"type": "function", "name": asked.tool_choice}
     return choice
 
 

@@ -18,7 +18,7 @@ STALL_TIMEOUT_S = 60.0  # a model that thinks for long sends comments meanwhile
 # prompt, loads a model or serves somebody else, and the deadline of the call is enough.
 OWN_STALL_TIMEOUT_S = 600.0
 
-Api: TypeAlias = Literal["openai", "anthropic", "ollama"]
+Api: TypeAlias = Literal["openai", "responses", "anthropic", "ollama"]
 Vendor: TypeAlias = Literal["", "openrouter", "gemini"]
 MaxTokensField: TypeAlias = Literal["max_tokens", "max_completion_tokens"]
 Tells: TypeAlias = Literal["nothing", "listing", "ollama", "anthropic", "gemini", "anything"]
@@ -29,6 +29,7 @@ ANTHROPIC_VERSION: Final = "2023-06-01"  # of the API; the only one that its doc
 
 _PATHS: Final[Mapping[Api, str]] = {
     "openai": "/chat/completions",
+    "responses": "/responses",
     "anthropic": "/v1/messages",
     "ollama": "/api/chat",
 }
@@ -152,7 +153,7 @@ def endpoints_for(model: ModelSpec, environ: Mapping[str, str]) -> tuple[Endpoin
     api = _api(model, provider)
     address, path = _split(model.base_url or provider.base_url, api)
     own = provider.base_url.startswith(address)
-    keys = _keys(model, provider, environ)
+    keys = _keys(model, provider, environ, needs_one=provider.needs_key and own)
     if provider.api == "ollama" and not address.startswith("https://"):
         keys = ("",)
     # Ollama loads a model, and reads a long prompt, without a word.
@@ -216,17 +217,30 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def speaks_responses(model: ModelSpec) -> bool:
+    """Whether `model`, whose provider is one of `PROVIDERS`, is asked by the Responses API."""
+    return _api(model, PROVIDERS[model.provider]) == "responses"
+
+
 def _api(model: ModelSpec, provider: Provider) -> Api:
-    """Return what is spoken: with Ollama, an address that ends in `/v1` means OpenAI's format."""
+    """Return what is spoken.
+
+    An address of OpenAI's format that ends in `/responses` means its Responses API; with Ollama,
+    one that ends in `/v1` means chat completions.
+    """
     path = model.base_url.partition("?")[0].rstrip("/")
+    if provider.api == "openai" and path.endswith(_PATHS["responses"]):
+        return "responses"
     speaks_openai = path.endswith(("/v1", _PATHS["openai"]))
     return "openai" if provider.api == "ollama" and speaks_openai else provider.api
 
 
-def _keys(model: ModelSpec, provider: Provider, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _keys(
+    model: ModelSpec, provider: Provider, environ: Mapping[str, str], *, needs_one: bool
+) -> tuple[str, ...]:
     variable = provider.key_variable
     keys = split_keys(environ.get(variable, "")) or ("",)
-    if not keys[0] and provider.needs_key and not model.base_url:
+    if not keys[0] and needs_one:
         msg = (
             f"the provider {model.provider} needs a key:"
             f" set the environment variable {variable}, or choose another spec.model.provider"
@@ -274,7 +288,7 @@ def _path(given: str, api: Api) -> str:
     end = _PATHS[api]
     path = given.rstrip("/").removesuffix(end)
     match api:
-        case "openai":
+        case "openai" | "responses":
             return (path or _DEFAULT_PATH) + end
         case "anthropic":
             return path.removesuffix("/v1") + end

@@ -161,11 +161,11 @@ DROPPABLE: Final = {
     "max_tokens": late_pattern(r"\bmax_tokens\b"),
     "temperature": late_pattern(r"\btemperature\b", re.IGNORECASE),
     "stream_options": late_pattern(r"\bstream_options\b"),
-    "reasoning_effort": late_pattern(r"\breasoning_effort\b|\bthinking\b", re.IGNORECASE),
+    "reasoning_effort": late_pattern(r"\breasoning[_.]effort\b|\bthinking\b", re.IGNORECASE),
+    "response_format": late_pattern(r"\bresponse_format\b|\btext\.format\b"),
     **{
         name: late_pattern(rf"\b{name}\b")
         for name in (
-            "response_format",
             "parallel_tool_calls",
             "presence_penalty",
             "frequency_penalty",

@@ -1,0 +1,229 @@
+"""A request as the bytes of a body of OpenAI's Responses API. Pure: no IO.
+
+What we call a message becomes one item or several. Nothing is kept at the provider (`store`): each
+request has the whole conversation, and what the model thought before its calls goes back encrypted,
+as it came. So does what stands for a conversation that the provider compacted.
+
+Sources, read 2026-11-26: https://developers.openai.com/api/reference/resources/responses,
+https://developers.openai.com/api/docs/guides/compaction and /reasoning, and the types of the
+package `openai` 3.54 (an item `compaction_trigger` comes last, and asks for compaction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, assert_never
+
+import orjson
+
+from everturn_actors.model import (
+    AnyMessage,
+    ModelRequest,
+    Notice,
+    Reply,
+    ToolDefinition,
+    ToolResult,
+    UserMessage,
+    remember,
+)
+from everturn_gateway.providers.transport.asked import (
+    form_in_words,
+    responses_options,
+    responses_tool_choice,
+)
+from everturn_gateway.providers.transport.attached import base64, images_apart, pictures, told
+from everturn_gateway.providers.transport.encoding import compact, dumps
+from everturn_gateway.providers.transport.opaque import unpack
+from everturn_gateway.providers.transport.wire import SentBytes
+
+_FORM: Final = "responses"
+_LEAST_OUTPUT_TOKENS: Final = 16  # a lower limit is refused
+_TRIGGER: Final = b'{"type":"compaction_trigger"}'
+
+_Items: TypeAlias = dict[str, Any] | orjson.Fragment
+"""An item, or several as bytes with commas between."""
+
+
+class BodyWriter:
+    """Writes request bodies for one model of one agent.
+
+    What a model wants back goes to the address it came from alone, `origin`.
+    """
+
+    def __init__(self, *, origin: str = "", sent: SentBytes | None = None) -> None:
+        """Begin without anything kept.
+
+        Args:
+            origin: The address that gets back what it gave with a reply.
+            sent: What requests began with, of all models; None = of this one alone.
+        """
+        self._origin, self._sent = origin, sent or SentBytes()
+        self._system: tuple[str, bytes] = ("", b"")
+        self._tools: tuple[tuple[ToolDefinition, ...], bytes] = ((), b"")
+
+    def body(
+        self,
+        request: ModelRequest,
+        *,
+        leave_out: Collection[str] = (),
+        replays: bool = True,
+        counts: bool = False,
+    ) -> bytes:
+        """Return the JSON body of a request.
+
+        Args:
+            request: What to send.
+            leave_out: Parameters that this model was found to refuse.
+            replays: Whether what it gave encrypted goes back.
+            counts: Whether it is to be counted alone; else a reply is asked for, piece by piece.
+        """
+        options: dict[str, object] = {"model": request.model}
+        if not counts:
+            options |= {"stream": True, "store": False}
+            if not request.compacts:
+                options |= _of_reply(request, leave_out)
+        if request.reasoning_effort is not None and "reasoning_effort" not in leave_out:
+            options["reasoning"] = {"effort": request.reasoning_effort}
+        tools = self._tools_bytes(request.tools)
+        if tools and not request.compacts:
+            choice = responses_tool_choice(request.options)
+            options |= {name: each for name, each in choice.items() if name not in leave_out}
+        parts = self._input(request, replays=replays)
+        if "response_format" in leave_out and (words := form_in_words(request.options)):
+            parts.append(dumps({"role": "system", "content": words}))
+        if request.compacts:
+            parts.append(_TRIGGER)
+        system = self._system_bytes(request.system)
+        head = b"".join((dumps(options)[:-1], system, tools, b',"input":['))
+        return b"".join((head, b",".join(parts), b"]}"))
+
+    def block(self, request: ModelRequest) -> tuple[dict[str, Any], ...]:
+        """Return the items that stand for what its provider compacted; none = there are none."""
+        first = request.messages[0] if request.messages else None
+        if not isinstance(first, Notice):
+            return ()
+        return _kept(first.opaque, self._origin, request.model)
+
+    def _input(self, request: ModelRequest, *, replays: bool) -> list[bytes]:
+        """Return parts of the elements of `input`; a comma belongs between two."""
+        block = self.block(request) if replays else ()
+        messages = images_apart(request)[bool(block) :]
+        parts = [dumps(each) for each in block]
+        write = partial(self._written, request=request, replays=replays)
+        if request.media:  # which of them is shown may change from one request to the next
+            parts.append(write(messages))
+        elif messages:
+            form = f"{_FORM} {request.model} {replays} {self._origin}"
+            parts += self._sent.parts(tuple(messages), form, write)
+        return parts
+
+    def _written(
+        self, messages: Sequence[AnyMessage], request: ModelRequest, *, replays: bool
+    ) -> bytes:
+        """Return the items of messages, with commas between; each message has one at least."""
+        found = [self._items(message, request, replays=replays) for message in messages]
+        return dumps(found)[1:-1]
+
+    def _items(self, message: AnyMessage, request: ModelRequest, *, replays: bool) -> _Items:
+        match message:
+            case UserMessage():
+                shown = pictures(message, request.media) if message.attachments else ()
+                if shown:
+                    return orjson.Fragment(_with_pictures(message, request.media))
+                return {"role": "user", "content": told(message)}
+            case Notice(text=text):
+                return {"role": "system", "content": text}
+            case ToolResult(call_id=call_id):
+                text = told(message, pictures(message, request.media))
+                return {"type": "function_call_output", "call_id": call_id, "output": text}
+            case Reply(text=text, calls=(), opaque=""):
+                return {"role": "assistant", "content": text}
+            case Reply(opaque=opaque):
+                form, origin = f"{_FORM} bare", ""
+                if opaque and replays:  # to another model, nothing is given back
+                    form, origin = f"{_FORM} {self._origin} {request.model}", self._origin
+                made = partial(_reply, message, origin, request.model)
+                return orjson.Fragment(remember(message, form, lambda: _joined(made())))
+            case _:
+                assert_never(message)
+
+    def _system_bytes(self, system: str) -> bytes:
+        if self._system[0] != system:
+            self._system = (system, b',"instructions":' + compact(system))
+        return self._system[1] if system else b""
+
+    def _tools_bytes(self, tools: tuple[ToolDefinition, ...]) -> bytes:
+        if self._tools[0] != tools:
+            self._tools = (tools, b',"tools":' + dumps([_tool(each) for each in tools]))
+        return self._tools[1] if tools else b""
+
+
+def _of_reply(request: ModelRequest, leave_out: Collection[str]) -> dict[str, object]:
+    """Return what a reply is asked for with, and a count is not."""
+    options: dict[str, object] = {}
+    if request.max_output_tokens is not None:
+        options["max_output_tokens"] = max(request.max_output_tokens, _LEAST_OUTPUT_TOKENS)
+    if request.temperature is not None and "temperature" not in leave_out:
+        options["temperature"] = request.temperature
+    return options | {
+        name: value
+        for name, value in responses_options(request.options, leave_out).items()
+        if name not in leave_out
+    }
+
+
+def _kept(opaque: str, origin: str, model: str) -> tuple[dict[str, Any], ...]:
+    """Return the items that were packed; none where another model gave them."""
+    kept: dict[str, Any] = unpack(opaque, origin, model, dict[str, Any]) or {}
+    return tuple(kept.get("items") or ())
+
+
+def _reply(reply: Reply, origin: str, model: str) -> Iterator[dict[str, Any]]:
+    """Yield the items of a reply, in the order in which they came."""
+    kept = _kept(reply.opaque, origin, model) if origin else ()
+    if not kept:
+        if reply.text or not reply.calls:
+            yield {"role": "assistant", "content": reply.text}
+        kept = tuple({"type": "call", "at": number} for number in range(len(reply.calls)))
+    for item in kept:
+        match item:
+            case {"type": "call", "at": int(at)}:
+                call = reply.calls[at]
+                yield {
+                    "type": "function_call",
+                    "call_id": call.call_id,
+                    "name": call.name,
+                    "arguments": call.arguments,
+                }
+            case {"type": "text", "begin": int(begin), "end": int(end)}:
+                phase = {"phase": item["phase"]} if item.get("phase") else {}
+                yield {"role": "assistant", "content": reply.text[begin:end], **phase}
+            case _:
+                yield item
+
+
+def _joined(items: Iterator[dict[str, Any]]) -> bytes:
+    return b",".join(compact(each) for each in items)
+
+
+def _with_pictures(message: UserMessage, media: Mapping[str, bytes]) -> bytes:
+    shown = pictures(message, media)
+    text = told(message, shown)
+    parts = [dumps({"type": "input_text", "text": text})] if text else []
+    parts += [
+        b'{"type":"input_image","detail":"auto","image_url":"data:%b;base64,%b"}'
+        % (each.media_type.encode(), base64(media[each.name]))
+        for each in shown
+    ]
+    return b'{"role":"user","content":[%b]}' % b",".join(parts)
+
+
+def _tool(tool: ToolDefinition) -> dict[str, object]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": False,
+    }
