@@ -35,6 +35,8 @@ class ModelSpec(Struct, frozen=True, kw_only=True):
     "For how long its provider caches the beginning of a request; 0 = not, or nobody knows."
     compacts: bool = False
     "Whether its provider can put a summary of its own in the place of a conversation."
+    tokenizer: str = ""
+    "The file by which its prompts are counted here; empty = they are not. See `docs/models.md`."
     fallbacks: tuple[ModelSpec, ...] = ()
     "Asked next, in this order, where it is out of reach; theirs are not looked at."
 

@@ -12,10 +12,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support import completions_format, messages_format, ollama_format
+from support import completions_format, messages_format, ollama_format, responses_format
 from support.answers import Answer
 from support.examples import examples
 from support.mutations import as_json, in_pieces, mutated, torn
+from support.responses_format import compacted
 
 from everturn.testing._histories import SESSION_ID, STARTED_AT
 from everturn_actors.errors import ModelError, RateLimitedError
@@ -35,6 +36,8 @@ from everturn_gateway.providers.anthropic import wire as anthropic_wire
 from everturn_gateway.providers.ollama import reading as ollama_reading
 from everturn_gateway.providers.ollama import wire as ollama_wire
 from everturn_gateway.providers.ollama.lines import LineParser
+from everturn_gateway.providers.responses import reading as responses_reading
+from everturn_gateway.providers.responses import wire as responses_wire
 from everturn_gateway.providers.transport.model_errors import error_for, read_refusal
 from everturn_gateway.providers.transport.reading import ReplyReader
 from everturn_gateway.providers.transport.sse import EventParser, EventTooLargeError
@@ -107,8 +110,14 @@ FORMATS: Final = (
         lambda **known: anthropic_reading.ReplyReader(**known, origin=ORIGIN),
     ),
     Format(ollama_format.chunks, ollama_format.completion, LineParser, ollama_reading.ReplyReader),
+    Format(
+        responses_format.chunks,
+        responses_format.completion,
+        EventParser,
+        lambda **known: responses_reading.ReplyReader(**known, origin=ORIGIN),
+    ),
 )
-OPENAI, ANTHROPIC, OLLAMA = FORMATS
+OPENAI, ANTHROPIC, OLLAMA, RESPONSES = FORMATS
 THINKING: Final = {"type": "thinking", "thinking": "", "signature": ""}
 EXTRAS: Final = (
     {"choices": [{"delta": {"reasoning_details": [{"type": "reasoning.text", "text": "so"}]}}]},
@@ -128,6 +137,10 @@ EXTRAS: Final = (
     },
     {"type": "content_block_start", "index": 1, "content_block": {"type": "redacted_thinking"}},
     {"error": {"message": "Busy", "code": 502}},
+    {"type": "response.output_item.done", "output_index": 7, "item": dict(compacted())},
+    {"type": "response.output_item.done", "output_index": 8, "item": {"type": "message"}},
+    {"type": "response.output_text.delta", "output_index": 9, "delta": "x"},
+    {"type": "response.failed", "response": {"status": "failed", "error": {"code": "busy"}}},
 )
 Said: TypeAlias = tuple[Format, list[bytes]]
 
@@ -221,6 +234,7 @@ def check(reply: Reply) -> None:
             BodyWriter(origin=ORIGIN).body(request, max_tokens_field="max_tokens", echoes=True),
             anthropic_wire.BodyWriter(origin=ORIGIN).body(request, {"max_tokens": 100}),
             ollama_wire.BodyWriter().body(request, thinking="on"),
+            responses_wire.BodyWriter(origin=ORIGIN).body(request),
         ):
             assert isinstance(json.loads(written.decode()), dict)
 

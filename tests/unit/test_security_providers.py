@@ -15,6 +15,7 @@ from everturn_actors.model import Reply
 from everturn_channels.errors import QUIET_MAX_S, NotSentError
 from everturn_gateway.providers.anthropic import reading as anthropic_reading
 from everturn_gateway.providers.ollama import reading as ollama_reading
+from everturn_gateway.providers.responses import reading as responses_reading
 from everturn_gateway.providers.transport.model_errors import error_for, read_refusal, retry_after_s
 from everturn_gateway.providers.transport.parts import COUNT_MAX, NAME_CHARS
 from everturn_gateway.providers.transport.reading import ReplyReader
@@ -42,10 +43,12 @@ class Reader(Protocol):
 
 Make: TypeAlias = Callable[..., Reader]
 OPENAI, ANTHROPIC, OLLAMA = ReplyReader, anthropic_reading.ReplyReader, ollama_reading.ReplyReader
+RESPONSES = responses_reading.ReplyReader
 LAST: dict[object, str] = {
     OPENAI: '{"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}',
     ANTHROPIC: '{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}',
     OLLAMA: '{"done": true, "message": {"content": "x"}}',
+    RESPONSES: '{"type": "response.completed", "response": {"status": "completed"}}',
 }
 VALUES = (
     *("null", "1", "-1", "1e308", "1e999", "NaN", '"x"', '"\\ud800"', "[]", "[1]", "[[]]", "{}"),
@@ -81,10 +84,21 @@ CHUNKS: tuple[tuple[Make, str], ...] = (
     (OLLAMA, '{"message": {"tool_calls": [V]}}'),
     (OLLAMA, '{"message": {"tool_calls": [{"id": V, "function": {"name": V, "arguments": V}}]}}'),
     (OLLAMA, '{"done": V, "done_reason": V, "prompt_eval_count": V, "model": V}'),
+    (RESPONSES, '{"type": V, "error": V}'),
+    (RESPONSES, '{"type": "response.output_text.delta", "output_index": V, "delta": V}'),
+    (RESPONSES, '{"type": "response.output_item.done", "output_index": V, "item": V}'),
+    (RESPONSES, '{"type": "response.output_item.done", "item": {"type": "message", "content": V}}'),
+    (RESPONSES, '{"type": "response.output_item.done", "item": ITEM}'),
+    (RESPONSES, '{"type": "response.completed", "response": V}'),
+    (RESPONSES, '{"type": "response.incomplete", "response": {"incomplete_details": V}}'),
+    (RESPONSES, '{"type": "response.completed", "response": {"model": V, "usage": V}}'),
+    (RESPONSES, '{"type": "response.completed", "response": {"usage": {"input_tokens": V}}}'),
+    (RESPONSES, '{"object": "response", "output": [V]}'),
 )
 
 
 BLOCK = '{"type": "tool_use", "id": V, "name": V, "input": V}'
+ITEM = '{"type": "function_call", "call_id": V, "name": V, "arguments": V}'
 
 
 def read(make: Make, chunks: Iterable[str]) -> Reply:
@@ -100,7 +114,7 @@ def test_no_chunk_is_more_than_an_error_of_its_call(make: Make, chunk: str) -> N
     """Anything else would fail the session, and again with every start: its turn stays open."""
     for value in VALUES:
         try:
-            given = chunk.replace("BLOCK", BLOCK).replace("V", value)
+            given = chunk.replace("BLOCK", BLOCK).replace("ITEM", ITEM).replace("V", value)
             reply = read(make, (given, LAST[make]))
         except ModelError:
             continue
@@ -126,6 +140,7 @@ def test_no_chunk_is_more_than_an_error_of_its_call(make: Make, chunk: str) -> N
             '{"type": "content_block_start", "index": %d, "content_block": {"type": "text"}}',
         ),
         (OLLAMA, '{"message": {"tool_calls": [{"id": "%d", "function": {"name": "a"}}]}}'),
+        (RESPONSES, '{"type": "response.output_text.delta", "output_index": %d, "delta": ""}'),
     ],
 )
 def test_a_reply_that_says_nothing_ends_as_well(

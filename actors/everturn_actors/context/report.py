@@ -98,7 +98,7 @@ class ContextReport(Struct, frozen=True, kw_only=True):
     next: tuple[str, ...] = field(default=())
     "What will happen next, and when; sentences."
     notes: tuple[str, ...] = field(default=())
-    "What was learnt of the model from a refusal, and what follows; sentences."
+    "What was learnt of the model from a refusal, what follows, and who counts; sentences."
 
 
 def context_report(

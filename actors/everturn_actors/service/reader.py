@@ -224,6 +224,8 @@ class SessionReader:
             tools = agent.offered(statistics, conversation.current)
             rendered = render(conversation, agent.spec, tools, statistics)
             notes = (*beside_notes(conversation), *hint_notes(model, statistics))
+            if model.tokenizer:
+                notes += (f"near the edge of the window prompts are counted by {model.tokenizer}",)
             if statistics.limit_tokens and rendered.budget.window_tokens > input_window(
                 model, statistics
             ):

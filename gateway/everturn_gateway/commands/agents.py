@@ -221,6 +221,8 @@ def _details(agent: AgentFile, statistics: ModelStatistics) -> Iterator[str]:
     yield f"window       {input_window(spec.model, statistics):,} tokens"
     for note in hint_notes(spec.model, statistics):
         yield f"             {note}"
+    if spec.model.tokenizer:
+        yield f"counted by   {spec.model.tokenizer}, near the edge of the window"
     for fallback in spec.model.fallbacks:
         yield f"fallback     {fallback.provider} / {fallback.name}"
     prompt = spec.prompt

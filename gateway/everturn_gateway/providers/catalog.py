@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,6 +16,7 @@ from everturn_actors.spec import ModelSpec
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
 from everturn_gateway.config.providers import ProviderConfig
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
 from everturn_gateway.logs import SecretRegistry
 from everturn_gateway.plugins import ProviderPlugin, ProviderSetup, installed
 from everturn_gateway.providers.errors import ProviderConfigError
@@ -24,6 +25,11 @@ from everturn_gateway.providers.key_rings import SHARED, KeyRings
 from everturn_gateway.providers.keys import Keys
 from everturn_gateway.providers.limits import ConcurrencyLimits, QueueLoad, unnoted
 from everturn_gateway.providers.passing_on import PassingOn
+
+if TYPE_CHECKING:
+    from everturn_gateway.providers import tokenizing
+else:
+    tokenizing = late("everturn_gateway.providers.tokenizing")
 
 
 @runtime_checkable
@@ -94,6 +100,9 @@ class Providers:
         if plugin is None:
             raise ProviderConfigError(self._absent(model.provider))
         provider, address = self._made(plugin, model, folder)
+        if model.tokenizer:
+            tokenizer = tokenizing.Tokenizer(folder / model.tokenizer)
+            provider = tokenizing.Tokenized(provider, tokenizer)
         return self._limits.limited(model.provider, provider, address, usual=plugin.max_concurrent)
 
     def _made(

@@ -25,10 +25,11 @@ from everturn_gateway.providers.transport.streaming import (
 from everturn_gateway.providers.transport.wire import BodyWriter, SentBytes
 
 if TYPE_CHECKING:
-    from everturn_gateway.providers import counting
+    from everturn_gateway.providers import counting, responses
     from everturn_gateway.providers.counting.question import CountQuestion
 else:
     counting = late("everturn_gateway.providers.counting")
+    responses = late("everturn_gateway.providers.responses")
 
 # DeepSeek and Kimi want the thoughts back that led to a call.
 _WANTS_REASONING: Final = re.compile(
@@ -78,7 +79,7 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
         del manner
         match self._endpoint.counts:
             case "openai":
-                return counting.openai_question(request, self._endpoint.base)
+                return responses.openai_question(request, self._endpoint.base)
             case "gemini":
                 return counting.gemini_question(request, self._endpoint.base, self._endpoint.key)
             case _:

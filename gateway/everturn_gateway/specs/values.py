@@ -76,7 +76,8 @@ def _model_spec(model: OneModelSettings) -> ModelSpec:
     spec = one_model(model)
     if not isinstance(model, ModelSettings):
         return spec
-    return replace(spec, fallbacks=tuple(_fallback(each, spec) for each in model.fallbacks))
+    others = tuple(_fallback(each, spec) for each in model.fallbacks)
+    return replace(spec, fallbacks=others, tokenizer=model.tokenizer or "")
 
 
 def _fallback(model: FallbackSettings, own: ModelSpec) -> ModelSpec:
@@ -235,10 +236,12 @@ def model_spec(chosen: ChosenModel, own: ModelSpec, known: Sequence[ModelSpec]) 
     found = next(compress(named, is_named), None)
     address = next((each.base_url for each in named if each.provider == chosen.provider), "")
     section = OneModelSettings(provider=chosen.provider, name=chosen.name)
+    is_own = (own.provider, own.name) == (chosen.provider, chosen.name)
     spec = replace(
         own,
         provider=chosen.provider,
         name=chosen.name,
+        tokenizer=own.tokenizer if is_own else "",
         base_url=address if found is None else found.base_url,
         context_window=found.context_window if found is not None else None,
         usual_window=_usual_window(section),

@@ -2,13 +2,11 @@
 
 - `contents`: a request in the words of Gemini's own API
 - `question`: the question, and how an answer is read
-- `responses`: a request in the words of OpenAI's Responses API
 """
 
 from __future__ import annotations
 
 from everturn_gateway.providers.counting.contents import gemini_question
 from everturn_gateway.providers.counting.question import CountQuestion, counted
-from everturn_gateway.providers.counting.responses import openai_question
 
-__all__ = ["CountQuestion", "counted", "gemini_question", "openai_question"]
+__all__ = ["CountQuestion", "counted", "gemini_question"]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from everturn_actors.errors import ModelRefusedError
 from everturn_actors.model import ModelRequest
-from everturn_gateway.late_loading import late
 from everturn_gateway.providers.adaptive import AdaptiveProvider
+from everturn_gateway.providers.counting.question import CountQuestion
+from everturn_gateway.providers.responses.question import openai_question
 from everturn_gateway.providers.responses.reading import ReplyReader
 from everturn_gateway.providers.responses.wire import BodyWriter
 from everturn_gateway.providers.transport.model_errors import unsupported_parameter
@@ -23,12 +24,6 @@ from everturn_gateway.providers.transport.streaming import (
     Transport,
 )
 from everturn_gateway.providers.transport.wire import SentBytes
-
-if TYPE_CHECKING:
-    from everturn_gateway.providers import counting
-    from everturn_gateway.providers.counting.question import CountQuestion
-else:
-    counting = late("everturn_gateway.providers.counting")
 
 # What was encrypted for another account, or with a key that is gone. The code is
 # `invalid_encrypted_content`, the text "The encrypted content ... could not be verified."
@@ -66,7 +61,7 @@ class Responses(AdaptiveProvider[_Manner]):
         if self._endpoint.counts != "openai":
             return None
         base = self._endpoint.base
-        return counting.openai_question(request, base, self._writer, replays=manner.replays)
+        return openai_question(request, base, self._writer, replays=manner.replays)
 
     def _learnt(
         self, request: ModelRequest, manner: _Manner, refused: RefusedRequestError

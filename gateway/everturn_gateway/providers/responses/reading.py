@@ -16,6 +16,7 @@ from everturn_actors.model import Reply, Usage
 from everturn_gateway.providers.transport.model_errors import error_in_stream, refusal_in
 from everturn_gateway.providers.transport.opaque import pack
 from everturn_gateway.providers.transport.parts import (
+    PART_CHARS,
     CallParts,
     Reader,
     count_of,
@@ -25,6 +26,7 @@ from everturn_gateway.providers.transport.parts import (
 
 _ENDS: Final = ("response.completed", "response.incomplete", "response.failed")
 _COMPACTION: Final = "compaction"
+_THOUGHT: Final = "reasoning"
 # What goes back of an item; the rest says how it came about, and is refused in a request.
 _KEPT: Final = ("type", "id", "summary", "content", "encrypted_content")
 
@@ -92,18 +94,17 @@ class ReplyReader(Reader):
     def _opaque(self) -> str:
         """Return what has to come back: thoughts with the calls they led to, and what is named."""
         compacted = [item for item in self._kept if item["type"] == _COMPACTION]
-        if compacted:
+        if compacted and not self._calls and not self._parts.text_chars:
             return pack(self._origin, self._asked, {"items": compacted[-1:]})
-        has_thoughts = any(item["type"] == "reasoning" for item in self._kept)
-        is_needed = (self._calls and has_thoughts) or any(item.get("phase") for item in self._kept)
-        if not is_needed:
-            return ""
         # The thought before an answer is read by nobody again.
-        kept = self._kept if self._calls else [i for i in self._kept if i["type"] != "reasoning"]
-        return pack(self._origin, self._asked, {"items": kept})
+        unread = {_COMPACTION} if self._calls else {_COMPACTION, _THOUGHT}
+        kept = [item for item in self._kept if item["type"] not in unread]
+        is_needed = any(item["type"] == _THOUGHT or item.get("phase") for item in kept)
+        return pack(self._origin, self._asked, {"items": kept}) if is_needed else ""
 
     def _begin_text(self, place: object) -> None:
         if place not in self._begins:
+            self._parts.count(PART_CHARS)
             if self._parts.text_chars:  # what stood apart must not run together
                 self._parts.say("\n\n")
             self._begins[place] = self._parts.text_chars
@@ -124,7 +125,7 @@ class ReplyReader(Reader):
             case "reasoning" | "compaction" if item.get("encrypted_content"):
                 kept = {n: item[n] for n in _KEPT if item.get(n) is not None}
                 self._parts.count_part(kept)
-                if item["type"] == "reasoning":
+                if item["type"] == _THOUGHT:
                     kept.setdefault("summary", [])
                 self._kept.append(kept)
             case _:

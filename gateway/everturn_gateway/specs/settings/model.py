@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from everturn_gateway.yaml_files import SettingsModel
-from everturn_gateway.yaml_files.fields import Address, Count, Text
+from everturn_gateway.yaml_files.fields import Address, Count, FilePath, Text
 
 Effort: TypeAlias = Literal["low", "medium", "high"]
 
@@ -55,6 +55,8 @@ class OneModelSettings(SettingsModel):
 class ModelSettings(OneModelSettings):
     """Which model answers, and its limits in tokens."""
 
+    tokenizer: FilePath | None = None
+    "The model's `tokenizer.json`, relative to the agent's folder: counts prompts near the edge."
     fallbacks: tuple[FallbackSettings, ...] = ()
     "Tried next, in this order, on an outage."
     retry_for_seconds: Annotated[int, Field(ge=0, le=7 * 86_400)] = 900
