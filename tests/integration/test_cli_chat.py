@@ -100,14 +100,39 @@ async def test_the_prompt_stays_while_an_answer_runs(tmp_path: Path) -> None:
             await person.expect("────", "you>")
             await person.press_control("d")
             code, _ = await person.end()
+        await everturn("chat", cwd=tmp_path, stdin=b"and tomorrow\n", env=KEY)
     asked = [request.json()["messages"] for request in api.requests]
 
     assert code == 0
+    assert "a long story" in str(asked[3])  # what was gone to is where it goes on
     assert "**" not in table
     assert "a  b" in table
     assert asked[1][-1]["content"].endswith("a table\nplease")
     assert "a long story" in str(asked[2])
     assert "a table" not in str(asked[2])
+
+
+async def test_a_terminal_without_escape_sequences_has_a_prompt_and_shows_each_line_once(
+    tmp_path: Path,
+) -> None:
+    """Its own echo shows what is typed; questions are answered there, and Ctrl-C leaves."""
+    with write_agent(tmp_path).open("a") as file:
+        file.write("  tools: [{type: builtin, name: bash}]\n")
+    env = {"TERM": "dumb"}
+    async with terminal("chat", cwd=tmp_path, env=env) as person:
+        await person.expect("you> ")
+        await person.enter("good morning")
+        said = await person.expect("You said: ", "you> ")
+        await person.enter('call bash {"command": "touch done.txt"}')
+        await person.expect("allow it? ")
+        await person.enter("n")
+        await person.expect("you> ")
+        await person.press_control("c")
+        code, rest = await person.end(escapes=True)
+
+    assert code == 130
+    assert said.count("good morning") == 2  # typed, and said by the agent
+    assert "\x1b" not in rest
 
 
 async def test_the_same_person_finds_the_same_conversation_again(tmp_path: Path) -> None:

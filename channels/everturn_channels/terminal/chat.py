@@ -1,6 +1,6 @@
-"""`everturn chat` through a pipe: a line, its answer, the next line.
+"""`everturn chat` through a pipe or a plain terminal: a line, its answer, the next line.
 
-At a terminal it is another program: `live`.
+At a terminal that knows escape sequences it is another program: `live`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from everturn_channels.terminal.gauge import show_compacted
 from everturn_channels.terminal.interrupts import Interrupts, open_interrupts
 from everturn_channels.terminal.lookups import filled_prompt
 from everturn_channels.terminal.prompt import Reader
-from everturn_channels.terminal.questions import Questions
+from everturn_channels.terminal.questions import Asker, Questions
 from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_channels.terminal.screen import Screen
 from everturn_channels.terminal.slash import Command, Mistake, Nothing, Say, parse
@@ -45,9 +45,19 @@ class Chat:
         screen: Screen,
         *,
         began_at: datetime | None = None,
+        asker: Asker | None = None,
     ) -> None:
-        """Prepare it; an answer that came since `began_at` is shown when it begins."""
+        """Prepare it.
+
+        Args:
+            conversation: What is talked in.
+            reader: Where lines come from.
+            screen: Where all is shown.
+            began_at: An answer that came since then is shown at the beginning; None = none is.
+            asker: Who answers questions; None = nobody sits there.
+        """
         self._conversation = conversation
+        self._asker = asker
         self._began_at = began_at
         self._reader = reader
         self._screen = screen
@@ -75,6 +85,8 @@ class Chat:
 
     async def _loop(self, status: Status, interrupts: Interrupts) -> None:
         next_: _Next = "go on"
+        if self._asker is not None:
+            self._screen.note(f"{status.key.agent}: session {status.session_id}. /help, /exit")
         if status.busy:
             self._screen.note("(the answer to your last message goes on)")
             next_ = await self._watch(self._rest(status), interrupts)
@@ -86,13 +98,32 @@ class Chat:
                 self._screen.show([Piece(style="reply", text=clean(answer), ends=True)])
         while next_ == "go on":
             try:
-                line = await self._reader.read()
+                line = await self._read(interrupts)
             except EOFError:
                 return
             except InvalidInputError as error:
                 self._fail(error)
                 continue
             next_ = await self._handle(line, interrupts)
+
+    async def _read(self, interrupts: Interrupts) -> str:
+        """Return the next line; where a person sits, Ctrl-C leaves.
+
+        Raises:
+            EOFError: There will be no more.
+            InvalidInputError: The line cannot be read.
+        """
+        if self._asker is None:
+            return await self._reader.read()
+        with anyio.CancelScope() as scope:
+            interrupts.at_prompt = scope.cancel
+            try:
+                return await self._reader.read()
+            finally:
+                interrupts.at_prompt = lambda: None
+        self._left = True
+        self._screen.note("")
+        raise EOFError
 
     async def _handle(self, line: str, interrupts: Interrupts) -> _Next:
         typed = parse(line)
@@ -206,7 +237,7 @@ class Chat:
                     self._fail(problem)
 
             tg.start_soon(cancel_turn)
-            questions = Questions(self._conversation, None, self._screen, tg)
+            questions = Questions(self._conversation, self._asker, self._screen, tg)
             async with aclosing(updates):
                 try:
                     async for update in updates:

@@ -158,8 +158,13 @@ class History(Protocol):
         """
         ...
 
-    async def fork(self, session_id: str, *, at_seq: int) -> str:
-        """Begin a session with the history of another one up to an event; return its id."""
+    async def fork(
+        self, session_id: str, *, at_seq: int, key: ConversationKey | None = None
+    ) -> str:
+        """Begin a session with the history of another one up to an event; return its id.
+
+        The conversation `key` goes on in it from now on, where one is named.
+        """
         ...
 
     def media(self, session_id: str, name: str) -> AsyncGenerator[bytes]:

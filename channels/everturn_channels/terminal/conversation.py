@@ -111,6 +111,11 @@ class Conversation:
         self._key = self._home
         return await self.open(new=True)
 
+    @property
+    def home(self) -> ConversationKey | None:
+        """The conversation that this one began with; None = it began with a named session."""
+        return self._home
+
     async def go_to(self, session_id: str) -> Status:
         """Go on in exactly this session from now on; return what is known of it.
 

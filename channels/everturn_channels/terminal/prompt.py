@@ -1,17 +1,21 @@
-"""Lines from a pipe, one question at a terminal, and what was typed on other days."""
+"""Lines from a pipe or a plain terminal, and what was typed on other days."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
+import anyio
 import anyio.to_thread
 from prompt_toolkit import PromptSession
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from everturn_actors.errors import InvalidInputError
 
+PLAIN_PROMPT: Final = "you> "
+_PIECE_BYTES: Final = 65_536
 LINE_BYTES_MAX = 2 * 1024 * 1024  # of a pipe; the core refuses messages far below it
 
 
@@ -61,6 +65,49 @@ class PipeReader:
         while rest and len(rest) > LINE_BYTES_MAX and not rest.endswith(b"\n"):
             rest = self._stream.readline(LINE_BYTES_MAX + 1)
         return raw
+
+
+class PlainTerminal:
+    """A terminal that knows no escape sequences: a prompt, and its own echo of what is typed.
+
+    Implements `Reader`, and `Asker` of the questions.
+    """
+
+    def __init__(self, fd: int, write: Callable[[str], object]) -> None:
+        """Take the terminal.
+
+        Args:
+            fd: Where lines come from; the terminal gives whole ones.
+            write: Shows text at once.
+        """
+        self._fd = fd
+        self._write = write
+
+    async def read(self) -> str:
+        """Return the next message; see `Reader`."""
+        return await self.choose(PLAIN_PROMPT)
+
+    async def choose(self, question: str) -> str:
+        """Ask a person; return the line that answers.
+
+        Raises:
+            EOFError: The person pressed Ctrl-D.
+            InvalidInputError: What was typed is not UTF-8.
+        """
+        self._write(question)
+        raw = b""
+        while not raw.endswith(b"\n"):
+            await anyio.wait_readable(self._fd)  # no thread that nobody could end
+            piece = os.read(self._fd, _PIECE_BYTES)
+            if not piece:
+                self._write("\n")
+                raise EOFError
+            raw += piece
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            msg = f"what was typed is not UTF-8: byte {error.start + 1}"
+            raise InvalidInputError(msg) from None
 
 
 async def choose(question: str) -> str:

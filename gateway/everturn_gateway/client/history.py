@@ -10,7 +10,7 @@ from urllib.parse import quote
 import httpx2
 
 from everturn_actors.events import Event
-from everturn_actors.model import Usage, UserMessage
+from everturn_actors.model import ConversationKey, Usage, UserMessage
 from everturn_channels.terminal.client import HISTORY_MAX, ListedSession, Match, Said
 from everturn_gateway.client.answers import (
     TryAgainError,
@@ -77,11 +77,17 @@ class HistoryClient:
             for row in data["sessions"]
         ]
 
-    async def fork(self, session_id: str, *, at_seq: int) -> str:
-        """Begin a session with the history of another one up to an event; return its id."""
-        data = await self._api.ask(
-            "POST", f"{session_path(session_id)}/fork", body={"at_seq": at_seq}
-        )
+    async def fork(
+        self, session_id: str, *, at_seq: int, key: ConversationKey | None = None
+    ) -> str:
+        """Begin a session with the history of another one up to an event; return its id.
+
+        The conversation `key`, of the same agent, goes on in it from now on.
+        """
+        body: dict[str, object] = {"at_seq": at_seq}
+        if key is not None:
+            body |= {"channel": key.channel, "chat": key.chat}
+        data = await self._api.ask("POST", f"{session_path(session_id)}/fork", body=body)
         return str(data["id"])
 
     async def spent(self, agent: str, *, days: int) -> Usage:

@@ -9,8 +9,8 @@ from everturn_channels.terminal.chat import Chat
 from everturn_channels.terminal.conversation import Conversation
 from everturn_channels.terminal.live.chat import LiveChat, TerminalOf
 from everturn_channels.terminal.live.markdown import Look
-from everturn_channels.terminal.prompt import PipeReader, open_history
-from everturn_channels.terminal.screen import bars_in, wants_colour
+from everturn_channels.terminal.prompt import PipeReader, PlainTerminal, open_history
+from everturn_channels.terminal.screen import bars_in, stream_writer, wants_colour
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.clients import conversation_key, open_client, pick_agent
 from everturn_gateway.commands.first_steps.offer import offer_setup
@@ -45,6 +45,10 @@ def chat(options: Options, *, agent: str, session_id: str, new: bool) -> int:
             if not session_id:
                 name = await pick_agent(agent, client, config)
                 conversation = Conversation(client, key=conversation_key(name))
+            if is_terminal() and is_plain():
+                plain = PlainTerminal(sys.stdin.fileno(), stream_writer(sys.stdout))
+                talk = Chat(conversation, plain, stdout_screen(), began_at=began_at, asker=plain)
+                return await talk.run(new=new)
             if is_terminal():
                 terminal = await this_terminal(config)
                 live = LiveChat(conversation, client, terminal, began_at=began_at)
@@ -68,7 +72,7 @@ def attach(options: Options, session_id: str, *, read_only: bool, last: int) -> 
 
     async def main() -> int:
         async with open_client(config, resume=not read_only) as client:
-            if not read_only and is_terminal():
+            if not read_only and is_terminal() and not is_plain():
                 conversation = Conversation(client, session_id=session_id)
                 live = LiveChat(conversation, client, await this_terminal(config))
                 return await live.run(last=last)
@@ -84,12 +88,16 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
+def is_plain() -> bool:
+    """Whether the terminal knows no escape sequences: lines are all that can be written there."""
+    return process_environ().get("TERM") == "dumb"
+
+
 async def this_terminal(config: Config) -> TerminalOf:
     """Return what the person sits at, with what was typed on other days."""
     environ = process_environ()
     encoding = sys.stdout.encoding or "utf-8"
-    styles = environ.get("TERM") != "dumb"
-    look = Look(colour=wants_colour(sys.stdout, environ), styles=styles, encoding=encoding)
+    look = Look(colour=wants_colour(sys.stdout, environ), styles=True, encoding=encoding)
     return TerminalOf(
         look=look,
         bars=bars_in(encoding),

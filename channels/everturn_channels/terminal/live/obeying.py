@@ -181,7 +181,10 @@ class Obeying:
             raise InvalidInputError(msg)
         session_id = found.session_id
         if found.status == "ended":
-            session_id = await self._client.history.fork(session_id, at_seq=found.last_seq)
+            # What is gone to is where this conversation goes on, also on another day.
+            session_id = await self._client.history.fork(
+                session_id, at_seq=found.last_seq, key=self._conversation.home
+            )
             self._view.note("(it had ended: a new session begins with all that was said in it)")
         status = await self._conversation.go_to(session_id)
         self._view.note(f"({title_of(found)}: session {session_id}, {status.turns} turns)")

@@ -117,7 +117,8 @@ def _add_fork(router: APIRouter, service: TurnService) -> None:
         if body.at_seq > state.last_seq:
             msg = f"the session has {state.last_seq} events"
             raise ProblemError(problem("cannot-fork", msg))
-        key = ConversationKey(channel="http", chat=uuid.uuid4().hex, agent=state.key.agent)
+        chat = body.chat or uuid.uuid4().hex
+        key = ConversationKey(channel=body.channel, chat=chat, agent=state.key.agent)
         made = await service.branches.begin(
             own_key(caller, key),
             principal=caller.owns_as,

@@ -317,6 +317,19 @@ class ForkPoint(Body):
     """Where a session is forked."""
 
     at_seq: int = Field(ge=1, le=2**53, description="The last event that the new one has too.")
+    chat: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        pattern=r"^[^\x00-\x1f\x7f]+$",
+        description="Your own name of a conversation, which goes on in the new session from now"
+        " on; without a name it is a conversation of its own.",
+    )
+    channel: Literal["http", "terminal"] = Field(
+        default="http",
+        description="Whose conversations `chat` names: those of HTTP clients, or those of the"
+        " command line.",
+    )
 
 
 class LabelsBody(Body):
