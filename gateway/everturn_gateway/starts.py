@@ -105,3 +105,14 @@ async def _write(document: Document[tuple[Run, ...]], runs: tuple[Run, ...]) -> 
         await document.write(runs)
     except JournalError as error:
         logger.warning("this start cannot be noted", extra={"error": str(error)})
+
+
+async def read_runs(store: KeyedStore) -> tuple[Run, ...]:
+    """Return the runs of the gateway as they are kept, oldest first; changes nothing.
+
+    Raises:
+        JournalError: They cannot be read.
+    """
+    none: tuple[Run, ...] = ()
+    document = Document(store, KEY, form_of("starts", tuple[Run, ...], none))
+    return await document.load("the list of starts is damaged")

@@ -528,8 +528,8 @@ def test_a_state_of_another_version_is_told_from_damage(read: object) -> None:
 
 
 def test_a_state_of_an_older_version_tells_the_way_out() -> None:
-    """Nothing was released with it; whoever kept such a folder has the log all the same."""
-    with pytest.raises(UnknownFormatError, match=r"state-v5.*move the file away"):
+    """The log has all of it."""
+    with pytest.raises(UnknownFormatError, match=r"state-v5.*everturn upgrade"):
         decode_state(edited("^format: .*", "format: everturn/state-v5"))
 
 

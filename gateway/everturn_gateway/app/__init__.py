@@ -15,6 +15,7 @@ as objects, `journal_check` what `doctor` asks of the journals.
 - `other_rows`: rows of the sessions that other nodes work on, as new as a list needs them
 - `search`: opens the index of what was said, and tells it what sessions append
 - `storage`: opens the store of a gateway, for the gateway itself and for commands beside it
+- `upgrading`: what an upgrade changes in a workspace: the plan, and the change with its backup
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ Nothing heavy is imported here, so that `--help` and completion answer at once.
 - `cluster`: `everturn seat`: what one of several gateways does for all
 - `declaration`: how a command is declared: options that several take, and those that every command
   takes
-- `maintenance`: `everturn clean`, `export` and `erase`: what goes of what is kept, and what leaves
-  with it
+- `maintenance`: `everturn clean`, `export`, `erase`, `import` and `upgrade`, and the pages to read
+- `manual`: man pages, made from the commands; `make release` writes them
 - `people`: `everturn channel`, `everturn pair` and `everturn token`: where people are, and who may
   ask
 - `program`: `everturn` itself: the commands that stand directly under it, and its own options
@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; return its exit code. Errors are told on stderr, without a traceback."""
     try:
         arguments = _of_command(arguments)
-        _declare_groups(_needed(arguments))
+        declare_groups(_needed(arguments))
         command = typer.main.get_command(app)
         code = command.main(
             list(arguments), prog_name=NAME, complete_var=COMPLETE_VARIABLE, standalone_mode=False
@@ -95,7 +95,8 @@ def _needed(arguments: Sequence[str]) -> Iterable[str]:
     return () if called in _alone() else GROUPS  # help, completion, or a name that nobody knows
 
 
-def _declare_groups(names: Iterable[str]) -> None:
+def declare_groups(names: Iterable[str]) -> None:
+    """Declare groups of commands, and no others."""
     app.registered_groups.clear()
     for name in names:
         module, declared = GROUPS[name]

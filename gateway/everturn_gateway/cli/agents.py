@@ -40,9 +40,11 @@ def validate_agents(
     names: Annotated[
         list[str] | None, typer.Argument(help="Names, or folders. All agents where none is given.")
     ] = None,
+    *,
+    as_json: Json = False,
 ) -> int:
     """Check agents; every fault is printed with its file, line and field."""
-    return commands.agents.validate(options, names or [])
+    return commands.agents.validate(options, names or [], as_json=as_json)
 
 
 @command(agent_app, "files")
@@ -139,12 +141,14 @@ def use_model(
 def try_model(
     options: Options,
     agent: Annotated[str, typer.Argument(help="By default all.", show_default=False)] = "",
+    *,
+    as_json: Json = False,
 ) -> int:
     """Ask the models of agents for a word; tell how long it took and what it cost.
 
     The exit code is 1 where one gives no answer.
     """
-    return commands.setup.test_models(options, agent)
+    return commands.setup.test_models(options, agent, as_json=as_json)
 
 
 @command(model_app, "forget")
@@ -157,12 +161,13 @@ def forget_model(
     endpoint: Annotated[
         str, typer.Option(help="Only at this address, where agents name one: host:8000/v1.")
     ] = "",
+    as_json: Json = False,
 ) -> int:
     """Forget the limits that models named when they refused requests, and that they refused tools.
 
     The exit code is 1 where there was nothing to forget.
     """
-    return commands.model.forget(options, name, endpoint)
+    return commands.model.forget(options, name, endpoint, as_json=as_json)
 
 
 @command(local_app, "pull")

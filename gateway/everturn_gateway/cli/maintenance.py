@@ -1,4 +1,4 @@
-"""What is done now and then: to clean, export, erase and move in; and the pages to read."""
+"""What is done now and then: to clean, export, erase, move in, upgrade; and pages to read."""
 
 from __future__ import annotations
 
@@ -35,6 +35,32 @@ def show_help(
 ) -> int:
     """Show the documentation: of a command, a page of it, or what stands under a heading."""
     return commands.documentation.show_help(" ".join(topic or []))
+
+
+@command(app, "docs")
+def show_docs(
+    *,
+    port: Annotated[int, typer.Option(help="Serve them on this port; 0 = a free one.")] = 0,
+    is_opened: Annotated[
+        bool, typer.Option("--open/--no-open", help="Whether a browser opens them.")
+    ] = True,
+) -> int:
+    """Show the documentation in a browser, until Ctrl-C."""
+    return commands.site.show_site(port=port, is_opened=is_opened)
+
+
+@command(app)
+def upgrade(
+    options: Options,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; say what is new, and would change.")
+    ] = False,
+    yes: Yes = False,
+    as_json: Json = False,
+) -> int:
+    """Tell what is new since the last version here, and write files of it anew, with a backup."""
+    return commands.upgrade.upgrade(options, dry_run=dry_run, ask=not yes, as_json=as_json)
 
 
 @command(app)

@@ -27,12 +27,14 @@ def check_channels(
     name: Annotated[
         str, typer.Argument(help="Which channel; by default all.", show_default=False)
     ] = "",
+    *,
+    as_json: Json = False,
 ) -> int:
     """Log in on the channels and say what is wrong; sends nothing to anybody.
 
     The exit code is 0 when all is well, 1 for a problem, 2 for a fault in the configuration.
     """
-    return commands.channel.check_channels(options, name)
+    return commands.channel.check_channels(options, name, as_json=as_json)
 
 
 @command(pair_app, "list")
@@ -45,9 +47,11 @@ def list_pairs(options: Options, *, as_json: Json = False) -> int:
 def approve_pair(
     options: Options,
     code: Annotated[str, typer.Argument(help="That the bot gave them.", show_default=False)],
+    *,
+    as_json: Json = False,
 ) -> int:
     """Let somebody talk to the bot that gave them this code."""
-    return commands.pair.approve_pair(options, code)
+    return commands.pair.approve_pair(options, code, as_json=as_json)
 
 
 @command(pair_app, "remove")
@@ -55,9 +59,11 @@ def remove_pair(
     options: Options,
     channel: Annotated[str, typer.Argument(help="As `pair list` shows it.", show_default=False)],
     sender: Annotated[str, typer.Argument(help="As `pair list` shows it.", show_default=False)],
+    *,
+    as_json: Json = False,
 ) -> int:
     """Take back that somebody was let in."""
-    return commands.pair.remove_pair(options, channel, sender)
+    return commands.pair.remove_pair(options, channel, sender, as_json=as_json)
 
 
 @command(token_app, "create")
@@ -110,6 +116,8 @@ def list_tokens(options: Options, *, as_json: Json = False) -> int:
 def revoke_token(
     options: Options,
     name: Annotated[str, typer.Argument(help="As `token list` shows it.", show_default=False)],
+    *,
+    as_json: Json = False,
 ) -> int:
     """Let a token open nothing any more, at once."""
-    return commands.token.revoke(options, name)
+    return commands.token.revoke(options, name, as_json=as_json)

@@ -66,11 +66,13 @@ def root(
 
 
 @app.command("version")
-def show_version() -> None:
+def show_version(*, as_json: Json = False) -> None:
     """Print the version."""
-    from importlib.metadata import version  # see the module's docstring
+    import json  # see the module's docstring
+    from importlib.metadata import version
 
-    typer.echo(f"{NAME} {version(NAME)}")
+    number = version(NAME)
+    typer.echo(json.dumps({"version": number}) if as_json else f"{NAME} {number}")
 
 
 @command(app)
@@ -224,13 +226,19 @@ def approve_call(
     answer: Annotated[
         str, typer.Option("--answer", help="Answer what the agent asks: a number, or a text.")
     ] = "",
+    as_json: Json = False,
 ) -> int:
     """Let a call run that waits for a person, or not; or answer what an agent asks."""
     if always + deny + bool(answer) > 1:
         msg = "--always, --deny and --answer exclude each other"
         raise typer.BadParameter(msg)
     return commands.sessions.answer_approval(
-        options, session, call, always=always, deny=deny, answer=answer
+        options,
+        session,
+        call,
+        choice="deny" if deny else "allow_always" if always else "allow_once",
+        answer=answer,
+        as_json=as_json,
     )
 
 
@@ -264,9 +272,10 @@ def doctor(
     options: Options,
     *,
     repair: Annotated[bool, typer.Option("--repair", help="Set right what can be.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Check configuration, agents, keys, permissions, disk space and journals."""
-    return commands.doctor.doctor(options, repair=repair)
+    return commands.doctor.doctor(options, repair=repair, as_json=as_json)
 
 
 @command(app, "move")
@@ -281,15 +290,16 @@ def move_store(
         ),
     ],
     schema: Annotated[str, typer.Option(help="Of the database.")] = "everturn",
+    as_json: Json = False,
 ) -> int:
     """Move all that is kept from the folder to a database, or back; no gateway may run."""
-    return commands.move.move(options, to=to, schema=schema)
+    return commands.move.move(options, to=to, schema=schema, as_json=as_json)
 
 
 @command(app, "pid")
-def show_pid(options: Options) -> int:
+def show_pid(options: Options, *, as_json: Json = False) -> int:
     """Print the process id of the gateway that runs on the workspace; 1 where none does."""
-    return commands.pid.show_pid(options)
+    return commands.pid.show_pid(options, as_json=as_json)
 
 
 @command(app, "compact")

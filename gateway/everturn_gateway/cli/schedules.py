@@ -117,21 +117,21 @@ def add_job(
 
 
 @command(schedule_app, "cancel")
-def cancel_job(options: Options, job: JobId) -> int:
+def cancel_job(options: Options, job: JobId, *, as_json: Json = False) -> int:
     """Call a job off; what runs of it is finished."""
-    return commands.schedule.cancel_job(options, job)
+    return commands.schedule.cancel_job(options, job, as_json=as_json)
 
 
 @command(schedule_app, "pause")
-def pause_job(options: Options, job: JobId) -> int:
+def pause_job(options: Options, job: JobId, *, as_json: Json = False) -> int:
     """Let nothing of a job run until it is resumed."""
-    return commands.schedule.pause_job(options, job)
+    return commands.schedule.pause_job(options, job, as_json=as_json)
 
 
 @command(schedule_app, "resume")
-def resume_job(options: Options, job: JobId) -> int:
+def resume_job(options: Options, job: JobId, *, as_json: Json = False) -> int:
     """Let a paused job go on with what comes due from now on."""
-    return commands.schedule.resume_job(options, job)
+    return commands.schedule.resume_job(options, job, as_json=as_json)
 
 
 @command(schedule_app, "run")

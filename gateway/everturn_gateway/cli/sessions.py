@@ -82,15 +82,17 @@ def search_sessions(
 
 
 @command(sessions_app, "retry")
-def retry_session(options: Options, session: SessionId) -> int:
+def retry_session(options: Options, session: SessionId, *, as_json: Json = False) -> int:
     """Ask the newest turn of a session again, which failed, and print the answer."""
-    return commands.sessions.retry_session(options, session)
+    return commands.sessions.retry_session(options, session, as_json=as_json)
 
 
 @command(sessions_app, "delete")
-def delete_session(options: Options, session: SessionId, *, yes: Yes = False) -> int:
+def delete_session(
+    options: Options, session: SessionId, *, yes: Yes = False, as_json: Json = False
+) -> int:
     """Remove a session and all that is stored of it."""
-    return commands.sessions.delete_session(options, session, ask=not yes)
+    return commands.sessions.delete_session(options, session, ask=not yes, as_json=as_json)
 
 
 @command(sessions_app, "share")
@@ -100,9 +102,12 @@ def share_session(
     name: Annotated[str, typer.Argument(help="Of a principal.", show_default=False)],
     *,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Take it back.")] = False,
+    as_json: Json = False,
 ) -> int:
     """Give a session to a principal to see and to talk in, or take it back."""
-    return commands.sessions.share_session(options, session, name, is_withdrawn=withdraw)
+    return commands.sessions.share_session(
+        options, session, name, is_withdrawn=withdraw, as_json=as_json
+    )
 
 
 @command(context_app, "apply")

@@ -10,8 +10,6 @@ never pays for the gateway.
 - `checkpoints`: `everturn agent checkpoints`: what turns changed in a workspace, and taking it back
 - `clients`: how a command gets to the conversations: through the running gateway, or by opening one
 - `doctor`: `everturn doctor`: is everything in order, and what to do where it is not
-- `documentation`: `everturn help TOPIC`: the pages of the documentation, from the installed program
-  itself
 - `exporting`: `everturn export`: sessions as files in a folder, for who takes them elsewhere
 - `local`: `everturn local pull`: the weights of the model that runs on this machine
 - `maintenance`: `everturn clean` and `everturn erase`
@@ -29,6 +27,7 @@ never pays for the gateway.
 - `cluster/`: `everturn nodes` and `everturn seat`: gateways that share the store
 - `context/`: `everturn context`
 - `first_steps/`: `everturn setup`: from nothing to an answer of a real model
+- `installation/`: `everturn help`, `docs` and `upgrade`: what comes with the program
 - `jobs/`: `everturn schedule`
 - `moving_in/`: `everturn import`: what other programs keep of agents, read, planned, and written as
   ours
@@ -55,7 +54,6 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         chat,
         checkpoints,
         doctor,
-        documentation,
         exporting,
         local,
         maintenance,
@@ -75,6 +73,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
     from everturn_gateway.commands.context import context as transcripts
     from everturn_gateway.commands.context import live as live_context
     from everturn_gateway.commands.first_steps import bots, checking, services, setup
+    from everturn_gateway.commands.installation import documentation, site, upgrade
     from everturn_gateway.commands.jobs import schedule
     from everturn_gateway.commands.moving_in import moving as imports
     from everturn_gateway.commands.servers import logins
@@ -110,8 +109,10 @@ __all__ = [
     "services",
     "sessions",
     "setup",
+    "site",
     "token",
     "transcripts",
+    "upgrade",
     "usage",
 ]
 
@@ -123,6 +124,9 @@ _ELSEWHERE: Final = {
     "schedule": "jobs.schedule",
     "imports": "moving_in.moving",
     "logins": "servers.logins",
+    "documentation": "installation.documentation",
+    "site": "installation.site",
+    "upgrade": "installation.upgrade",
     "serve": "serving.serve",
     "setup": "first_steps.setup",
     "checking": "first_steps.checking",

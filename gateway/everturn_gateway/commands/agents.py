@@ -268,12 +268,13 @@ def _tools(config: ToolConfig) -> Iterator[str]:
         yield from (f"             {what}: {which}" for what, which in PROTECTED)
 
 
-def validate(options: Options, names: Sequence[str]) -> int:
+def validate(options: Options, names: Sequence[str], *, as_json: bool = False) -> int:
     """Check agents and print every fault; return the exit code, 2 where there is one.
 
     Args:
         options: Where the configuration is.
         names: Names of agents, or folders; empty = all.
+        as_json: Print JSON.
 
     Raises:
         GatewayError: There is nothing to check.
@@ -283,6 +284,9 @@ def validate(options: Options, names: Sequence[str]) -> int:
         agents, faults = _check_folders(config, [_folder(config, name) for name in names])
     else:
         agents, faults = check_agents(config)
+    if as_json:
+        print_json({"agents": [*map(_checked, agents)], "faults": [*map(_fault, faults)]})
+        return EXIT_BAD_INPUT if faults else EXIT_OK
     for agent in agents:
         count = len(agent.inactive)
         note = f" ({count} settings without effect)" if count else ""
@@ -297,6 +301,24 @@ def validate(options: Options, names: Sequence[str]) -> int:
         msg = f"no agents in {config.agents_dir}; `everturn init` creates one"
         raise GatewayError(msg)
     return EXIT_BAD_INPUT if faults else EXIT_OK
+
+
+def _checked(agent: AgentFile) -> dict[str, object]:
+    return {
+        "name": agent.spec.name,
+        "folder": str(agent.folder),
+        "inactive": [str(each) for each in agent.inactive],
+        "notes": [*hidden_notes(agent.tool_config), *policy_notes(agent.tool_config)],
+    }
+
+
+def _fault(fault: Fault) -> dict[str, object]:
+    return {
+        "file": str(fault.file),
+        "line": fault.line or None,
+        "field": fault.field or None,
+        "message": fault.message,
+    }
 
 
 def _folder(config: Config, name: str) -> Path:

@@ -12,7 +12,8 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.printing import print_done, print_json
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.channels import ChannelConfig
@@ -111,7 +112,7 @@ def _record(status: ChannelStatus) -> dict[str, object]:
 # --- check ---
 
 
-def check_channels(options: Options, name: str) -> int:
+def check_channels(options: Options, name: str, *, as_json: bool = False) -> int:
     """Log in on one channel, or all, and print what is wrong; return the code, 1 for a problem.
 
     Nothing is sent to anybody, and nothing is taken from a gateway that runs.
@@ -119,6 +120,7 @@ def check_channels(options: Options, name: str) -> int:
     Args:
         options: Where the configuration is.
         name: Of the channel; empty = all.
+        as_json: Print JSON.
 
     Raises:
         ConfigError: The configuration is not valid.
@@ -127,7 +129,7 @@ def check_channels(options: Options, name: str) -> int:
     config = load(options, with_channels=True)
     channels = _chosen(config, name)
     if not channels:
-        sys.stdout.write(_NONE)
+        print_done(_NONE.rstrip("\n"), {"channels": []}, as_json=as_json)
         return EXIT_OK
     # What builds channels knows the whole gateway.
     from everturn_gateway.channels import check_channel  # as said
@@ -137,14 +139,18 @@ def check_channels(options: Options, name: str) -> int:
         secrets.add(secret)
 
     async def main() -> int:
-        failed = False
+        found: list[dict[str, object]] = []
         for channel in channels:
-            checked = await check_channel(channel, SystemClock(), secrets.mask)
-            failed |= checked.has_problem
-            for line in checked.lines:
+            async with slow_progress(f"asking {channel.name}"):
+                checked = await check_channel(channel, SystemClock(), secrets.mask)
+            problem, lines = checked.has_problem, list(checked.lines)
+            found.append({"name": channel.name, "has_problem": problem, "lines": lines})
+            for line in () if as_json else lines:
                 sys.stdout.write(f"{channel.name}  {line}\n")
             sys.stdout.flush()
-        return EXIT_FAILED if failed else EXIT_OK
+        if as_json:
+            print_json({"channels": found})
+        return EXIT_FAILED if any(each["has_problem"] for each in found) else EXIT_OK
 
     return run_async(main)
 

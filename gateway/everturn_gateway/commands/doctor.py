@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from anyio.to_thread import run_sync
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from everturn_channels.health import ChannelStatus
 from everturn_gateway.app import can_be_examined, check_journals, open_keyed
@@ -20,8 +20,8 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running, is_alive
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_line
-from everturn_gateway.commands.shared.progress import SlowProgress
+from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.running import Running, read_note
 from everturn_gateway.commands.shared.settings import api_token, load, run_async
 from everturn_gateway.config.settings import Config
@@ -36,25 +36,33 @@ from everturn_gateway.workspace_files import NOTE_NAME
 _SUBJECT_CHARACTERS: Final = 11
 
 
-def doctor(options: Options, *, repair: bool) -> int:
+def doctor(options: Options, *, repair: bool, as_json: bool = False) -> int:
     """Look at everything and print what was found; return the exit code, 1 for a problem.
 
     Args:
         options: Where the configuration is.
         repair: Set right what can be set right without losing anything.
+        as_json: Print JSON: the findings, as HTTP has them.
     """
 
     async def main() -> int:
         try:
             config = await run_sync(partial(load, options, with_channels=True))
         except ConfigError as error:
-            _print(Finding(verdict="problem", subject="config", text=str(error)))
-            return EXIT_FAILED
-        failed = False
+            return report([Finding(verdict="problem", subject="config", text=str(error))])
+        found: list[Finding] = []
         async for finding in examine(await _subject(config, repair=repair)):
-            failed |= finding.verdict == "problem"
+            found.append(finding)
+            if not as_json:
+                _print(finding)
+        return report(found, is_told=not as_json)
+
+    def report(found: Sequence[Finding], *, is_told: bool = False) -> int:
+        if as_json:
+            print_json({"findings": [structs.asdict(each) for each in found]})
+        for finding in () if as_json or is_told else found:
             _print(finding)
-        return EXIT_FAILED if failed else EXIT_OK
+        return EXIT_FAILED if any(each.verdict == "problem" for each in found) else EXIT_OK
 
     return run_async(main)
 
@@ -99,7 +107,7 @@ async def _subject(config: Config, *, repair: bool) -> Subject:
         return await run_sync(check_agents, config)
 
     async def journals(is_repair: bool) -> Sequence[JournalNote]:  # noqa: FBT001 - see `Subject`
-        with SlowProgress("sessions") as looked:
+        async with slow_progress("sessions") as looked:
             return await check_journals(config, repair=is_repair, looked=looked)
 
     return Subject(

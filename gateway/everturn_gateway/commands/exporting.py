@@ -19,7 +19,7 @@ from everturn_gateway.commands.clients import open_client
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.progress import SlowProgress
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.http.live.markdown import ExportFormat
@@ -59,7 +59,7 @@ def export(
         await run_sync(_make, to)
         async with open_client(config, resume=False) as client:
             wanted = [session_id] if session_id else await _all(client, agent)
-            with SlowProgress("sessions") as told:
+            async with slow_progress("sessions") as told:
                 for number, each in enumerate(wanted, 1):
                     try:
                         files += await _write(client, each, to, form=form, media=media)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from typing import Final
 
 from everturn_gateway.app import MODELS_FOLDER
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.config.settings import Config
 from everturn_gateway.providers.errors import WeightsError
 from everturn_gateway.providers.local.weights import SMOLLM2, missing_engine
 from everturn_gateway.providers.local.weights import pull as pull_weights
+
+_MEGABYTE: Final = 1_000_000
 
 
 def pull(options: Options) -> int:
@@ -35,17 +36,10 @@ def pull_into(config: Config) -> int:
     make_private(config.workspace)  # the weights lie in it, and conversations soon will
 
     async def main() -> int:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as progress:
-            task = progress.add_task(f"{SMOLLM2.name} ({SMOLLM2.license})", total=None)
+        async with slow_progress(f"{SMOLLM2.name} ({SMOLLM2.license}), MB") as told:
 
             def show(done_bytes: int, all_bytes: int) -> None:
-                progress.update(task, completed=done_bytes, total=all_bytes)
+                told(done_bytes // _MEGABYTE, all_bytes // _MEGABYTE)
 
             path = await pull_weights(config.workspace / MODELS_FOLDER, show)
         sys.stdout.write(f"{path}\n")

@@ -14,7 +14,7 @@ from everturn_gateway.commands.clients import open_workspace_api
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.progress import SlowProgress
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.questions import can_ask, confirm
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
@@ -42,7 +42,9 @@ def clean(options: Options, *, dry_run: bool, as_json: bool) -> int:
     async def main() -> int:
         async with _opened(config) as client:
             if dry_run:
-                _print_plan(await client.plan(), as_json=as_json)
+                async with slow_progress("looking at what is kept"):
+                    plan = await client.plan()
+                _print_plan(plan, as_json=as_json)
                 return EXIT_OK
             if not (await client.plan())["is_set"]:
                 if as_json:
@@ -51,12 +53,14 @@ def clean(options: Options, *, dry_run: bool, as_json: bool) -> int:
                     print_line(_NOTHING)
                 return EXIT_OK
             done: Json = {}
-            with SlowProgress("removed") as told:
-                async with aclosing(client.clean()) as steps:
-                    async for kind, data in steps:
-                        if kind == "step":
-                            told(data["done"], data["total"])
-                        done = data
+            async with (
+                slow_progress("removed") as told,
+                aclosing(client.clean()) as steps,
+            ):
+                async for kind, data in steps:
+                    if kind == "step":
+                        told(data["done"], data["total"])
+                    done = data
             if as_json:
                 print_json(dict(done))
             else:
@@ -85,12 +89,14 @@ def erase(options: Options, person: str, *, ask: bool, as_json: bool) -> int:
             print_line("nothing was erased")
             return EXIT_FAILED
         done: Json = {}
-        async with _opened(config) as client:
-            with SlowProgress("sessions looked at") as told:
-                async with aclosing(client.erase(person)) as looks:
-                    async for _kind, data in looks:
-                        told(data["looked"], None)
-                        done = data
+        async with (
+            _opened(config) as client,
+            slow_progress("sessions looked at") as told,
+            aclosing(client.erase(person)) as looks,
+        ):
+            async for _kind, data in looks:
+                told(data["looked"], None)
+                done = data
         if as_json:
             print_json(dict(done))
         else:

@@ -67,7 +67,7 @@ def show_model(options: Options, name: str, *, as_json: bool) -> int:
     return run_async(main)
 
 
-def forget(options: Options, name: str, endpoint: str) -> int:
+def forget(options: Options, name: str, endpoint: str, *, as_json: bool = False) -> int:
     """Forget what refusals taught; return the exit code, 1 where there was nothing to forget.
 
     Raises:
@@ -88,6 +88,9 @@ def forget(options: Options, name: str, endpoint: str) -> int:
                 if not await model_statistics.save():
                     msg = f"{keyed.place(KEY)} cannot be written; nothing is forgotten"
                     raise GatewayError(msg)
+        if as_json:
+            print_json({"models": [_record(each) for each in found]})
+            return EXIT_OK if found else EXIT_FAILED
         for each in found:
             print_line(f"forgotten: {clean(each.label)}: {_hints(each)}")
         if not found:

@@ -12,7 +12,8 @@ from everturn_gateway.app.moving import Moved, move_store
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK, say
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.progress import SlowProgress
+from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.stores import StoreConfig
 from everturn_gateway.errors import GatewayError
@@ -22,13 +23,14 @@ FOLDER: Final = "folder"
 _TYPES: Final = {FOLDER: "file", "postgres": "postgres", "postgresql": "postgres"}
 
 
-def move(options: Options, *, to: str, schema: str) -> int:
+def move(options: Options, *, to: str, schema: str, as_json: bool = False) -> int:
     """Move all to another store, compare it byte for byte, and say what to do then.
 
     Args:
         options: Where the configuration is, which names the store that is left.
         to: `folder`, or the address of a database.
         schema: Of the database.
+        as_json: Print JSON.
 
     Raises:
         GatewayError: `to` is neither, or they cannot be moved so.
@@ -39,7 +41,7 @@ def move(options: Options, *, to: str, schema: str) -> int:
         crash_log.secrets.add(secret)
 
     async def run() -> Moved:
-        with SlowProgress("sessions") as told:
+        async with slow_progress("sessions") as told:
             return await move_store(config, await run_sync(partial(_store, to, schema)), told)
 
     done = run_async(run)
@@ -47,6 +49,10 @@ def move(options: Options, *, to: str, schema: str) -> int:
     if store.type != "file":
         more = "" if schema == "everturn" else f", schema: {schema}"
         section = f'store: {{type: {store.type}, url: "${{EVERTURN_DATABASE_URL}}"{more}}}'
+    if as_json:
+        record = {"sessions": done.sessions, "written": done.written, "values": done.values}
+        print_json({**record, "place": done.place, "setting": section})
+        return EXIT_OK
     say(
         f"{done.sessions} sessions ({done.written} written, the others were there) and"
         f" {done.values} other values are in {done.place}, compared byte for byte"

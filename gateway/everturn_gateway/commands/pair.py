@@ -11,7 +11,7 @@ from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.printing import print_done, print_json
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 
@@ -78,7 +78,7 @@ def list_pairs(options: Options, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def approve_pair(options: Options, code: str) -> int:
+def approve_pair(options: Options, code: str, *, as_json: bool = False) -> int:
     """Let the person with `code` talk to the agents of their channel; return the exit code.
 
     Raises:
@@ -92,11 +92,13 @@ def approve_pair(options: Options, code: str) -> int:
 
     person = run_async(let_in)
     name = f" ({person.name})" if person.name else ""
-    print_line(f"approved: {person.sender_id}{name} on {person.channel}")
+    record = {"channel": person.channel, "sender_id": person.sender_id, "name": person.name}
+    text = f"approved: {person.sender_id}{name} on {person.channel}"
+    print_done(text, {**record, "approved": True}, as_json=as_json)
     return EXIT_OK
 
 
-def remove_pair(options: Options, channel: str, sender: str) -> int:
+def remove_pair(options: Options, channel: str, sender: str, *, as_json: bool = False) -> int:
     """Take an approval back; return the exit code, 1 where there was none.
 
     Raises:
@@ -108,8 +110,12 @@ def remove_pair(options: Options, channel: str, sender: str) -> int:
         async with open_keyed(config, is_change=True) as keyed:
             return await Pairing(keyed, SystemClock()).revoke(channel, sender)
 
-    if not run_async(let_out):
-        print_line(f"{sender} was not approved on {channel}")
-        return EXIT_FAILED
-    print_line(f"no longer approved: {sender} on {channel}")
-    return EXIT_OK
+    was_there = run_async(let_out)
+    text = (
+        f"no longer approved: {sender} on {channel}"
+        if was_there
+        else f"{sender} was not approved on {channel}"
+    )
+    record = {"channel": channel, "sender_id": sender, "removed": was_there}
+    print_done(text, record, as_json=as_json)
+    return EXIT_OK if was_there else EXIT_FAILED

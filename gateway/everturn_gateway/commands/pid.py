@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_done
 from everturn_gateway.commands.shared.settings import load, run_async
 
 
-def show_pid(options: Options) -> int:
+def show_pid(options: Options, *, as_json: bool = False) -> int:
     """Print the process id; return the exit code, 1 where no gateway answers."""
     config = load(options)
 
@@ -19,7 +18,7 @@ def show_pid(options: Options) -> int:
         if running is None:
             say(f"no gateway runs on {config.workspace}")
             return EXIT_FAILED
-        sys.stdout.write(f"{running.pid}\n")
+        print_done(str(running.pid), {"pid": running.pid, "url": running.url}, as_json=as_json)
         return EXIT_OK
 
     return run_async(main)

@@ -21,7 +21,7 @@ from everturn_gateway.commands.clients import open_client
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.printing import print_done, print_json
 from everturn_gateway.commands.shared.questions import confirm
 from everturn_gateway.commands.shared.screens import stdout_screen
 from everturn_gateway.commands.shared.settings import load, run_async
@@ -177,7 +177,7 @@ async def _last_messages(client: Client, status: Status, last: int) -> list[Said
     return found
 
 
-def retry_session(options: Options, session_id: str) -> int:
+def retry_session(options: Options, session_id: str, *, as_json: bool = False) -> int:
     """Ask the newest turn again, which failed, and print its answer; return the exit code."""
     config = load(options)
 
@@ -189,6 +189,10 @@ def retry_session(options: Options, session_id: str) -> int:
             async with aclosing(conversation.answer(seq)) as updates:
                 async for update in updates:
                     found = found.after(update)
+        if as_json:
+            record = {"session_id": session_id, "outcome": found.outcome, "text": found.text}
+            print_json({**record, "error": found.error})
+            return EXIT_OK if found.outcome == "answered" else EXIT_FAILED
         if found.outcome != "answered":
             say(f"no answer: {clean(found.error) or found.outcome}")
             return EXIT_FAILED
@@ -199,7 +203,13 @@ def retry_session(options: Options, session_id: str) -> int:
 
 
 def answer_approval(
-    options: Options, session_id: str, call_id: str, *, always: bool, deny: bool, answer: str
+    options: Options,
+    session_id: str,
+    call_id: str,
+    *,
+    choice: Decision,
+    answer: str,
+    as_json: bool = False,
 ) -> int:
     """Answer a call that waits for a person; return the exit code.
 
@@ -207,13 +217,12 @@ def answer_approval(
         options: Where the configuration is.
         session_id: The session.
         call_id: The call; empty = the one that has waited longest.
-        always: Allow it from now on too.
-        deny: Do not let it run.
+        choice: What becomes of the call, where it is about a permission.
         answer: What the agent is told that asks something; empty = it is about a permission.
+        as_json: Print JSON.
     """
     config = load(options)
-    decision: Decision = "deny" if deny else "allow_always" if always else "allow_once"
-    decision = "answer" if answer else decision
+    decision: Decision = "answer" if answer else choice
 
     async def main() -> int:
         async with open_client(config) as client:
@@ -222,13 +231,24 @@ def answer_approval(
         said = {"deny": "not allowed", "answer": "answered"}
         what = said.get(decision, "allowed")
         always = f", and {approval.pattern} from now on" if decision == "allow_always" else ""
-        print_line(f"{what}: call {approval.call_id}{always}")
+        print_done(
+            f"{what}: call {approval.call_id}{always}",
+            {
+                "session_id": session_id,
+                "call_id": approval.call_id,
+                "decision": decision,
+                "pattern": approval.pattern if decision == "allow_always" else None,
+            },
+            as_json=as_json,
+        )
         return EXIT_OK
 
     return run_async(main)
 
 
-def share_session(options: Options, session_id: str, name: str, *, is_withdrawn: bool) -> int:
+def share_session(
+    options: Options, session_id: str, name: str, *, is_withdrawn: bool, as_json: bool = False
+) -> int:
     """Give a principal a session, or take it back; return the exit code."""
     if not is_principal_name(name):
         msg = (
@@ -240,13 +260,15 @@ def share_session(options: Options, session_id: str, name: str, *, is_withdrawn:
     async def main() -> int:
         async with open_client(config, resume=False) as client:
             shared_with = await client.share(session_id, name, is_withdrawn=is_withdrawn)
-        print_line(f"{session_id} is shared with: {', '.join(shared_with) or 'nobody'}")
+        text = f"{session_id} is shared with: {', '.join(shared_with) or 'nobody'}"
+        record = {"session_id": session_id, "shared_with": list(shared_with)}
+        print_done(text, record, as_json=as_json)
         return EXIT_OK
 
     return run_async(main)
 
 
-def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
+def delete_session(options: Options, session_id: str, *, ask: bool, as_json: bool = False) -> int:
     """Remove a session; return the exit code."""
     config = load(options)
 
@@ -258,7 +280,8 @@ def delete_session(options: Options, session_id: str, *, ask: bool) -> int:
                 sys.stdout.write("nothing was deleted\n")
                 return EXIT_FAILED
             await client.delete(session_id)
-        sys.stdout.write(f"deleted {session_id}\n")
+        record = {"session_id": session_id, "deleted": True}
+        print_done(f"deleted {session_id}", record, as_json=as_json)
         return EXIT_OK
 
     return run_async(main)

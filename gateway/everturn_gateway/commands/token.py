@@ -18,7 +18,7 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.moments import minute_text
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json, print_line
+from everturn_gateway.commands.shared.printing import print_done, print_json, print_line
 from everturn_gateway.commands.shared.settings import load, make_private, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
@@ -111,7 +111,7 @@ def list_tokens(options: Options, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def revoke(options: Options, name: str) -> int:
+def revoke(options: Options, name: str, *, as_json: bool = False) -> int:
     """Let a token open nothing any more; return the exit code, 1 where there was none.
 
     Raises:
@@ -127,7 +127,7 @@ def revoke(options: Options, name: str) -> int:
     if record is None:
         print_line(f"there is no token {name!r} that could be revoked")
         return EXIT_FAILED
-    print_line(f"revoked: {name}")
+    print_done(f"revoked: {name}", {"name": name, "state": "revoked"}, as_json=as_json)
     return EXIT_OK
 
 

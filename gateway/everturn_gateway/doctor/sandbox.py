@@ -45,7 +45,8 @@ def sandbox_notes(config: Config, agent: AgentFile, secrets: SecretRegistry) -> 
         if _metadata_answers():
             yield (
                 f"its commands reach the network, and there {_METADATA[0]}, where a cloud"
-                " gives the machine's keys to whoever asks; close it: docs/shell-and-processes.md"
+                " gives the machine's keys to whoever asks; close it:"
+                " `everturn help shell-and-processes`"
             )
     unseen, missing = dict[Path, None](), dict[Path, None]()
     for each in confined:

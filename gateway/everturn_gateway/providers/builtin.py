@@ -29,7 +29,7 @@ MODEL_NAME: Final = "builtin"
 WHAT_IT_IS: Final = (
     "I am Everturn's built-in responder, not a language model: I repeat what you say, and call a"
     " tool where a line says so (say help). To talk to a real model, name one under spec.model in"
-    " this agent's agent.yaml; docs/models.md shows how."
+    " this agent's agent.yaml; `everturn help models` shows how."
 )
 
 _RESULT_CHARS: Final = 4_000  # of one result that is shown

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from everturn_actors.errors import JournalError
 from everturn_actors.journal.doctor.findings import Finding, check_with_mark
+from everturn_actors.journal.doctor.formats import FormatOf, format_of, migrate
 from everturn_actors.journal.doctor.repairs import repair_files
 from everturn_actors.journal.files import FileStore
 from everturn_actors.journal.index import entries as index
@@ -64,6 +65,24 @@ async def check_all(
     for begin in range(0, len(session_ids), _AT_A_TIME):
         for found in await to_thread.run_sync(look, session_ids[begin : begin + _AT_A_TIME]):
             yield found
+
+
+async def formats_of(workspace: Path, session_ids: Sequence[str]) -> AsyncGenerator[FormatOf]:
+    """Yield in which format the snapshot of each session stands. Changes nothing, needs no lock."""
+    layout = Layout(workspace=workspace)
+
+    def look(some: Sequence[str]) -> list[FormatOf]:
+        return [format_of(layout.session(each)) for each in some]
+
+    for begin in range(0, len(session_ids), _AT_A_TIME):
+        for found in await to_thread.run_sync(look, session_ids[begin : begin + _AT_A_TIME]):
+            yield found
+
+
+async def migrate_session(store: FileStore, session_id: str, backup: Path) -> str:
+    """Write the snapshot of a session in the format of this version; see `formats.migrate`."""
+    files = store.layout.session(session_id)
+    return await store.alone(session_id, lambda: migrate(files, backup))
 
 
 async def repair(store: FileStore, session_id: str) -> tuple[str, ...]:

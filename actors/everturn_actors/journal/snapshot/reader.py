@@ -202,8 +202,8 @@ def _check_format(found: object) -> None:
     way_out = "use the version that wrote it, or a later one"
     if isinstance(found, str) and _OLDER.fullmatch(found):
         way_out = (
-            "use the version that wrote it, or move the file away: the session is then made anew"
-            " from its log and archive"
+            "`everturn upgrade` makes the session anew from its log and archive, and keeps this"
+            " file; or use the version that wrote it"
         )
     msg = (
         f"it has the format {found!r}, which this version of Everturn does not know (it knows "

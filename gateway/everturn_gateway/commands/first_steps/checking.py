@@ -13,6 +13,7 @@ from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
+from everturn_gateway.commands.shared.printing import print_json
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -40,7 +41,7 @@ def check_setup(options: Options) -> int:
     return code
 
 
-def check_models(config: Config, name: str) -> int:
+def check_models(config: Config, name: str, *, as_json: bool = False) -> int:
     """Ask the models of one agent, or (empty) all, for a word; return the exit code.
 
     Raises:
@@ -50,24 +51,40 @@ def check_models(config: Config, name: str) -> int:
     chosen = [agent for agent in agents if name in {"", agent.spec.name}]
     if name and not chosen:
         raise UnknownAgentError(name, tuple(agent.spec.name for agent in agents))
-    for fault in faults if not name else ():
+    told_faults = [str(fault) for fault in faults if not name]
+    for fault in () if as_json else told_faults:
         say(f"An agent cannot be used: {fault}")
-    works = [_check_model(agent, config) for agent in chosen]
-    return EXIT_OK if works and all(works) and (name or not faults) else EXIT_FAILED
+    found: list[dict[str, object]] = []
+    for agent in chosen:
+        checked, text = _check_model(agent, config)
+        found.append(checked)
+        if not as_json:
+            say(text)
+    if as_json:
+        print_json({"models": found, "faults": told_faults})
+    works = [each["error"] is None for each in found]
+    return EXIT_OK if works and all(works) and not told_faults else EXIT_FAILED
 
 
-def _check_model(agent: AgentFile, config: Config) -> bool:
+def _check_model(agent: AgentFile, config: Config) -> tuple[dict[str, object], str]:
+    """Return how a model answers: its fields, and a sentence."""
     model = agent.spec.model
     label = f"{model.provider}/{model.name}"
+    record: dict[str, object] = {"agent": agent.spec.name, "model": label, "error": None}
     plugin = installed().providers.get(model.provider)
     if plugin is None or not plugin.is_model:
-        say(f"Agent {agent.spec.name}: {label} is no language model; `everturn setup` names one.")
-        return True
+        text = f"Agent {agent.spec.name}: {label} is no language model; `everturn setup` names one."
+        return record, text
     try:
         tried = run_async(partial(try_model, model, config, Keyring(plugin, config).environ))
     except (ModelError, GatewayError) as error:
         why = crash_log.secrets.mask(str(error))
-        say(f"Agent {agent.spec.name}: {label} gives no answer: {why}")
-        return False
-    say(f"Agent {agent.spec.name}: {label}. {told(tried)}")
-    return True
+        text = f"Agent {agent.spec.name}: {label} gives no answer: {why}"
+        return {**record, "error": why}, text
+    answered = {
+        "text": tried.said,
+        "took_s": round(tried.took_s, 3),
+        "takes_tools": tried.takes_tools,
+        "cost_usd": tried.cost_usd,
+    }
+    return {**record, **answered}, f"Agent {agent.spec.name}: {label}. {told(tried)}"

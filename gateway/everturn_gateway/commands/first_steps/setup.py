@@ -100,9 +100,9 @@ def setup(options: Options, answers: Answers, *, goes_on: bool = False) -> int:
     return EXIT_OK
 
 
-def test_models(options: Options, agent: str) -> int:
+def test_models(options: Options, agent: str, *, as_json: bool) -> int:
     """Ask the models of one agent, or (empty) all, for a word; see `check_models`."""
-    return commands.checking.check_models(load(options), agent)
+    return commands.checking.check_models(load(options), agent, as_json=as_json)
 
 
 def use_model(options: Options, answers: Answers) -> int:

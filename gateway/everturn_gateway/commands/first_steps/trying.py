@@ -14,6 +14,7 @@ from everturn_actors.errors import ModelError, ModelRefusedError
 from everturn_actors.model import ModelRequest, Reply, ToolDefinition, UserMessage
 from everturn_actors.ports import ModelProvider
 from everturn_actors.spec import ModelSpec
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.plugins import installed
@@ -78,8 +79,9 @@ async def try_model(model: ModelSpec, config: Config, environ: Mapping[str, str]
         environ=environ, models_dir=config.workspace / "models", settings=config.providers
     ) as providers:
         try:
-            provider = await anyio.to_thread.run_sync(providers.make, model, Path.cwd())
-            reply, takes_tools = await _ask(provider, model)
+            async with slow_progress(f"waiting for {model.name}"):
+                provider = await anyio.to_thread.run_sync(providers.make, model, Path.cwd())
+                reply, takes_tools = await _ask(provider, model)
         except (ModelError, GatewayError) as error:  # raised outside their tasks, which wrap it
             failed = error
     if failed is not None:

@@ -28,7 +28,7 @@ from everturn_gateway.commands.jobs.texts import (
 )
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK, say
 from everturn_gateway.commands.shared.options import Options
-from everturn_gateway.commands.shared.printing import print_json
+from everturn_gateway.commands.shared.printing import print_done, print_json
 from everturn_gateway.commands.shared.settings import admin_token, load, run_async
 from everturn_gateway.commands.shared.tables import print_table
 from everturn_gateway.config.settings import Config
@@ -157,7 +157,7 @@ def add_job(options: Options, new: NewJob, *, as_json: bool) -> int:
     return _with_client(config, main)
 
 
-def cancel_job(options: Options, job_id: str) -> int:
+def cancel_job(options: Options, job_id: str, *, as_json: bool = False) -> int:
     """Call a job off; return the exit code.
 
     Raises:
@@ -166,13 +166,14 @@ def cancel_job(options: Options, job_id: str) -> int:
 
     async def main(client: ScheduleClient) -> int:
         await client.cancel(job_id)
-        sys.stdout.write(clean(f"cancelled {job_id}; its file is kept in schedules/cancelled\n"))
+        text = f"cancelled {job_id}; its file is kept in schedules/cancelled"
+        print_done(text, {"id": job_id, "state": "cancelled"}, as_json=as_json)
         return EXIT_OK
 
     return _with_client(load(options), main)
 
 
-def pause_job(options: Options, job_id: str) -> int:
+def pause_job(options: Options, job_id: str, *, as_json: bool = False) -> int:
     """Let nothing of a job run until it is resumed; return the exit code.
 
     Raises:
@@ -181,13 +182,14 @@ def pause_job(options: Options, job_id: str) -> int:
 
     async def main(client: ScheduleClient) -> int:
         job = await client.pause(job_id)
-        sys.stdout.write(clean(f"paused {job.id}; `everturn schedule resume {job.id}` goes on\n"))
+        text = f"paused {job.id}; `everturn schedule resume {job.id}` goes on"
+        print_done(text, job.model_dump(mode="json"), as_json=as_json)
         return EXIT_OK
 
     return _with_client(load(options), main)
 
 
-def resume_job(options: Options, job_id: str) -> int:
+def resume_job(options: Options, job_id: str, *, as_json: bool = False) -> int:
     """Let a paused job go on; return the exit code.
 
     Raises:
@@ -196,7 +198,8 @@ def resume_job(options: Options, job_id: str) -> int:
 
     async def main(client: ScheduleClient) -> int:
         job = await client.resume(job_id)
-        sys.stdout.write(clean(f"resumed {job.id}: {coming_text(job)}\n"))
+        text = f"resumed {job.id}: {coming_text(job)}"
+        print_done(text, job.model_dump(mode="json"), as_json=as_json)
         return EXIT_OK
 
     return _with_client(load(options), main)

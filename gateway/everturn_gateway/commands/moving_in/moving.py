@@ -22,7 +22,7 @@ from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
 from everturn_gateway.commands.shared.options import Options
 from everturn_gateway.commands.shared.printing import print_json, print_line
-from everturn_gateway.commands.shared.progress import SlowProgress
+from everturn_gateway.commands.shared.progress import slow_progress
 from everturn_gateway.commands.shared.settings import load, run_async
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.private_environ import process_environ
@@ -94,18 +94,18 @@ async def _write_conversations(found: Found, options: Options) -> int:
     """Begin a session with each conversation; return how many there are now."""
     config = load(options)
     done = 0
-    with SlowProgress("conversations") as told:
-        async with open_gateway(
-            config, environ=process_environ(), watch=False, resume=False
-        ) as gateway:
-            for number, conversation in enumerate(found.conversations, 1):
-                try:
-                    done += await _begin(gateway, conversation)
-                except (CoreError, GatewayError) as error:
-                    found.left.append(
-                        f"the conversation {conversation.channel}:{conversation.chat}: {error}"
-                    )
-                told(number, len(found.conversations))
+    async with (
+        slow_progress("conversations") as told,
+        open_gateway(config, environ=process_environ(), watch=False, resume=False) as gateway,
+    ):
+        for number, conversation in enumerate(found.conversations, 1):
+            try:
+                done += await _begin(gateway, conversation)
+            except (CoreError, GatewayError) as error:
+                found.left.append(
+                    f"the conversation {conversation.channel}:{conversation.chat}: {error}"
+                )
+            told(number, len(found.conversations))
     return done
 
 

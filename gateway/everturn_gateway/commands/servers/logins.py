@@ -161,7 +161,9 @@ def list_servers(options: Options, *, as_json: bool) -> int:
     elif rows:
         print_table(("server", "agent", "command or address", "login"), rows)
     else:
-        sys.stdout.write("no agent has an MCP server; docs/mcp.md shows how to give it one\n")
+        sys.stdout.write(
+            "no agent has an MCP server; `everturn help mcp` shows how to give it one\n"
+        )
     return EXIT_OK
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct, structs
 
@@ -24,6 +24,20 @@ JSON escapes the controls below them by itself; these can stand nowhere but in a
 def print_line(text: str) -> None:
     """Print a line, or several, for a person."""
     sys.stdout.write(f"{clean(text)}\n")
+
+
+def print_done(text: str, record: Mapping[str, object], *, as_json: bool) -> None:
+    """Say what a command has done: a line for a person, or the fields of it as JSON.
+
+    Args:
+        text: The line.
+        record: The fields, by the names that HTTP has for them.
+        as_json: Which of the two.
+    """
+    if as_json:
+        print_json(dict(record))
+    else:
+        print_line(text)
 
 
 def print_json(

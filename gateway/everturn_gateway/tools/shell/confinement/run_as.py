@@ -207,7 +207,7 @@ def _usable_user(run_as: str) -> OtherUser:
         msg = (
             "it would run them as the gateway's own user, who can read its tokens and write its"
             " policy; use `sandbox: bwrap`, or name another user with `run_as`"
-            " (docs/shell-and-processes.md)"
+            " (`everturn help shell-and-processes`)"
         )
         raise ValueError(msg)
     user = find_user(run_as)

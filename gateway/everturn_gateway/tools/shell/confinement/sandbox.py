@@ -58,7 +58,7 @@ is outside, could change its mode there. Source: CVE-2019-5736, of runc, for the
 """
 _REMEDY: Final = (
     "whoever runs this agent can {}, or have commands run as another user (`sandbox: plain` with"
-    " `run_as`, docs/shell-and-processes.md)"
+    " `run_as`, `everturn help shell-and-processes`)"
 )
 
 
