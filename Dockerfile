@@ -1,6 +1,7 @@
-# Everturn in a container: docs/operate.md says how to run it.
+# Everturn in a container: docs/operate.md says how to run it. It is built from a release, which `make release`
+# makes, and so needs no sources:
 #
-#   docker build -t everturn --build-arg EXTRAS=telegram,discord .
+#   docker build -t everturn --build-arg EXTRAS=telegram,discord dist
 
 ARG PYTHON=3.13
 
@@ -13,13 +14,9 @@ COPY requirements.lock requirements-dev.lock ./
 # Every file is one whose hash the lock names; nothing is compiled.
 RUN /opt/everturn/bin/pip install --no-cache-dir --require-hashes --only-binary :all: \
     -r requirements.lock
-COPY pyproject.toml README.md LICENSE ./
-COPY actors actors
-COPY channels channels
-COPY gateway gateway
-COPY docs docs
+COPY everturn-*.whl ./
 # The extras in the versions of the lock.
-RUN /opt/everturn/bin/pip install --no-cache-dir --no-deps . \
+RUN /opt/everturn/bin/pip install --no-cache-dir --no-deps everturn-*.whl \
     && if [ -n "$EXTRAS" ]; then \
          sed -e '/--hash=/d' -e 's/ *\\$//' requirements-dev.lock > constraints.txt \
          && /opt/everturn/bin/pip install --no-cache-dir --only-binary :all: \
@@ -37,13 +34,14 @@ RUN apt-get update \
     && useradd --system --uid 10002 --home-dir /nonexistent --shell /usr/sbin/nologin commands \
     && install --directory --owner=everturn --group=everturn --mode=700 /srv/everturn
 COPY --from=build /opt/everturn /opt/everturn
-ENV PATH=/opt/everturn/bin:$PATH PYTHONDONTWRITEBYTECODE=1
+# The home is the volume, so that `everturn setup` begins in an empty one.
+ENV PATH=/opt/everturn/bin:$PATH PYTHONDONTWRITEBYTECODE=1 EVERTURN_HOME=/srv/everturn
 USER everturn
 # everturn.yaml, agents/ and .everturn, the workspace, which has to outlive the container.
 WORKDIR /srv/everturn
 VOLUME /srv/everturn
 EXPOSE 8080
-# It listens on loopback until everturn.yaml gives it a token and `host: 0.0.0.0`.
+# Loopback is nobody's here. Beyond it EVERTURN_API_TOKEN, or server.api_token in everturn.yaml, is required.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s CMD ["python", "-c", "import json, urllib.request as web; web.urlopen(json.load(open('.everturn/gateway.json'))['url'] + '/livez', timeout=4)"]
 ENTRYPOINT ["everturn"]
-CMD ["serve"]
+CMD ["serve", "--host", "0.0.0.0"]

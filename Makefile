@@ -11,7 +11,7 @@ UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 # Tests wait for disks, clocks and processes about half as long as they compute.
 WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
 
-.PHONY: run test model programs suite synapse quick nightly lint check lock schema docs clean
+.PHONY: run test model programs suite synapse quick nightly lint check lock schema docs release clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
@@ -90,6 +90,24 @@ $(VENV)-docs/.done: docs/site/requirements.txt
 	$(VENV)-docs/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
 	@touch $@
 
+# All that a release is, below dist/: wheel, sources, the image's recipe with its locks, a bill of materials and
+# checksums; then tried as somebody gets it, in a folder of its own.
+release: $(VENV)/.test $(VENV)-release/.done docs
+	rm -rf dist man
+	mkdir dist
+	$(BIN)/python -m everturn_gateway.cli.manual man >/dev/null
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build -d dist
+	$(VENV)-release/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml \
+	  --mc-type application --output-reproducible -o dist/everturn.cdx.json
+	cp Dockerfile requirements.lock requirements-dev.lock dist/
+	cd dist && sha256sum * >../SHA256SUMS.tmp && mv ../SHA256SUMS.tmp SHA256SUMS
+	$(BIN)/python benchmarks/try_release.py dist
+
+$(VENV)-release/.done: requirements-release.lock
+	$(PYTHON) -m venv $(VENV)-release
+	$(VENV)-release/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $<
+	@touch $@
+
 lock: $(VENV)/.test
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml \
 	  --universal --generate-hashes --no-emit-index-url --quiet --output-file requirements.lock
@@ -99,9 +117,12 @@ lock: $(VENV)/.test
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile pyproject.toml --extra local \
 	  --universal --generate-hashes --no-emit-index-url --quiet --constraint requirements.lock \
 	  --only-binary xllamacpp --output-file requirements-local.lock
+	echo "cyclonedx-bom>=7,<8" | UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile - \
+	  --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet \
+	  --output-file requirements-release.lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-docs $(VENV)-synapse site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-docs $(VENV)-synapse $(VENV)-release site man dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

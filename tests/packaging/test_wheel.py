@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import posixpath
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = "everturn_gateway/docs/"
+MANUAL = f"everturn-{version('everturn')}.data"  # man pages, where they were built
+PROJECT = "everturn_gateway/project/"
+DOCS = f"{PROJECT}docs/"
+_LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 PACKAGES = {"everturn", "everturn_actors", "everturn_channels", "everturn_gateway"}
 
 
@@ -36,7 +42,9 @@ def test_the_wheel_holds_our_packages_and_nothing_that_could_collide(
     names = wheel.namelist()
     entry = next(name for name in names if name.endswith("entry_points.txt"))
 
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == PACKAGES
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} - {
+        MANUAL
+    } == PACKAGES
     assert {f"{package}/py.typed" for package in PACKAGES} <= set(names)
     assert "everturn = everturn_gateway.__main__:main" in wheel.read(entry).decode()
 
@@ -50,15 +58,32 @@ def test_every_source_file_is_in_the_wheel_and_no_test_is(wheel: zipfile.ZipFile
     }
 
     names = {name for name in wheel.namelist() if name.endswith(".py")}
-    assert {name for name in names if not name.startswith(DOCS)} == sources
+    assert {name for name in names if not name.startswith(PROJECT)} == sources
 
 
 def test_the_documentation_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    """`everturn help` reads it there."""
+    """`everturn help` and `everturn upgrade` read it there."""
     pages = {f"{DOCS}{path.relative_to(ROOT / 'docs')}" for path in (ROOT / "docs").rglob("*.md")}
 
     assert f"{DOCS}operate.md" in pages
     assert pages <= set(wheel.namelist())
+
+
+def test_what_the_pages_point_to_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+    """Whoever has installed it follows links to agents and examples without a checkout."""
+    names = set(wheel.namelist())
+    folders = {posixpath.dirname(name) for name in names}
+    missing = {
+        (page, target)
+        for page in names
+        if page.startswith(PROJECT) and page.endswith(".md")
+        for target in _LINK.findall(wheel.read(page).decode())
+        if (path := posixpath.normpath(f"{posixpath.dirname(page)}/{target}")) not in names
+        and path not in folders
+    }
+
+    assert missing == set()
+    assert f"{PROJECT}CHANGELOG.md" in names
 
 
 def test_the_console_is_in_the_wheel_as_it_is_here(wheel: zipfile.ZipFile) -> None:
