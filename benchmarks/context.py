@@ -276,7 +276,7 @@ class Simulated:
             whole = "\n".join(text(20) for _ in range(made.choice((1, 3, 10, 40, 400))))
             result = ToolResult(call_id=call.call_id, name=call.name, text=whole)
             path = f"{turn}-{step}-1.txt"
-            short = self.renderer.intake(self.spec, (RECALL,), FACTS, result, path)
+            short = self.renderer.shorten_result(self.spec, (RECALL,), FACTS, result, path)
             self.record(
                 ModelReplied(
                     text="", calls=(call,), fingerprint=rendered.fingerprint, usage=usage(rendered)

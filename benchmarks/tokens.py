@@ -242,7 +242,7 @@ class Session:
         )
         for result in results:
             path = f"{self.known.turns}-{self.calls}-1.txt"
-            text = self.renderer.intake(self.spec, TOOLS, self.statistics, result, path)
+            text = self.renderer.shorten_result(self.spec, TOOLS, self.statistics, result, path)
             kept = path if text != result.text else ""
             self.record(
                 CallStarted(call_id=result.call_id),

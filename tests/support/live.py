@@ -168,7 +168,7 @@ class LiveSession:
         """Log what a call gave, as the policy takes it in; with `source`, text from outside."""
         path = f"{call.call_id}.txt"
         result = ToolResult(call_id=call.call_id, name=call.name, text=text)
-        short = self.renderer.intake(self.spec, self.tools, self.facts, result, path)
+        short = self.renderer.shorten_result(self.spec, self.tools, self.facts, result, path)
         if short != text:
             self.stored[path] = text
         self.record(

@@ -103,8 +103,10 @@ def test_a_result_is_capped_at_8_000_tokens_and_names_its_file() -> None:
     """One listing of a folder must not take the room of the whole conversation."""
     text = "\n".join(f"line {n} of the output" for n in range(10_000))
     message = ToolResult(call_id="c", name="bash", text=text)
-    kept = POLICY.intake(POLICY.numbers, Limits(), message, "c.txt")
-    again = POLICY.intake(POLICY.numbers, Limits(), structs.replace(message, text=kept), "c.txt")
+    kept = POLICY.shorten_result(POLICY.numbers, Limits(), message, "c.txt")
+    again = POLICY.shorten_result(
+        POLICY.numbers, Limits(), structs.replace(message, text=kept), "c.txt"
+    )
     head, marker, tail = kept.split("\n\n")
 
     assert 7_500 < Estimates().text(kept) <= 8_000
@@ -122,7 +124,7 @@ def test_a_result_within_the_cap_stays_as_it_is() -> None:
     text = words(3_000) + "\ud83d \x00"
     message = ToolResult(call_id="c", name="bash", text=text)
 
-    assert POLICY.intake(POLICY.numbers, Limits(), message, "c.txt") is text
+    assert POLICY.shorten_result(POLICY.numbers, Limits(), message, "c.txt") is text
 
 
 @table(("shape", "ends"), [("head", "HH"), ("tail", "TT"), ("both", "HT")])
@@ -132,7 +134,7 @@ def test_either_end_of_a_result_can_stay(shape: str, ends: str) -> None:
         POLICY.numbers, tool_result_truncation=shape, max_tool_result_tokens=100
     )
     message = ToolResult(call_id="c", name="bash", text="H" * 900 + "T" * 900)
-    kept = POLICY.intake(numbers, Limits(), message, "c.txt")
+    kept = POLICY.shorten_result(numbers, Limits(), message, "c.txt")
     without = kept.replace(kept[kept.index("[") : kept.index("]") + 1], "").replace("\n", "")
 
     assert without[0] + without[-1] == ends
@@ -142,7 +144,7 @@ def test_who_cannot_ask_is_not_told_to() -> None:
     """A tool that is named and not there costs a call and an error."""
     policy = policy_of(ContextSpec(), recalls=False)
     message = ToolResult(call_id="c", name="bash", text="x" * 90_000)
-    kept = policy.intake(policy.numbers, Limits(), message, "c.txt")
+    kept = policy.shorten_result(policy.numbers, Limits(), message, "c.txt")
 
     assert "recall_context" not in kept + policy.notice(3) + policy.gap(2)
     assert is_cleared(policy.numbers.markers.cleared(5_210, 412))

@@ -376,7 +376,7 @@ def test_results_that_were_cut_on_their_way_in_are_told() -> None:
     talk.add(StepStarted(turn=1, step=2, model="test-model"))
     found = talk.explain(talk.reply("done"))
 
-    assert rows(found)[-1] == (cut, "tool", "evicted", "intake", cut)
+    assert rows(found)[-1] == (cut, "tool", "evicted", "result", cut)
 
 
 def test_an_explanation_comes_back_from_its_record() -> None:

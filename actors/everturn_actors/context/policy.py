@@ -194,10 +194,10 @@ class Policy(Generic[N]):
     that back in the place of what it stands for; see `Notice.opaque`."""
     opens_summaries: bool = False
     "Whether a summary says which turns it stands for, and how the model opens it."
-    intake: Callable[[N, Limits, ToolResult, str], str] = _as_it_is
+    shorten_result: Callable[[N, Limits, ToolResult, str], str] = _as_it_is
     """What the history keeps of a new result whose whole text would stand in the file of that name;
     the same text = it is kept whole."""
-    intake_disposition: Disposition = "shortened"
+    result_disposition: Disposition = "shortened"
     folder: str = "results"
     "Where such files stand, as the model is told where no session says."
     between: Callable[[N, Limits], Sequence[Stage]] = _nothing
@@ -349,14 +349,14 @@ class Applied(Struct, frozen=True, kw_only=True):
 def all_stages(policy: AnyPolicy, limits: Limits) -> tuple[Stage, ...]:
     """Return what a policy does to an imported history, in its order."""
     numbers = policy.numbers
-    intake = take_in(
-        lambda result, path: policy.intake(numbers, limits, result, path),
+    shorten_result = take_in(
+        lambda result, path: policy.shorten_result(numbers, limits, result, path),
         folder=policy.folder,
-        disposition=policy.intake_disposition,
+        disposition=policy.result_disposition,
         estimator=policy.estimates(limits),
     )
     return (
-        intake,
+        shorten_result,
         *policy.between(numbers, limits),
         *policy.lasting(numbers, limits),
         *policy.ladder(numbers, limits),

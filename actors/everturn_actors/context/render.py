@@ -260,7 +260,7 @@ class Renderer:
             return 0
         return sum(1 for turn in conversation.turns if turn.number <= last)
 
-    def intake(
+    def shorten_result(
         self,
         spec: AgentSpec,
         tools: Sequence[ToolDefinition],
@@ -270,7 +270,7 @@ class Renderer:
     ) -> str:
         """Return what the session keeps of a new result; its whole text would stand at `path`."""
         policy = self.policy(spec, tools)
-        return policy.intake(policy.numbers, limits_of(spec, statistics), result, path)
+        return policy.shorten_result(policy.numbers, limits_of(spec, statistics), result, path)
 
     def render(
         self,

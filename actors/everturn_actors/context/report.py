@@ -33,7 +33,7 @@ RegionName: TypeAlias = Literal[
 
 YELLOW_PERCENT: Final = 70
 RED_PERCENT: Final = 90
-INTAKE: Final = "intake"
+RESULT_STAGE: Final = "result"
 "The stage that shortens a result before it is kept."
 _PROMPT: Final[tuple[RegionName, ...]] = ("system", "summary", "history", "turn", "tools")
 _KEPT = Change(disposition="kept", stage="")
@@ -172,7 +172,7 @@ def changes(rendered: Rendered, message: AnyMessage) -> Change:
     """Return what became of a message that the request shows."""
     found = rendered.projection.changes.get(message.seq)
     if found is None and isinstance(message, ToolResult) and message.path:
-        return Change(disposition=rendered.policy.intake_disposition, stage=INTAKE)
+        return Change(disposition=rendered.policy.result_disposition, stage=RESULT_STAGE)
     return found or _KEPT
 
 

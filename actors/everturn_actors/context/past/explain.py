@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 from msgspec import Struct
 
 from everturn_actors.context.rendered import Rendered
-from everturn_actors.context.report import INTAKE, changes
+from everturn_actors.context.report import RESULT_STAGE, changes
 from everturn_actors.model import (
     AnyMessage,
     Disposition,
@@ -167,8 +167,8 @@ def _explained(
             found = Hidden("dropped", _THIS_REQUEST, 0)
     else:
         now = changes(rendered, shown)
-        if now.stage == INTAKE:
-            found = Hidden(now.disposition, INTAKE, message.seq)
+        if now.stage == RESULT_STAGE:
+            found = Hidden(now.disposition, RESULT_STAGE, message.seq)
         elif now.stage:
             found = Hidden(now.disposition, now.stage, 0)
     return Explained(

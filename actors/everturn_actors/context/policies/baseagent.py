@@ -115,7 +115,7 @@ def _first(*values: int | None) -> int:
     return next(value for value in values if value is not None)
 
 
-def _intake(numbers: Numbers, _limits: Limits, result: ToolResult, _path: str) -> str:
+def _shorten_result(numbers: Numbers, _limits: Limits, result: ToolResult, _path: str) -> str:
     return middle_out(result.text, numbers.max_output_tokens)
 
 
@@ -185,7 +185,7 @@ POLICY = Policy(
     estimator=_estimates,
     divide=_divide,
     overflow=lambda numbers, limits: halve(_estimates(numbers, limits)),
-    intake=_intake,
+    shorten_result=_shorten_result,
     between=_between,
     lasting=_lasting,
     older=_older,

@@ -180,7 +180,7 @@ def _divide(numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens: 
     )
 
 
-def _intake(numbers: Numbers, _limits: Limits, result: ToolResult, _path: str) -> str:
+def _shorten_result(numbers: Numbers, _limits: Limits, result: ToolResult, _path: str) -> str:
     return truncate(result.text, numbers.max_tool_result_tokens, numbers.tool_result_truncation)
 
 
@@ -283,7 +283,7 @@ POLICY = Policy(
     estimator=lambda _numbers, _limits: _ESTIMATES,
     divide=_divide,
     overflow=lambda _numbers, _limits: halve(_ESTIMATES),
-    intake=_intake,
+    shorten_result=_shorten_result,
     between=_between,
     ladder=_ladder,
     notice_text=lambda _numbers, omitted: notice(omitted).text,

@@ -161,7 +161,7 @@ def _result_tokens(numbers: Numbers, limits: Limits) -> int:
     return min(numbers.max_tool_result_tokens, share)
 
 
-def _intake(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> str:
+def _shorten_result(numbers: Numbers, limits: Limits, result: ToolResult, path: str) -> str:
     def marker(shown: int, whole: int) -> str:
         return numbers.markers.truncated(shown, whole, path)
 
@@ -382,7 +382,7 @@ POLICY = Policy(
     overflow=_overflow,
     shrink=_shrink,
     check=_check,
-    intake=_intake,
+    shorten_result=_shorten_result,
     between=_between,
     lasting=_lasting,
     older=_older,

@@ -151,7 +151,7 @@ def _divide(_numbers: Numbers, limits: Limits, system_tokens: int, tools_tokens:
     )
 
 
-def _intake(numbers: Numbers, _limits: Limits, result: ToolResult, path: str) -> str:
+def _shorten_result(numbers: Numbers, _limits: Limits, result: ToolResult, path: str) -> str:
     return evicted(
         result,
         path,
@@ -298,8 +298,8 @@ POLICY = Policy(
     estimator=_estimates,
     divide=_divide,
     overflow=_overflow,
-    intake=_intake,
-    intake_disposition="evicted",
+    shorten_result=_shorten_result,
+    result_disposition="evicted",
     folder=RESULTS_FOLDER,
     between=_between,
     ladder=_ladder,

@@ -70,7 +70,7 @@ def take_in_pastes(
         if not changes:
             return projection, ()
         kept = replace(projection, stored=(*projection.stored, *stored))
-        return edit(kept, changes, disposition="shortened", stage="intake", estimator=count)
+        return edit(kept, changes, disposition="shortened", stage="result", estimator=count)
 
     return stage
 

@@ -310,7 +310,7 @@ async def _taken_in(
     result = ToolResult(
         call_id=call.call_id, name=call.name, text=output.text, is_error=output.is_error
     )
-    text = host.renderer.intake(
+    text = host.renderer.shorten_result(
         agent.spec, agent.offered(statistics, turn), statistics, result, path
     )
     # Only what was cut is kept apart: the log has the rest as it is.
