@@ -41,9 +41,9 @@ from everturn_actors.context.estimation.window import window_messages
 from everturn_actors.context.model_stats.refusals import Refusals
 from everturn_actors.context.model_stats.reports import (
     as_priced,
-    learnt_of_refusal,
-    learnt_of_reply,
-    learnt_of_unnamed,
+    observed_in_refusal,
+    observed_in_reply,
+    observed_in_unnamed,
 )
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
@@ -196,7 +196,7 @@ class Session:
                 window_tokens=self.window if self.refuses < 2 else None,
                 prompt_tokens=tokens if not self.refuses else None,
             )
-            self.statistics = learnt_of_refusal(self.statistics, made, error, self.now)
+            self.statistics = observed_in_refusal(self.statistics, made, error, self.now)
             most = refusals.add(made, error)
             known = self.known.conversation, self.spec, TOOLS, self.statistics
             hidden = self.renderer.shrink(*known, most_units=most)
@@ -226,10 +226,10 @@ class Session:
             self.seen.following.append(error)
         reply = Reply(usage=Usage(input_tokens=tokens))
         before = self.known.fingerprint, self.known.reported
-        self.statistics = learnt_of_reply(self.statistics, made, reply, before)
+        self.statistics = observed_in_reply(self.statistics, made, reply, before)
         if refusals.times:
             model, when = self.spec.model, (refusals, self.now)
-            self.statistics = learnt_of_unnamed(self.statistics, model, made, reply, when)
+            self.statistics = observed_in_unnamed(self.statistics, model, made, reply, when)
 
     def answer(self, reply: Reply, results: tuple[ToolResult, ...], made: Rendered) -> None:
         """Log the reply to a request, with what its calls gave."""

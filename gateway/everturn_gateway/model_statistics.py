@@ -41,15 +41,15 @@ _MODELS_MAX = 1000  # the models used longest ago go; a workspace has a handful
 _WINDOW_MIN = 256  # tokens; no model has less, so a smaller number was not told by one
 
 
-class _Learnt(Struct, frozen=True, kw_only=True):
+class _Observed(Struct, frozen=True, kw_only=True):
     """One line of the file."""
 
     statistics: ModelStatistics
-    learnt_at: str
+    observed_at: str
     "UTC, ISO 8601."
 
 
-_Known: TypeAlias = dict[str, _Learnt]  # by label
+_Known: TypeAlias = dict[str, _Observed]  # by label
 
 
 class KnownModel(Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class KnownModel(Struct, frozen=True, kw_only=True):
     label: str
     "`openai/gpt-5`; `openai/qwen3 at host:8000/v1` where an agent names the address."
     statistics: ModelStatistics
-    learnt_at: str
+    observed_at: str
     "When something was learnt last; UTC, ISO 8601."
 
     @property
@@ -71,7 +71,7 @@ class StoredModelStatistics:
     """A `ModelStatisticsStore` that lasts. Made by `open_model_statistics` or `look_up`."""
 
     def __init__(
-        self, document: Document[_Known], clock: Clock, known: Mapping[str, _Learnt]
+        self, document: Document[_Known], clock: Clock, known: Mapping[str, _Observed]
     ) -> None:
         self._clock = clock
         self._known = dict(known)
@@ -84,10 +84,10 @@ class StoredModelStatistics:
         """Return what is known of a model; of one that was never used, what its name tells."""
         if model is not self._asked:  # each turn asks several times, for one and the same
             self._asked, self._asked_key = model, _key(model)
-        learnt = self._known.get(self._asked_key)
-        if learnt is None:
+        observed = self._known.get(self._asked_key)
+        if observed is None:
             return prior_statistics(model.name)
-        known = learnt.statistics
+        known = observed.statistics
         if known.limit is None and known.no_tools is None:
             return known  # of most models, and asked for several times in each turn
         return statistics_at(known, self._clock.now())
@@ -97,7 +97,9 @@ class StoredModelStatistics:
         key = _key(model)
         known = self._known.get(key)
         if known is None or known.statistics != statistics:
-            self._known[key] = _Learnt(statistics=statistics, learnt_at=_stamp(self._clock.now()))
+            self._known[key] = _Observed(
+                statistics=statistics, observed_at=_stamp(self._clock.now())
+            )
             self.writer.changed()
 
     def known(self) -> tuple[KnownModel, ...]:
@@ -105,7 +107,9 @@ class StoredModelStatistics:
         now = self._clock.now()
         return tuple(
             KnownModel(
-                label=key, statistics=statistics_at(each.statistics, now), learnt_at=each.learnt_at
+                label=key,
+                statistics=statistics_at(each.statistics, now),
+                observed_at=each.observed_at,
             )
             for key, each in sorted(self._known.items())
         )
@@ -135,7 +139,7 @@ class StoredModelStatistics:
 
     def _newest(self) -> _Known:
         """Return what is kept: of too many models those that were used last."""
-        by_age = sorted(self._known.items(), key=lambda item: item[1].learnt_at)
+        by_age = sorted(self._known.items(), key=lambda item: item[1].observed_at)
         return dict(by_age[-_MODELS_MAX:])
 
 
@@ -168,7 +172,7 @@ async def look_up(store: KeyedStore, clock: Clock) -> StoredModelStatistics:
 
     What is missing, or cannot be read, counts as empty.
     """
-    document, known = Document(store, KEY, _FORM), dict[str, _Learnt]()
+    document, known = Document(store, KEY, _FORM), dict[str, _Observed]()
     with suppress(JournalError):
         known = await document.read()
     return StoredModelStatistics(document, clock, known)
@@ -201,19 +205,19 @@ def _stamp(now: datetime) -> str:
     return now.isoformat(timespec="seconds")
 
 
-class _Said(Value, frozen=True):
+class _Said(Value, frozen=True, rename={"observed_at": "learnt_at"}):
     """A hint, as the file has it."""
 
     tokens: Count
     said: str
-    learnt_at: Instant
+    observed_at: Instant
     expires_at: Instant
     times: Count
     refusals: Count = 1
     is_named: bool = True
 
 
-class _Entry(Value, frozen=True, forbid_unknown_fields=False):
+class _Entry(Value, frozen=True, forbid_unknown_fields=False, rename={"observed_at": "learnt_at"}):
     """What is known of one model, as the file has it.
 
     Fields of other versions are passed over: what they say is learnt again.
@@ -229,7 +233,7 @@ class _Entry(Value, frozen=True, forbid_unknown_fields=False):
     no_tools: _Said | None = None
     prices: tuple[float, ...] = ()
     doubts: tuple[float, ...] = ()
-    learnt_at: str = ""
+    observed_at: str = ""
 
 
 _PLAIN: Final = tuple(f.name for f in fields(ModelStatistics) if f.name != "prices")
@@ -237,18 +241,18 @@ _SHEET: Final[Form[dict[str, _Entry]]] = form_of("models", dict[str, _Entry], {}
 
 
 def _encoded(known: _Known) -> bytes:
-    return _SHEET.encode({key: _entry(learnt) for key, learnt in known.items()})
+    return _SHEET.encode({key: _entry(observed) for key, observed in known.items()})
 
 
 def _decoded(data: bytes) -> _Known:
-    return {key: _learnt(entry) for key, entry in _SHEET.decode(data).items()}
+    return {key: _observed(entry) for key, entry in _SHEET.decode(data).items()}
 
 
-_FORM: Final = Form(encode=_encoded, decode=_decoded, empty=dict[str, _Learnt]())
+_FORM: Final = Form(encode=_encoded, decode=_decoded, empty=dict[str, _Observed]())
 
 
-def _entry(learnt: _Learnt) -> _Entry:
-    known = learnt.statistics
+def _entry(observed: _Observed) -> _Entry:
+    known = observed.statistics
     flat = {name: getattr(known, name) for name in _PLAIN}
     entry = convert(flat, _Entry, from_attributes=True)
     return replace(
@@ -256,11 +260,11 @@ def _entry(learnt: _Learnt) -> _Entry:
         scale=round(entry.scale, 4),
         prices=known.prices.each,
         doubts=known.prices.doubts,
-        learnt_at=learnt.learnt_at,
+        observed_at=observed.observed_at,
     )
 
 
-def _learnt(entry: _Entry) -> _Learnt:
+def _observed(entry: _Entry) -> _Observed:
     plain = {name: getattr(entry, name) for name in _PLAIN}
     read = convert(plain, ModelStatistics, from_attributes=True)
     window, scale = read.window_tokens, bounded(read.scale)
@@ -273,12 +277,12 @@ def _learnt(entry: _Entry) -> _Learnt:
         limit=_within_bounds(read.limit),
         no_tools=_within_bounds(read.no_tools),
     )
-    return _Learnt(statistics=statistics, learnt_at=entry.learnt_at)
+    return _Observed(statistics=statistics, observed_at=entry.observed_at)
 
 
 def _within_bounds(hint: Hint | None) -> Hint | None:
     """Return a hint that does not last for ever, whoever edited the file."""
     if hint is None:
         return None
-    latest = hint.learnt_at + timedelta(seconds=HINT_MAX_S)
+    latest = hint.observed_at + timedelta(seconds=HINT_MAX_S)
     return replace(hint, expires_at=min(hint.expires_at, latest))

@@ -369,7 +369,7 @@ async def test_images_are_counted_and_teach_nothing_about_words() -> None:
         Reply(text=text, usage=Usage(input_tokens=tokens, output_tokens=1))
         for text, tokens in (("one", 900), ("two", 1_800), ("three", 2_300))
     ]
-    learnt: list[int] = []
+    observed: list[int] = []
     async with open_test_service(
         provider=ScriptedProvider(*said), model_statistics=model_statistics
     ) as test:
@@ -379,11 +379,11 @@ async def test_images_are_counted_and_teach_nothing_about_words() -> None:
             ("end " * 400, ()),
         ):
             await (await test.service.submit(saying(test, text, *uploads))).result()
-            learnt.append(model_statistics.of(make_spec().model).reports)
+            observed.append(model_statistics.of(make_spec().model).reports)
         [session] = await test.service.reader.sessions()
         state = await test.service.view(session.session_id)
 
-    assert learnt == [0, 0, 1]
+    assert observed == [0, 0, 1]
     assert state.conversation.fingerprint.units > 2 * MEDIA_UNITS
 
 

@@ -27,11 +27,11 @@ def write(folder: Path) -> None:
     """Write an agent, and a workspace that learnt something of its model yesterday."""
     write_agent(folder, provider="openai", model="gpt-5")
     models_file(folder).parent.mkdir(mode=0o700)
-    learnt_at = SystemClock().now() - timedelta(hours=1)
+    observed_at = SystemClock().now() - timedelta(hours=1)
     hint = {
         "said": SAID,
-        "learnt_at": learnt_at.isoformat(),
-        "expires_at": (learnt_at + timedelta(hours=24)).isoformat(),
+        "learnt_at": observed_at.isoformat(),
+        "expires_at": (observed_at + timedelta(hours=24)).isoformat(),
         "times": 1,
     }
     entry: dict[str, Any] = {
@@ -124,7 +124,7 @@ async def test_a_running_gateway_forgets_at_once(tmp_path: Path) -> None:
         await running.end()
 
     assert refused.status_code == 403
-    assert 'everturn_model_learnt_limit_tokens{model="openai/gpt-5"} 8192.0' in metrics
+    assert 'everturn_model_observed_limit_tokens{model="openai/gpt-5"} 8192.0' in metrics
     assert 'everturn_model_tools_refused{model="openai/gpt-5 at host:8000/v1"} 1.0' in metrics
     held = {each["model"]: each["limit"] for each in json.loads(listed.out)}
     assert held["openai/gpt-5"]["tokens"] == 8_192

@@ -148,11 +148,11 @@ async def test_what_the_provider_counts_keeps_what_an_estimate_would_have_cut() 
     cut, guessed, _ = await _talk(provider, near)
     assert any(isinstance(each, ContextReduced) and each.cut_turn for each in cut)
     provider = Counting(_characters)
-    kept, learnt, is_same = await _talk(provider, near)
+    kept, observed, is_same = await _talk(provider, near)
     counted = [each for each in kept if isinstance(each, PromptCounted)]
     assert [each.tokens for each in counted] == list(map(_characters, provider.counted))
     assert not any(isinstance(each, ContextReduced) for each in kept)
-    assert learnt.prices != guessed.prices
+    assert observed.prices != guessed.prices
     assert is_same
 
 

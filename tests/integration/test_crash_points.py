@@ -136,7 +136,7 @@ class Life:
             }
         )
     )
-    learnt: InMemoryModelStatistics = field(default_factory=InMemoryModelStatistics)
+    observed: InMemoryModelStatistics = field(default_factory=InMemoryModelStatistics)
     test: TestService | None = None
 
     def __post_init__(self) -> None:
@@ -243,7 +243,7 @@ async def process(life: Life, *, at: tuple[int, Moment] | None) -> tuple[str, Cr
                 store=store,
                 clock=life.clock,
                 gate=life.gate,
-                model_statistics=life.learnt,
+                model_statistics=life.observed,
             ) as test:
                 life.test = test
                 async with anyio.create_task_group() as tasks:
@@ -293,7 +293,7 @@ async def check(life: Life, session_id: str, *, crashed: bool) -> None:
 
 def same_bytes(life: Life, one: SessionState, two: SessionState) -> bool:
     """Whether both render the same next request."""
-    agent, statistics = life.agent_spec(), life.learnt.of(SPEC.model)
+    agent, statistics = life.agent_spec(), life.observed.of(SPEC.model)
     made = [
         render(state.conversation, SPEC, agent.offered(statistics, state.open_turn), statistics)
         for state in (one, two)

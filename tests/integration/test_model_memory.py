@@ -38,12 +38,12 @@ FACTS = ModelStatistics(
     limit=Hint(
         tokens=128_000,
         said="too long",
-        learnt_at=START,
+        observed_at=START,
         expires_at=START + timedelta(hours=24),
     ),
     doubted_tokens=4_096,
     no_tools=Hint(
-        said="no tools", learnt_at=START, expires_at=START + timedelta(hours=48), times=2
+        said="no tools", observed_at=START, expires_at=START + timedelta(hours=48), times=2
     ),
 )
 WAIT_S = 60.0

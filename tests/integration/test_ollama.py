@@ -29,12 +29,12 @@ class Memory(InMemoryModelStatistics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.learnt = anyio.Event()
+        self.observed = anyio.Event()
 
     def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
         """Remember, and wake who waits."""
         super().record(model, statistics)
-        self.learnt.set()
+        self.observed.set()
 
 
 async def test_a_request_has_the_form_of_the_documents() -> None:
@@ -132,7 +132,7 @@ async def test_the_window_it_was_loaded_with_is_learnt() -> None:
         ) as providers:
             await providers.make(model, Path("none")).complete(request(), ignore)
             with anyio.fail_after(30):
-                await model_statistics.learnt.wait()
+                await model_statistics.observed.wait()
 
     assert input_window(model, model_statistics.of(model)) == 4096
 

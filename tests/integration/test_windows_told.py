@@ -41,12 +41,12 @@ class Memory(InMemoryModelStatistics):
 
     def __init__(self) -> None:
         super().__init__()
-        self.learnt = anyio.Event()
+        self.observed = anyio.Event()
 
     def record(self, model: ModelSpec, statistics: ModelStatistics) -> None:
         """Remember, and wake who waits."""
         super().record(model, statistics)
-        self.learnt.set()
+        self.observed.set()
 
 
 class Source:
@@ -204,7 +204,7 @@ async def test_after_the_first_call_the_window_is_known() -> None:
         before = input_window(model, model_statistics.of(model))
         await provider.complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await model_statistics.learnt.wait()
+            await model_statistics.observed.wait()
         await provider.complete(REQUEST, ignore)
 
     assert before == 128_000
@@ -222,7 +222,7 @@ async def test_an_agent_that_says_more_than_its_server_is_warned_about(
         model = structs.replace(spec(api, "ollama"), context_window=16_384)
         await providers.make(model, Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await model_statistics.learnt.wait()
+            await model_statistics.observed.wait()
 
     assert input_window(model, model_statistics.of(model)) == 16_384
     assert [record.__dict__["served_tokens"] for record in caplog.records] == [4096]
@@ -235,26 +235,26 @@ async def test_a_model_is_asked_about_once_for_all_agents() -> None:
         api.told = {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}
         await providers.make(spec(api), Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await model_statistics.learnt.wait()
+            await model_statistics.observed.wait()
         await providers.make(spec(api), Path("none")).complete(REQUEST, ignore)
         await providers.make(spec(api), Path("none")).complete(REQUEST, ignore)
 
     assert len(api.asked) == 1
 
 
-async def test_what_was_learnt_meanwhile_stays() -> None:
+async def test_what_was_observed_meanwhile_stays() -> None:
     """The answer comes after the report of the first call: it must not take that away."""
     model_statistics = Memory()
     async with open_model_api() as api, open_with(model_statistics) as providers:
         api.told = {LISTING: {"data": [{"id": "m", "max_model_len": 4096}]}}
         model = spec(api)
         await providers.make(model, Path("none")).complete(REQUEST, ignore)
-        learnt = learn(model_statistics.of(model), units=100_000, tokens=1_700)
-        InMemoryModelStatistics.record(model_statistics, model, learnt)
+        observed = learn(model_statistics.of(model), units=100_000, tokens=1_700)
+        InMemoryModelStatistics.record(model_statistics, model, observed)
         with anyio.fail_after(WAIT_S):
-            await model_statistics.learnt.wait()
+            await model_statistics.observed.wait()
 
-    assert model_statistics.of(model) == structs.replace(learnt, window_tokens=4096)
+    assert model_statistics.of(model) == structs.replace(observed, window_tokens=4096)
 
 
 async def test_a_refused_first_call_also_asks() -> None:
@@ -267,7 +267,7 @@ async def test_a_refused_first_call_also_asks() -> None:
         with pytest.raises(ContextOverflowError) as raised:
             await providers.make(model, Path("none")).complete(REQUEST, ignore)
         with anyio.fail_after(WAIT_S):
-            await model_statistics.learnt.wait()
+            await model_statistics.observed.wait()
 
     assert raised.value.window_tokens == 8192
     assert model_statistics.of(model).window_tokens == 4096

@@ -97,10 +97,10 @@ def test_no_report_takes_the_scale_out_of_its_bounds(
     facts: ModelStatistics, units: int, tokens: int
 ) -> None:
     """Whatever a provider reports, the next estimate is one."""
-    learnt = learn(facts, units=units, tokens=tokens)
+    observed = learn(facts, units=units, tokens=tokens)
 
-    assert SCALE_MIN <= learnt.scale <= SCALE_MAX
-    assert learnt.units >= facts.units or learnt.units == 2_000_000
+    assert SCALE_MIN <= observed.scale <= SCALE_MAX
+    assert observed.units >= facts.units or observed.units == 2_000_000
 
 
 @given(FACTS, st.integers(max_value=0), AMOUNTS)
@@ -118,10 +118,10 @@ def test_reports_of_one_rate_only_bring_the_scale_nearer(
 ) -> None:
     """A mean never overshoots, however the sizes vary."""
     for units in sizes:
-        learnt = learn(facts, units=units, tokens=round(units * rate / 100))
+        observed = learn(facts, units=units, tokens=round(units * rate / 100))
 
-        assert abs(learnt.scale - rate) <= abs(facts.scale - rate) + 0.02
-        facts = learnt
+        assert abs(observed.scale - rate) <= abs(facts.scale - rate) + 0.02
+        facts = observed
 
 
 @given(st.floats(SCALE_MIN, SCALE_MAX), st.sampled_from(["gpt-5", "claude-opus-5", "m"]))

@@ -129,7 +129,7 @@ class Deliveries(Turns):
                 tools=self.tools,
                 store=store,
                 clock=self.clock,
-                model_statistics=self.learnt,
+                model_statistics=self.observed,
                 gate=self.gate,
                 delivery_ports={"test": self.post},
             ) as test:

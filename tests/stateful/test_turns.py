@@ -175,7 +175,7 @@ class Turns(RuleBasedStateMachine):
         self.held = Held()
         self.clock = ManualClock()
         self.gate = Rules(VERDICTS)
-        self.learnt = InMemoryModelStatistics()
+        self.observed = InMemoryModelStatistics()
         self.tools: dict[str, Tool] = {name: HeldTool(name, self.held) for name in CAPABILITIES}
         self.accepted: dict[str, int] = {}
         self.sent: list[IncomingMessage] = []
@@ -224,7 +224,7 @@ class Turns(RuleBasedStateMachine):
                 tools=self.tools,
                 store=store,
                 clock=self.clock,
-                model_statistics=self.learnt,
+                model_statistics=self.observed,
                 gate=self.gate,
             ) as test:
                 yield test, store
@@ -295,7 +295,7 @@ class Turns(RuleBasedStateMachine):
             return None
         assert self.live is None or state.last_seq >= self.live.last_seq, "something is lost"
         assert now is not None
-        statistics = self.learnt.of(self.spec.model)
+        statistics = self.observed.of(self.spec.model)
         one, two = (
             render(each.conversation, self.spec, (), statistics) for each in (now, self.live or now)
         )

@@ -23,8 +23,8 @@ class IdsAlone:
         """See `Ownership.is_known`."""
         return True
 
-    def learn(self, session_id: str, key: ConversationKey) -> None:
-        """See `Ownership.learn`."""
+    def note_key(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.note_key`."""
 
     def works_for(self, agent: str) -> bool:
         """See `Ownership.works_for`."""

@@ -34,7 +34,7 @@ def limited(
 def held_h(facts: ModelStatistics) -> float:
     """Return for how many hours the limit is believed."""
     assert facts.limit is not None
-    return (facts.limit.expires_at - facts.limit.learnt_at) / HOUR
+    return (facts.limit.expires_at - facts.limit.observed_at) / HOUR
 
 
 def test_a_limit_is_believed_for_a_day() -> None:

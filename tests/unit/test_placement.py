@@ -38,7 +38,7 @@ def test_sessions_go_with_a_seat_only_where_one_says_so() -> None:
         BOTH: "agent:coder",
         PLAIN: f"partition:{partition_of(SESSION)}",
     }
-    placement.learn(SESSION, CODER)
+    placement.note_key(SESSION, CODER)
     number = placement.partition(SESSION)
     assert placement.number("agent:coder") == number
 

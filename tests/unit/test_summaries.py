@@ -262,8 +262,8 @@ def test_a_text_that_looks_like_the_end_of_the_data_stays_inside() -> None:
     first = request_for(make_task(make_turn(1, result=attack)))
     boundary = asked(first).partition(">")[0].rpartition("-")[2]
     # Whoever knew the name of yesterday's tags has not got today's.
-    learnt = attack.replace("conversation>", f"conversation-{boundary}>")
-    request = request_for(make_task(make_turn(1, result=learnt)))
+    observed = attack.replace("conversation>", f"conversation-{boundary}>")
+    request = request_for(make_task(make_turn(1, result=observed)))
     text = asked(request)
     opened, closed = text.split("\n", 1)[0], text.rpartition("\n\n")[0].rpartition("\n")[2]
 

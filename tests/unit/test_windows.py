@@ -17,7 +17,7 @@ def hint(tokens: int, *, is_over: bool = False) -> Hint:
     return Hint(
         tokens=tokens,
         said="too long",
-        learnt_at=START,
+        observed_at=START,
         expires_at=START + timedelta(hours=24),
         is_over=is_over,
     )

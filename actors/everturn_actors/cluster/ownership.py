@@ -76,9 +76,9 @@ class LeaseOwnership:
         """See `Ownership.is_known`."""
         return self.placement.is_known(session_id)
 
-    def learn(self, session_id: str, key: ConversationKey) -> None:
-        """See `Ownership.learn`."""
-        self.placement.learn(session_id, key)
+    def note_key(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.note_key`."""
+        self.placement.note_key(session_id, key)
 
     def works_for(self, agent: str) -> bool:
         """See `Ownership.works_for`."""

@@ -56,10 +56,10 @@ class Placement:
         self._channels = {name: self._number(channel_seat(name)) for name in channels}
 
     def is_known(self, session_id: str) -> bool:
-        """Say whether `partition` can tell; else somebody has to look, and `learn`."""
+        """Say whether `partition` can tell; else somebody has to look, and `note_key`."""
         return not (self._agents or self._channels) or session_id in self._known
 
-    def learn(self, session_id: str, key: ConversationKey) -> None:
+    def note_key(self, session_id: str, key: ConversationKey) -> None:
         """Note which conversation a session is of."""
         self._known[session_id] = (key.agent, key.channel)
         self._known.move_to_end(session_id)

@@ -43,10 +43,10 @@ class Ownership(Protocol):
         ...
 
     def is_known(self, session_id: str) -> bool:
-        """Say whether `partition` can tell; else somebody has to look, and `learn`."""
+        """Say whether `partition` can tell; else somebody has to look, and `note_key`."""
         ...
 
-    def learn(self, session_id: str, key: ConversationKey) -> None:
+    def note_key(self, session_id: str, key: ConversationKey) -> None:
         """Note which conversation a session is of; that never changes."""
         ...
 
@@ -103,7 +103,7 @@ class LocalOwnership:
         del session_id
         return True
 
-    def learn(self, session_id: str, key: ConversationKey) -> None:
+    def note_key(self, session_id: str, key: ConversationKey) -> None:
         """Note nothing."""
 
     def works_for(self, agent: str) -> bool:

@@ -28,9 +28,9 @@ async def place(
     if ownership.is_known(session_id):
         return
     if begin_with is not None:
-        ownership.learn(session_id, begin_with.key)
+        ownership.note_key(session_id, begin_with.key)
         return
     summary = await store.summary(session_id)
     if summary is None:
         raise UnknownSessionError(session_id)
-    ownership.learn(session_id, summary.key)
+    ownership.note_key(session_id, summary.key)

@@ -99,7 +99,7 @@ class Handover:
         """
         async for state, _ in self._registry.each_active():
             if state is not None:
-                self._ownership.learn(state.session_id, state.key)
+                self._ownership.note_key(state.session_id, state.key)
         bind()
         await self._registry.let_go(lambda each: not self._registry.is_here(each), drain_s)
 

@@ -32,7 +32,7 @@ from everturn_actors.service.stateless import Stateless
 from everturn_actors.service.turn_service import TurnService
 from everturn_actors.session.maintenance import end_expired, resume_open_turns
 from everturn_actors.session.registry import Registry
-from everturn_actors.session.runtime import Runtime, every_agent, everywhere, nothing_learnt
+from everturn_actors.session.runtime import Runtime, every_agent, everywhere, note_nothing
 from everturn_actors.supervisor import TRANSIENT, Supervisor
 from everturn_actors.turn.model_call import Timing
 from everturn_actors.turn.model_statistics import InMemoryModelStatistics
@@ -116,7 +116,7 @@ async def open_service(
         delivery_ports=ports.delivery_ports,
         observer=GuardedObserver(ports.observer) if ports.observer else NullObserver(),
         is_here=everywhere if ports.ownership is None else partial(_is_own, ports.ownership),
-        learn=nothing_learnt if ports.ownership is None else partial(_learn, ports.ownership),
+        note_key=note_nothing if ports.ownership is None else partial(_note_key, ports.ownership),
         works_for=every_agent if ports.ownership is None else ports.ownership.works_for,
     )
     once = replace(live, store=scratch, delivery_ports={}, is_here=everywhere)
@@ -158,10 +158,10 @@ def _is_own(ownership: Ownership, session_id: str, key: ConversationKey | None =
     return ownership.epoch(ownership.partition(session_id, key)) is not None
 
 
-def _learn(ownership: Ownership, session_id: str, key: ConversationKey) -> None:
+def _note_key(ownership: Ownership, session_id: str, key: ConversationKey) -> None:
     """Note of a session that is not known which conversation it is of."""
     if not ownership.is_known(session_id):
-        ownership.learn(session_id, key)
+        ownership.note_key(session_id, key)
 
 
 async def _stop(registries: Iterable[Registry], drain_s: float) -> None:

@@ -214,7 +214,7 @@ class Registry:
     def is_here(self, session_id: str, key: ConversationKey | None = None) -> bool:
         """Whether this process works on a session; `key` is its conversation, if at hand."""
         if key is not None:
-            self._runtime.learn(session_id, key)
+            self._runtime.note_key(session_id, key)
         return self._runtime.is_here(session_id)
 
     async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def everywhere(session_id: str, key: ConversationKey | None = None) -> bool:
     return True
 
 
-def nothing_learnt(session_id: str, key: ConversationKey) -> None:
+def note_nothing(session_id: str, key: ConversationKey) -> None:
     """Note nothing: every session is here."""
 
 
@@ -66,7 +66,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     observer: Observer = field(default_factory=NullObserver)
     is_here: IsHere = everywhere
     "Whether this process works on a session; another one does where it does not."
-    learn: Callable[[str, ConversationKey], None] = nothing_learnt
+    note_key: Callable[[str, ConversationKey], None] = note_nothing
     "Is told which conversation a session is of, so that `is_here` can say it without that."
     works_for: Callable[[str], bool] = every_agent
     "Whether what an agent's tools work on is here, where it is in one place alone."

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import anyio
 
-from everturn_actors.context.model_stats.reports import as_priced, learnt_of_count
+from everturn_actors.context.model_stats.reports import as_priced, observed_in_count
 from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.events import Body, PromptCounted
@@ -66,9 +66,9 @@ async def count_at_the_edge(
     tokens = await _counted(counter, rendered)
     if tokens is None or tokens <= 0:
         return
-    learnt = learnt_of_count(statistics, rendered, tokens, (state.fingerprint, state.reported))
-    if learnt != statistics:
-        host.model_statistics.record(model, learnt)
+    observed = observed_in_count(statistics, rendered, tokens, (state.fingerprint, state.reported))
+    if observed != statistics:
+        host.model_statistics.record(model, observed)
     now = host.state
     if now.reductions is state.reductions and now.pins is state.pins and now.notes is state.notes:
         fingerprint = as_priced(rendered, host.model_statistics.of(model))

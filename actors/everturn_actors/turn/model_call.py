@@ -26,9 +26,9 @@ from everturn_actors.context.estimation.windows import hint_notes
 from everturn_actors.context.model_stats.refusals import Refusals
 from everturn_actors.context.model_stats.reports import (
     as_priced,
-    learnt_of_refusal,
-    learnt_of_reply,
-    learnt_of_unnamed,
+    observed_in_refusal,
+    observed_in_reply,
+    observed_in_unnamed,
 )
 from everturn_actors.context.projection.projection import Stored
 from everturn_actors.context.rendered import Rendered
@@ -289,15 +289,15 @@ def _learn_refusal(
 ) -> None:
     model = agent.spec.model
     statistics = host.model_statistics.of(model)
-    learnt = learnt_of_refusal(statistics, rendered, error, now)
-    if learnt == statistics:
+    observed = observed_in_refusal(statistics, rendered, error, now)
+    if observed == statistics:
         return
-    host.model_statistics.record(model, learnt)
+    host.model_statistics.record(model, observed)
     if error.window_tokens:
         fields = {
             "model": model.name,
             "tokens": error.window_tokens,
-            "believed": learnt.limit_tokens == error.window_tokens,
+            "believed": observed.limit_tokens == error.window_tokens,
         }
         logger.warning("a provider named a limit", extra=fields)
 
@@ -328,11 +328,11 @@ def _learn(
         return
     model, before = agent.spec.model, (host.state.fingerprint, host.state.reported)
     known = host.model_statistics.of(model)
-    learnt = learnt_of_reply(known, rendered, reply, before)
+    observed = observed_in_reply(known, rendered, reply, before)
     if refusals.times:
-        learnt = learnt_of_unnamed(learnt, model, rendered, reply, (refusals, now))
-    if learnt != known:
-        host.model_statistics.record(model, learnt)
+        observed = observed_in_unnamed(observed, model, rendered, reply, (refusals, now))
+    if observed != known:
+        host.model_statistics.record(model, observed)
 
 
 def _broken(turn: OpenTurn, reply: Reply, reason: str) -> ReplyBroken:

@@ -69,8 +69,10 @@ def _details(report: ContextReport) -> Iterator[tuple[str, str]]:
         by = "by a model" if summary.source == "model" else "by how each of them began"
         yield "summary", f"{summary.messages:,} messages up to turn {summary.last_turn:,}, {by}"
     yield "tokens", _tokens(report)
-    learnt = f"learnt from {report.reports:,} reports" if report.reports else "a guess by its name"
-    yield "scale", f"{report.scale:g} tokens for one estimated, {learnt}"
+    observed = (
+        f"learnt from {report.reports:,} reports" if report.reports else "a guess by its name"
+    )
+    yield "scale", f"{report.scale:g} tokens for one estimated, {observed}"
     yield (
         "prefix",
         f"{report.prefix or '-'}, changed without a reason {report.cache_misses:,} times",

@@ -59,7 +59,7 @@ def _model(data: Json) -> KnownModel:
         limit=_hint(data["limit"]),
         no_tools=_hint(data["no_tools"]),
     )
-    return KnownModel(label=data["model"], statistics=statistics, learnt_at=data["learnt_at"])
+    return KnownModel(label=data["model"], statistics=statistics, observed_at=data["observed_at"])
 
 
 def _hint(data: Json | None) -> Hint | None:
@@ -68,7 +68,7 @@ def _hint(data: Json | None) -> Hint | None:
     return Hint(
         tokens=data["tokens"],
         said=data["said"],
-        learnt_at=datetime.fromisoformat(data["learnt_at"]),
+        observed_at=datetime.fromisoformat(data["observed_at"]),
         expires_at=datetime.fromisoformat(data["expires_at"]),
         times=data["times"],
         is_over=not data["in_force"],

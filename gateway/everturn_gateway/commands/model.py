@@ -127,7 +127,7 @@ def _record(known: KnownModel) -> dict[str, object]:
         "proven_tokens": statistics.proven_tokens,
         "limit": _hint_record(statistics.limit),
         "no_tools": _hint_record(statistics.no_tools),
-        "learnt_at": known.learnt_at,
+        "observed_at": known.observed_at,
     }
 
 
@@ -137,7 +137,7 @@ def _hint_record(hint: Hint | None) -> dict[str, object] | None:
     return {
         "tokens": hint.tokens,
         "said": hint.said,
-        "learnt_at": utc_text(hint.learnt_at),
+        "observed_at": utc_text(hint.observed_at),
         "expires_at": utc_text(hint.expires_at),
         "times": hint.times,
         "in_force": not hint.is_over,
@@ -163,7 +163,7 @@ def _lines(known: KnownModel) -> list[str]:
         if statistics.window_tokens
         else "its server did not tell"
     )
-    learnt = (
+    observed = (
         f"learnt from {statistics.reports:,} reports"
         if statistics.reports
         else "a guess by its name"
@@ -172,7 +172,7 @@ def _lines(known: KnownModel) -> list[str]:
         f"model   {clean(known.label)}",
         f"window  {told}",
         f"took    {statistics.proven_tokens:,} tokens at most",
-        f"scale   {statistics.scale:.3g} tokens for one estimated, {learnt}",
+        f"scale   {statistics.scale:.3g} tokens for one estimated, {observed}",
     ]
     if statistics.limit is not None:
         lines.append(f"limit   {statistics.limit.tokens:,} tokens, {_source(statistics.limit)}")

@@ -104,7 +104,7 @@ class AdaptiveProvider(ABC, Generic[MannerT]):
         """Return a request in a manner."""
 
     @abstractmethod
-    def _learnt(
+    def _observed(
         self, request: ModelRequest, manner: MannerT, refused: RefusedRequestError
     ) -> MannerT | None:
         """Return the manner that a refusal asks for; None where it is about something else.
@@ -118,7 +118,7 @@ class AdaptiveProvider(ABC, Generic[MannerT]):
         return refused.error
 
     def _adapts(self, request: ModelRequest, manner: MannerT, refused: RefusedRequestError) -> bool:
-        learnt = self._learnt(request, manner, refused)
-        if learnt is not None and self._manner == manner:
-            self._manner = learnt  # else another call has learnt something: that is tried first
-        return learnt is not None
+        observed = self._observed(request, manner, refused)
+        if observed is not None and self._manner == manner:
+            self._manner = observed  # else another call has learnt something: that is tried first
+        return observed is not None

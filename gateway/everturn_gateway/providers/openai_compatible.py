@@ -85,17 +85,17 @@ class OpenAICompatible(AdaptiveProvider[_Manner]):
             case _:
                 return None
 
-    def _learnt(
+    def _observed(
         self,
         request: ModelRequest,
         manner: _Manner,
         refused: RefusedRequestError,
     ) -> _Manner | None:
-        learnt = _learnt(manner, refused)
-        return learnt if learnt != manner else None
+        observed = _observed(manner, refused)
+        return observed if observed != manner else None
 
 
-def _learnt(manner: _Manner, refused: RefusedRequestError) -> _Manner:
+def _observed(manner: _Manner, refused: RefusedRequestError) -> _Manner:
     if type(refused.error) is not ModelRefusedError:
         return manner
     if _WANTS_REASONING.search(refused.refusal.message):

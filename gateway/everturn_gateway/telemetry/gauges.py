@@ -207,7 +207,7 @@ def _tasks(supervisor: Supervisor) -> Iterator[Family]:
 def _hints(models: Sequence[KnownModel]) -> Iterator[Family]:
     limit = Family(
         "gauge",
-        "everturn_model_learnt_limit_tokens",
+        "everturn_model_observed_limit_tokens",
         "Limits that models named when they refused a request, while they are believed.",
         labels=("model",),
     )

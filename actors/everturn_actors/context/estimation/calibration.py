@@ -66,7 +66,7 @@ class Hint(Struct, frozen=True, kw_only=True):
     "The limit that it named; 0 where it was about something else."
     said: str = ""
     "The provider's own words, shortened."
-    learnt_at: datetime
+    observed_at: datetime
     expires_at: datetime
     times: int = 1
     "How often in a row it was said, each time after it was tried again."

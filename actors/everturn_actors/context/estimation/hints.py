@@ -126,7 +126,7 @@ def _hint(before: Hint | None, tokens: int, *, said: str, now: datetime, first_s
     return Hint(
         tokens=tokens,
         said=line if len(line) <= _SAID_CHARACTERS else line[:_SAID_CHARACTERS] + "…",
-        learnt_at=now,
+        observed_at=now,
         expires_at=now + timedelta(seconds=believed_s),
         times=times,
         refusals=1 if before is None else before.refusals + 1,

@@ -131,7 +131,7 @@ def _tools_note(model: ModelSpec, statistics: ModelStatistics) -> str:
 
 
 def _source(hint: Hint) -> str:
-    return f"on {hint.learnt_at:%Y-%m-%d %H:%M} UTC ({hint.said})"
+    return f"on {hint.observed_at:%Y-%m-%d %H:%M} UTC ({hint.said})"
 
 
 def _forget(model: ModelSpec) -> str:

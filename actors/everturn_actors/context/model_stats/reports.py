@@ -23,7 +23,7 @@ from everturn_actors.spec import ModelSpec
 _BELOW: Final = 0.95  # of the window: a refusal nearer to it is one of the estimate
 
 
-def learnt_of_refusal(
+def observed_in_refusal(
     statistics: ModelStatistics, rendered: Rendered, error: ContextOverflowError, now: datetime
 ) -> ModelStatistics:
     """Return what is known after a request was refused as too long, with numbers or without."""
@@ -37,7 +37,7 @@ def learnt_of_refusal(
     return statistics
 
 
-def learnt_of_reply(
+def observed_in_reply(
     statistics: ModelStatistics,
     rendered: Rendered,
     reply: Reply,
@@ -52,11 +52,11 @@ def learnt_of_reply(
         before: The session's request before this one, and what was reported for it.
     """
     tokens = reply.usage.input_tokens
-    learnt = with_success(statistics, tokens, had_tools=bool(rendered.request.tools))
-    return _with_report(learnt, rendered, tokens, before) if tokens else learnt
+    observed = with_success(statistics, tokens, had_tools=bool(rendered.request.tools))
+    return _with_report(observed, rendered, tokens, before) if tokens else observed
 
 
-def learnt_of_count(
+def observed_in_count(
     statistics: ModelStatistics,
     rendered: Rendered,
     tokens: int,
@@ -66,7 +66,7 @@ def learnt_of_count(
     return _with_report(statistics, rendered, tokens, before)
 
 
-def learnt_of_unnamed(
+def observed_in_unnamed(
     statistics: ModelStatistics,
     model: ModelSpec,
     rendered: Rendered,

@@ -15,7 +15,7 @@ class HintBody(Body):
 
     tokens: int = Field(description="The limit that was named; 0: it was about something else.")
     said: str = Field(description="The provider's own words, shortened.")
-    learnt_at: Instant
+    observed_at: Instant
     expires_at: Instant = Field(description="Then it is tried again.")
     times: int = Field(description="How often in a row it was said.")
     in_force: bool
@@ -28,7 +28,7 @@ class HintBody(Body):
         return HintBody(
             tokens=hint.tokens,
             said=hint.said,
-            learnt_at=utc_text(hint.learnt_at),
+            observed_at=utc_text(hint.observed_at),
             expires_at=utc_text(hint.expires_at),
             times=hint.times,
             in_force=not hint.is_over,
@@ -45,7 +45,7 @@ class KnownModelBody(Body):
     proven_tokens: int = Field(description="The largest prompt that it took.")
     limit: HintBody | None = Field(description="The limit it named when it refused a request.")
     no_tools: HintBody | None = Field(description="That it refused tools.")
-    learnt_at: str
+    observed_at: str
 
     @staticmethod
     def of(known: KnownModel) -> KnownModelBody:
@@ -59,7 +59,7 @@ class KnownModelBody(Body):
             proven_tokens=statistics.proven_tokens,
             limit=HintBody.of(statistics.limit),
             no_tools=HintBody.of(statistics.no_tools),
-            learnt_at=known.learnt_at,
+            observed_at=known.observed_at,
         )
 
 

@@ -82,15 +82,15 @@ class Anthropic(AdaptiveProvider[Manner]):
             headers=self._headers(manner, request),
         )
 
-    def _learnt(
+    def _observed(
         self, request: ModelRequest, manner: Manner, refused: RefusedRequestError
     ) -> Manner | None:
         if type(refused.error) is not ModelRefusedError:
             return None
-        return _learnt(refused.refusal.message, request, manner)
+        return _observed(refused.refusal.message, request, manner)
 
 
-def _learnt(said: str, request: ModelRequest, manner: Manner) -> Manner | None:
+def _observed(said: str, request: ModelRequest, manner: Manner) -> Manner | None:
     """Return the manner that a refusal asks for; None where it is about something else."""
     words = said.lower()
     if manner.replays and (_THOUGHTS_REFUSED.search(said) or _refuses_block(said, request)):

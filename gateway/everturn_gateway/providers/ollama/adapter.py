@@ -65,7 +65,7 @@ class Ollama(AdaptiveProvider[Thinking]):
     def _body(self, manner: Thinking, request: ModelRequest) -> bytes:
         return self._writer.body(request, thinking=manner)
 
-    def _learnt(
+    def _observed(
         self,
         request: ModelRequest,
         manner: Thinking,

@@ -57,11 +57,11 @@ async def test_a_limit_lowers_a_guess_for_a_day() -> None:
     async with open_test_service(provider=provider, spec=spec(), clock=clock) as test:
         await say(test, "one")
         done = await say(test, "two")
-        learnt = await window(test, done)
+        observed = await window(test, done)
         clock.advance(DAY_S)
         later = await window(test, done)
 
-    assert (done.outcome, learnt, later) == ("answered", NAMED, 128_000)
+    assert (done.outcome, observed, later) == ("answered", NAMED, 128_000)
 
 
 async def test_an_explicit_window_stands_until_it_is_refused_twice() -> None:
