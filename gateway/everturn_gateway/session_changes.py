@@ -261,7 +261,7 @@ def _title(state: SessionState) -> str:
     turn = state.held_turns[0] if state.held_turns else state.open_turn
     if turn is None or turn.number != 1 or not turn.users:
         return ""
-    return _first_words(_task(turn.users[0].told), TITLE_CHARACTERS)
+    return _first_words(_task(turn.users[0].as_text), TITLE_CHARACTERS)
 
 
 def _task(text: str) -> str:
@@ -275,7 +275,7 @@ def _preview(state: SessionState) -> str:
     if turn is None:
         return _first_words(state.waiting[-1].text, PREVIEW_CHARACTERS) if state.waiting else ""
     replies = (step.reply.text for step in reversed(turn.steps) if step.reply.text)
-    asked = turn.users[-1].told if turn.users else ""
+    asked = turn.users[-1].as_text if turn.users else ""
     return _first_words(next(replies, asked), PREVIEW_CHARACTERS)
 
 

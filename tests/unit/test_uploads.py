@@ -105,8 +105,8 @@ def test_words_stand_for_files_where_nobody_sees_them() -> None:
     large = Attachment(name="x.bin", media_type="video/mp4", size_bytes=3 * 1024 * 1024)
     small = Attachment(name="y.txt", media_type="text/plain", file_name="a.txt", size_bytes=7)
 
-    assert UserMessage(text="see", attachments=(large, small)).told == (
+    assert UserMessage(text="see", attachments=(large, small)).as_text == (
         "see\n[attached: x.bin, video/mp4, 3.0 MB]\n[attached: a.txt, text/plain, 7 bytes]"
     )
-    assert UserMessage(text="", attachments=(small,)).told.startswith("[attached")
-    assert UserMessage(text=" as it is ").told == " as it is "
+    assert UserMessage(text="", attachments=(small,)).as_text.startswith("[attached")
+    assert UserMessage(text=" as it is ").as_text == " as it is "

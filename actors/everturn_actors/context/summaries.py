@@ -342,7 +342,7 @@ def _lines(turn: Turn) -> list[str]:
 
 
 def _line(message: AnyMessage) -> str:
-    text = (message.told if isinstance(message, UserMessage) else message.text).strip()
+    text = (message.as_text if isinstance(message, UserMessage) else message.text).strip()
     keep = min(max(_LINE_CHARACTERS, len(text) // _LINE_DIVISOR), _LINE_CHARACTERS_MAX)
     said = without_notices(" ".join(text[:keep].split()))
     line = f"{speaker(message)}: {said}{'...' if len(text) > keep else ''}"

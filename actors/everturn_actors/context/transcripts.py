@@ -109,7 +109,7 @@ def _told(turn: Turn) -> Iterator[str]:
                 for call in calls:
                     yield f"assistant calls {one_line(call.name)}:"
                     yield indent(shortened(call.arguments, _ARGUMENTS_CHARACTERS), INDENT)
-            case UserMessage(told=text) | Notice(text=text):
+            case UserMessage(as_text=text) | Notice(text=text):
                 yield indent(text, INDENT)
             case _:
                 assert_never(message)
@@ -119,7 +119,7 @@ def _shown(turn: Turn) -> Iterator[str]:
     yield f"## Turn {turn.number}"
     for message in turn.messages:
         yield f"**{speaker(message)}** (event {message.seq})"
-        text = message.told if isinstance(message, UserMessage) else message.text
+        text = message.as_text if isinstance(message, UserMessage) else message.text
         if text:
             yield quoted(text)
         match message:

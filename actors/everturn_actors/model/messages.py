@@ -87,7 +87,7 @@ class UserMessage(Message, frozen=True, kw_only=True, tag="user"):
     "What its sender asks of the model; None = nothing, and in a turn that is over."
 
     @property
-    def told(self) -> str:
+    def as_text(self) -> str:
         """The text, and a line for each attachment: for whoever reads words alone."""
         lines = [self.text] if self.text.strip() or not self.attachments else []
         return "\n".join((*lines, *(f"[attached: {each.described}]" for each in self.attachments)))

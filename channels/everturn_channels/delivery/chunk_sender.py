@@ -46,7 +46,7 @@ class DeliveryJob(Struct, kw_only=True):
     chunks: list[Chunk]
     left: deque[int]
     "Numbers of the chunks that are not done, in order."
-    told: list[Body] = field(default_factory=list[Body])
+    records: list[Body] = field(default_factory=list[Body])
     "What is recorded together with the next mark."
     preview: str = ""
     "The message whose place the first chunk takes; empty = none."
@@ -61,7 +61,7 @@ class DeliveryJob(Struct, kw_only=True):
         self.chunks[index] = structs.replace(
             chunk, mark=mark, tries=chunk.tries + (mark == "unknown")
         )
-        self.told.append(
+        self.records.append(
             ChunkMarked(
                 item=self.item.seq,
                 chunk=index,
@@ -73,10 +73,10 @@ class DeliveryJob(Struct, kw_only=True):
         if self.chunks[index].is_done and index in self.left:
             self.left.remove(index)
 
-    def take_told(self) -> tuple[Body, ...]:
+    def take_records(self) -> tuple[Body, ...]:
         """Return what is to be recorded now."""
-        told, self.told = tuple(self.told), []
-        return told
+        records, self.records = tuple(self.records), []
+        return records
 
 
 class ChunkSender:

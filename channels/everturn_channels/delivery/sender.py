@@ -142,7 +142,7 @@ class Sender:
                 if not await self._send(job):
                     self._jobs[item.seq] = job
                     return
-            if not job.left or any(isinstance(body, ChunkMarked) for body in job.told):
+            if not job.left or any(isinstance(body, ChunkMarked) for body in job.records):
                 await self._record(job)
         finally:
             self._let_go()
@@ -178,7 +178,7 @@ class Sender:
             item=item,
             chunks=[*chunks],
             left=deque(n for n, chunk in enumerate(chunks) if not chunk.is_done),
-            told=planned,
+            records=planned,
             preview=item.preview,
         )
         for index, chunk in enumerate(chunks):
@@ -199,7 +199,7 @@ class Sender:
         if not self._holds:
             # The marks are written first: others may wait for them while this one waits its turn.
             if not self._limiter.acquire_nowait():
-                if any(isinstance(body, ChunkMarked) for body in job.told):
+                if any(isinstance(body, ChunkMarked) for body in job.records):
                     await self._record(job)
                 is_to_leave = partial(self._is_to_leave, job.item)
                 if not await unless(self._session, is_to_leave, self._limiter.acquire):
@@ -286,7 +286,7 @@ class Sender:
             other = self._begin(item)
             for each in tuple(other.left):
                 other.mark(each, "failed", error=str(error))
-            job.told += other.take_told()
+            job.records += other.take_records()
         if not self._is_chat_gone:
             self._is_chat_gone = True
             self._warn("a chat is gone; what is pending for it is given up", job.item, error)
@@ -305,7 +305,7 @@ class Sender:
         )
 
     async def _record(self, job: DeliveryJob) -> None:
-        told = job.take_told()
+        told = job.take_records()
         if told:
             await self._session.record(*told)
 

@@ -127,7 +127,7 @@ class ReplyReader:
             case Received():
                 if not self._show_users:
                     return ()
-                told = clean(UserMessage(text=body.text, attachments=body.attachments).told)
+                told = clean(UserMessage(text=body.text, attachments=body.attachments).as_text)
                 return (Piece(style="user", text=f"{clean(body.sender) or 'user'}: {told}"),)
             case ModelReplied():
                 self._calls = {call.call_id: call for call in body.calls}

@@ -107,7 +107,7 @@ class Updates:
         match event.body:
             case Received() as body if self._shows_users:
                 message = UserMessage(text=body.text, attachments=body.attachments)
-                yield update_user_message_text(clean(message.told))
+                yield update_user_message_text(clean(message.as_text))
             case ModelReplied() as body:
                 if body.reasoning:
                     yield update_agent_thought_text(clean(body.reasoning))

@@ -202,7 +202,7 @@ class Api:
         except (httpx2.TransportError, TryAgainError) as error:
             raise lost(self._url, error) from error
 
-    async def told(
+    async def stream(
         self, path: str, body: Mapping[str, object]
     ) -> AsyncGenerator[httpx2.ServerSentEvent]:
         """Have something done; yield what is told of it, until it is done.

@@ -44,7 +44,7 @@ class HistoryClient:
                 role=row["role"],
                 text=UserMessage(
                     text=row["content"], attachments=value_of(attachments_of, row)
-                ).told,
+                ).as_text,
             )
             for row in data["messages"]
         ]

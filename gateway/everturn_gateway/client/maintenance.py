@@ -47,7 +47,7 @@ class MaintenanceClient:
         self, path: str, body: Mapping[str, object]
     ) -> AsyncGenerator[tuple[str, Json]]:
         kind = ""
-        async for message in self._api.told(path, body):
+        async for message in self._api.stream(path, body):
             if not message.data:
                 continue  # how soon to connect again
             kind, data = message.event, orjson.loads(message.data)

@@ -29,11 +29,11 @@ def answering_problems(places: Places) -> Generator[None]:
     except UnknownJobError as error:
         raise ProblemError(problem("unknown-schedule", str(error))) from error
     except JobFixedError as error:
-        raise ProblemError(problem("schedule-fixed", places.told(str(error)))) from error
+        raise ProblemError(problem("schedule-fixed", places.without_paths(str(error)))) from error
     except JobRefusedError as error:
         raise ProblemError(_refused(error, places)) from error
     except DamagedLogError as error:
-        raise ProblemError(problem("journal-damaged", places.told(str(error)))) from error
+        raise ProblemError(problem("journal-damaged", places.without_paths(str(error)))) from error
     except OSError as error:
         raise ProblemError(
             problem(
@@ -45,21 +45,21 @@ def answering_problems(places: Places) -> Generator[None]:
 
 def cannot_run(error: JobRefusedError, places: Places) -> Problem:
     """Return the problem of a job that cannot run now."""
-    return problem("schedule-waits", places.told(str(error)))
+    return problem("schedule-waits", places.without_paths(str(error)))
 
 
 def _refused(error: JobRefusedError, places: Places) -> Problem:
     errors = [_field_error(fault, places) for fault in error.faults]
     if any(fault.field == _TAKEN for fault in error.faults):
-        return problem("schedule-taken", places.told(str(error)), extra={"errors": errors})
+        return problem("schedule-taken", places.without_paths(str(error)), extra={"errors": errors})
     named = [
         f"{each['pointer']}: {each['detail']}" if fault.field else each["detail"]
         for fault, each in zip(error.faults, errors, strict=True)
     ]
-    return invalid("; ".join(named) or places.told(str(error)), *errors)
+    return invalid("; ".join(named) or places.without_paths(str(error)), *errors)
 
 
 def _field_error(fault: Fault, places: Places) -> dict[str, str]:
     """Return a fault with its place in the body; names of fields need no escapes (RFC 6901)."""
     steps = "".join(f"/{step}" for step in _STEP.findall(fault.field))
-    return {"detail": places.told(fault.message), "pointer": f"#{steps}"}
+    return {"detail": places.without_paths(fault.message), "pointer": f"#{steps}"}

@@ -66,7 +66,7 @@ class AgentCall:
         conversation: Conversation,
         seq: int,
         *,
-        told: int = 0,
+        seen_seq: int = 0,
         dismissed: tuple[str, ...] = (),
     ) -> None:
         """Prepare.
@@ -76,12 +76,12 @@ class AgentCall:
             link: The way to the gateway.
             conversation: Holds the session.
             seq: The number of the message's event.
-            told: Of the event up to which the client was told how the turn goes on.
+            seen_seq: Of the event up to which the client was told how the turn goes on.
             dismissed: Questions that are not asked again.
         """
         self._ctx, self._link = ctx, link
         self._conversation, self._seq = conversation, seq
-        self._told, self._dismissed = told, dismissed
+        self._seen_seq, self._dismissed = seen_seq, dismissed
         self._progress = Progress(ctx)
         self._reader = ReplyReader()
         self._answer = Answer()
@@ -119,11 +119,11 @@ class AgentCall:
     async def _read(self, update: Update, tasks: TaskGroup) -> None:
         self._answer = self._answer.after(update)
         pieces = self._reader.read(update)
-        if isinstance(update, TextDelta) or update.seq > self._told:
+        if isinstance(update, TextDelta) or update.seq > self._seen_seq:
             await self._progress.show(pieces)
         if isinstance(update, TextDelta):
             return
-        self._told = max(self._told, update.seq)
+        self._seen_seq = max(self._seen_seq, update.seq)
         match update.body:
             case ModelReplied(calls=calls):
                 self._calls.update((call.call_id, call) for call in calls)
@@ -155,7 +155,7 @@ class AgentCall:
                     Round(
                         session=self._conversation.session_id,
                         seq=self._seq,
-                        told=self._told,
+                        seen_seq=self._seen_seq,
                         call_id=asked.call_id,
                         arguments_hash=asked.arguments_hash,
                         dismissed=self._dismissed,

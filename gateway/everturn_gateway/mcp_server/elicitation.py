@@ -38,7 +38,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     session: str
     seq: int
     "Of the message that is answered."
-    told: int
+    seen_seq: int
     "Of the event up to which the client was told how the turn goes on."
     call_id: str
     arguments_hash: str

@@ -287,7 +287,9 @@ async def _go_on(
     dismissed = state.dismissed
     if decided[0] is None:
         dismissed += (f"{state.call_id}:{state.arguments_hash}",)
-    call = AgentCall(ctx, link, conversation, state.seq, told=state.told, dismissed=dismissed)
+    call = AgentCall(
+        ctx, link, conversation, state.seq, seen_seq=state.seen_seq, dismissed=dismissed
+    )
     await call.decide(decided, state)
     return await call.run()
 

@@ -72,7 +72,7 @@ class _Tally(Struct):
     messages: int = 0
     left: list[str] = field(default_factory=list[str])
 
-    def told(self) -> Erased:
+    def as_record(self) -> Erased:
         return Erased(
             looked=self.looked,
             removed=self.removed,
@@ -136,9 +136,9 @@ class Eraser(Struct, frozen=True, kw_only=True):
                     if not person.channel or row.key.channel == person.channel:
                         await self._in_session(row, person, tally)
                 after = page[-1].session_id
-                yield tally.told()
-            await self._keep_record(person, tally.told())
-            yield tally.told()
+                yield tally.as_record()
+            await self._keep_record(person, tally.as_record())
+            yield tally.as_record()
 
     async def _in_session(self, row: SessionSummary, person: Person, tally: _Tally) -> None:
         session_id = row.session_id

@@ -20,7 +20,7 @@ class Places(Struct, frozen=True, kw_only=True):
                 return (folder.name / file.relative_to(folder)).as_posix()
         return file.name
 
-    def told(self, text: str) -> str:
+    def without_paths(self, text: str) -> str:
         """Return a text in which files are named like that."""
         for folder in (self.workspace, self.agents_dir):
             text = text.replace(f"{folder}/", f"{folder.name}/")

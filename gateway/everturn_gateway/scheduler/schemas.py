@@ -364,7 +364,7 @@ class JobBody(ScheduleBody):
             agent=job.agent,
             label=job.label,
             state=view.state,
-            why=places.told(view.why),
+            why=places.without_paths(view.why),
             next_at=_instant(view.next_at),
             when=_when(job.when),
             timezone=job.timezone,
@@ -415,7 +415,7 @@ class JobFaultBody(ScheduleBody):
             file=places.name(fault.file),
             line=fault.line,
             field=fault.field,
-            message=places.told(fault.message),
+            message=places.without_paths(fault.message),
         )
 
 

@@ -13,7 +13,7 @@ from everturn_gateway.channels import check_channel
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.first_steps.keyring import key_in
 from everturn_gateway.commands.first_steps.prompts import ask_secret, say
-from everturn_gateway.commands.first_steps.writing import replace_file, told, write_key
+from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file, write_key
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.settings import run_async
@@ -50,7 +50,7 @@ def set_up_bot(file: Path, platform: str, key_file: str) -> int:
         title = f"The token of the bot, {_WHERE[platform]}"
         given = ask_secret(title, option=f"--key-file FILE, or set {variable}")
     crash_log.secrets.add(given)
-    with told(file):
+    with explaining_faults(file):
         text = file.read_text(encoding="utf-8")
     token = f"${{{variable}}}"
     try:
@@ -60,7 +60,7 @@ def set_up_bot(file: Path, platform: str, key_file: str) -> int:
         raise GatewayError(msg) from error
     environ = ChainMap({variable: given}, dict(process_environ())) if given else process_environ()
     config, account = _tried(file, changed, platform, environ)
-    with told(file):
+    with explaining_faults(file):
         replace_file(file, changed, mode=file.stat().st_mode & 0o777)
     if given:
         write_key(file.with_name(ENV_NAME), variable, given)
@@ -85,7 +85,7 @@ def _tried(
     """
     draft = file.with_name(f".{file.name}.new")
     try:
-        with told(draft):
+        with explaining_faults(draft):
             replace_file(draft, changed, mode=0o600)
         config = load_config(draft, environ=environ)
     finally:

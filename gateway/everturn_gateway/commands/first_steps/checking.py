@@ -8,7 +8,7 @@ from everturn_actors.errors import ModelError, UnknownAgentError
 from everturn_gateway.commands.agents import check_agents
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import say
-from everturn_gateway.commands.first_steps.trying import told, try_model
+from everturn_gateway.commands.first_steps.trying import described_try, try_model
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.commands.shared.finding import find_running
@@ -87,4 +87,4 @@ def _check_model(agent: AgentFile, config: Config) -> tuple[dict[str, object], s
         "takes_tools": tried.takes_tools,
         "cost_usd": tried.cost_usd,
     }
-    return {**record, **answered}, f"Agent {agent.spec.name}: {label}. {told(tried)}"
+    return {**record, **answered}, f"Agent {agent.spec.name}: {label}. {described_try(tried)}"

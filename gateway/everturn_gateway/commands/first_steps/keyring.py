@@ -9,7 +9,7 @@ from pathlib import Path
 
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.commands.first_steps.prompts import ask_secret
-from everturn_gateway.commands.first_steps.writing import told
+from everturn_gateway.commands.first_steps.writing import explaining_faults
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -25,7 +25,7 @@ def key_in(name: str) -> str:
     Raises:
         GatewayError: It cannot be read.
     """
-    with told(f"the key file {name}", "read"):
+    with explaining_faults(f"the key file {name}", "read"):
         text = sys.stdin.readline() if name == "-" else Path(name).read_text(encoding="utf-8")
     return text.strip()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from everturn_gateway.commands.first_steps.prompts import agrees, say
-from everturn_gateway.commands.first_steps.writing import replace_file, told
+from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file
 from everturn_gateway.commands.shared.errors import EXIT_FAILED, EXIT_OK
 from everturn_gateway.private_environ import process_environ
 
@@ -71,7 +71,7 @@ def set_up_service(file: Path) -> int:
             ["systemctl", "--user", "daemon-reload"],
             ["systemctl", "--user", "enable", "--now", _LABEL],
         ]
-    with told(path):
+    with explaining_faults(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text, mode=0o644)
     say(f"service  {path}")

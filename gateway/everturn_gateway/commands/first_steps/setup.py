@@ -15,7 +15,7 @@ from everturn_gateway import commands
 from everturn_gateway.commands import scaffold
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import agrees, ask, choose, choose_name, say
-from everturn_gateway.commands.first_steps.trying import told, try_model
+from everturn_gateway.commands.first_steps.trying import described_try, try_model
 from everturn_gateway.commands.first_steps.writing import model_in, write_key, write_model
 from everturn_gateway.commands.local import pull_into
 from everturn_gateway.commands.shared.crash import crash_log
@@ -302,7 +302,7 @@ def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool
             return False
         msg = "nothing was written: the model has to answer first"
         raise GatewayError(msg) from error
-    say(told(tried))
+    say(described_try(tried))
     return True
 
 

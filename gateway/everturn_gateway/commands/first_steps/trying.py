@@ -47,7 +47,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     "None = nobody said what it takes."
 
 
-def told(tried: Tried) -> str:
+def described_try(tried: Tried) -> str:
     """Return how a model answered, for people."""
     said = " ".join(tried.said.split())[:_SHOWN] or "(no words)"
     match tried.cost_usd:

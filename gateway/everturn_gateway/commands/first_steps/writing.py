@@ -23,7 +23,7 @@ def write_key(path: Path, name: str, value: str) -> None:
         GatewayError: It cannot be written, or the file has a fault.
     """
     read_env_file(path)  # what is wrong there is told with its line, and stays
-    with told(path):
+    with explaining_faults(path):
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         line = re.compile(rf"^[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
         new = f"{name}={value}"
@@ -47,7 +47,7 @@ def write_model(path: Path, model: ModelSpec) -> bool:
         GatewayError: The file cannot be read, changed or written.
     """
     fields = {"provider": model.provider, "name": model.name, "base_url": model.base_url}
-    with told(path):
+    with explaining_faults(path):
         old = path.read_text(encoding="utf-8")
         try:
             text = with_fields(old, ("spec", "model"), fields)
@@ -67,7 +67,7 @@ def model_in(path: Path) -> ModelSpec:
     Raises:
         GatewayError: It cannot be read, or names none.
     """
-    with told(path):
+    with explaining_faults(path):
         text = path.read_text(encoding="utf-8")
     try:
         found = fields_at(text, ("spec", "model"))
@@ -82,7 +82,7 @@ def model_in(path: Path) -> ModelSpec:
 
 
 @contextmanager
-def told(file: str | Path, what: str = "written") -> Generator[None]:
+def explaining_faults(file: str | Path, what: str = "written") -> Generator[None]:
     """Say of a file that cannot be read or written why.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from everturn_gateway.commands.first_steps.writing import replace_file, told, write_key
+from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file, write_key
 from everturn_gateway.commands.moving_in.found import Found, FoundAgent, FoundJob
 from everturn_gateway.commands.scaffold import CONFIG_NAME
 from everturn_gateway.config.env_file import ENV_NAME, read_env_file
@@ -88,14 +88,14 @@ def write(found: Found, folder: Path) -> None:
     _write(file, found.config or b"workspace: .everturn\nagents_dir: agents\n", otherwise=True)
     for platform, token in found.bots.items():
         variable = f"{platform.upper()}_BOT_TOKEN"
-        with told(file):
+        with explaining_faults(file):
             text = file.read_text(encoding="utf-8")
         try:
             changed = with_section(text, "channels", platform, {"bot_token": f"${{{variable}}}"})
         except EditError as error:
             msg = f"{file}: {error}; set it by hand: channels: {{{platform}: …}}"
             raise GatewayError(msg) from error
-        with told(file):
+        with explaining_faults(file):
             replace_file(file, changed, mode=file.stat().st_mode & 0o777)
         write_key(folder / ENV_NAME, variable, token)
     for name, key in found.keys.items():

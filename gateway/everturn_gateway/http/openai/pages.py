@@ -25,7 +25,7 @@ class Place(Struct, frozen=True, kw_only=True):
     "It is at its end."
     copied: Copied | None = None
     "The part of it that the page has; None = none of it."
-    told: tuple[Turn, ...] = ()
+    continuation: tuple[Turn, ...] = ()
     "What came after that, as the page says."
 
 
@@ -62,7 +62,7 @@ def place_of_page(state: SessionState, before: Sequence[Turn]) -> Place:
         end, told = end - 1, told - 1
     copied = Copied(session_id=state.session_id, last=ours[end - 1].seq) if end else None
     left = tuple(before[theirs[told].turn :]) if told < len(theirs) else ()
-    return Place(copied=copied, told=left)
+    return Place(copied=copied, continuation=left)
 
 
 def _end_of(ours: Sequence[_Said], theirs: Sequence[_Said], *, is_whole: bool) -> int | None:

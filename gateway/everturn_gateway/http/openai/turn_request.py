@@ -231,11 +231,15 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
             return inbound
         if state is not None and self.key and self.key in state.seen:
             return inbound
-        place = Place(told=history.turns) if state is None else place_of_page(state, history.turns)
+        place = (
+            Place(continuation=history.turns)
+            if state is None
+            else place_of_page(state, history.turns)
+        )
         if place.goes_on:
             return inbound
         begin = partial(service.branches.begin, key, principal=caller.owns_as)
-        told = replace(history, turns=place.told)
+        told = replace(history, turns=place.continuation)
         try:
             await begin(copied=place.copied, told=told)
         except CannotBranchError:  # the words are better than nothing

@@ -78,7 +78,7 @@ def _add_notes(router: APIRouter, gateway: Gateway) -> None:
             raise ProblemError(_NOT_YOURS)
         return gateway.own_notes(state.key, state.principal)
 
-    async def told(notes: OwnNotes) -> Response:
+    async def answered(notes: OwnNotes) -> Response:
         known = await notes.read()
         return answer(PersonNoteList(notes=tuple(map(PersonNoteBody.of, known))))
 
@@ -86,7 +86,7 @@ def _add_notes(router: APIRouter, gateway: Gateway) -> None:
     async def list_notes(session_id: SessionId, caller: CallerOf) -> Response:
         """List what the agent knows of whom it talks with here, and who said it where."""
         try:
-            return await told(await notes_of(session_id, caller))
+            return await answered(await notes_of(session_id, caller))
         except ToolFailedError as error:
             raise ProblemError(problem("no-memory", str(error))) from error
 
@@ -98,7 +98,7 @@ def _add_notes(router: APIRouter, gateway: Gateway) -> None:
         try:
             notes = await notes_of(session_id, caller)
             await notes.keep(topic, body.text, by=caller.name)
-            return await told(notes)
+            return await answered(notes)
         except ToolFailedError as error:
             raise ProblemError(problem("no-memory", str(error))) from error
 
@@ -108,6 +108,6 @@ def _add_notes(router: APIRouter, gateway: Gateway) -> None:
         try:
             notes = await notes_of(session_id, caller)
             await notes.forget(topic)
-            return await told(notes)
+            return await answered(notes)
         except ToolFailedError as error:
             raise ProblemError(problem("no-memory", str(error))) from error

@@ -39,7 +39,7 @@ from everturn_gateway.providers.transport.asked import (
     anthropic_tool_choice,
     form_in_words,
 )
-from everturn_gateway.providers.transport.attached import base64, pictures, told
+from everturn_gateway.providers.transport.attached import base64, pictures, text_with_files
 from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.opaque import unpack
 
@@ -169,7 +169,7 @@ class BodyWriter:
                 shown = pictures(message, request.media)
                 if shown:
                     return _with_pictures(message, shown, request.media)
-                return _text(told(message))
+                return _text(text_with_files(message))
             case ToolResult():
                 return _result(message, request.media)
             case Reply(text=text, calls=(), opaque=""):
@@ -281,7 +281,7 @@ def _with_pictures(
         % (each.media_type.encode(), base64(media[each.name]))
         for each in shown
     ]
-    text = _text(told(message, shown))
+    text = _text(text_with_files(message, shown))
     return b",".join([*blocks, dumps(text)] if text else blocks)
 
 
@@ -289,7 +289,7 @@ def _result(result: ToolResult, media: Mapping[str, bytes]) -> dict[str, object]
     content: object = result.text
     if result.attachments:
         shown = pictures(result, media)
-        content = told(result, shown)
+        content = text_with_files(result, shown)
         if shown:
             content = orjson.Fragment(b"[%b]" % _with_pictures(result, shown, media))
     return {

@@ -15,7 +15,7 @@ import orjson
 
 from everturn_actors.model import AnyMessage, ModelRequest, Notice, Reply, ToolResult, UserMessage
 from everturn_gateway.providers.counting.question import CountQuestion
-from everturn_gateway.providers.transport.attached import told
+from everturn_gateway.providers.transport.attached import text_with_files
 from everturn_gateway.providers.transport.encoding import dumps, object_bytes
 
 
@@ -59,11 +59,13 @@ def gemini_question(request: ModelRequest, base: str, key: str) -> CountQuestion
 def _parts(message: AnyMessage) -> Iterator[dict[str, object]]:
     match message:
         case UserMessage():
-            yield {"text": told(message)}
+            yield {"text": text_with_files(message)}
         case Notice(text=text):
             yield {"text": text}
         case ToolResult(name=name):
-            yield {"functionResponse": {"name": name, "response": {"output": told(message)}}}
+            yield {
+                "functionResponse": {"name": name, "response": {"output": text_with_files(message)}}
+            }
         case Reply(text=text, calls=calls):
             if text or not calls:
                 yield {"text": text}

@@ -24,7 +24,12 @@ from everturn_actors.model import (
     remember,
 )
 from everturn_gateway.providers.transport.asked import ollama_format, ollama_options
-from everturn_gateway.providers.transport.attached import base64, images_apart, pictures, told
+from everturn_gateway.providers.transport.attached import (
+    base64,
+    images_apart,
+    pictures,
+    text_with_files,
+)
 from everturn_gateway.providers.transport.encoding import compact, dumps, object_bytes
 from everturn_gateway.providers.transport.wire import KeptBytes
 
@@ -84,7 +89,7 @@ def _message(message: AnyMessage, media: Mapping[str, bytes]) -> object:
         if shown:
             return orjson.Fragment(_with_pictures(message, shown, media))
     if isinstance(message, ToolResult) and message.attachments:
-        text = told(message, pictures(message, media, _IMAGE_TYPES))
+        text = text_with_files(message, pictures(message, media, _IMAGE_TYPES))
         return {**_plain(message), "content": text}
     if isinstance(message, Reply) and message.calls:
         return orjson.Fragment(remember(message, _FORM, lambda: compact(_plain(message))))
@@ -94,7 +99,10 @@ def _message(message: AnyMessage, media: Mapping[str, bytes]) -> object:
 def _plain(message: AnyMessage) -> dict[str, object]:
     match message:
         case UserMessage(text=text):
-            return {"role": "user", "content": told(message) if message.attachments else text}
+            return {
+                "role": "user",
+                "content": text_with_files(message) if message.attachments else text,
+            }
         case Notice(text=text):
             return {"role": "system", "content": text}
         case ToolResult(call_id=call_id, name=name, text=text):
@@ -123,4 +131,7 @@ def _with_pictures(
     message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
 ) -> bytes:
     images = b",".join(b'"%b"' % base64(media[each.name]) for each in shown)
-    return b'{"role":"user","content":%b,"images":[%b]}' % (dumps(told(message, shown)), images)
+    return b'{"role":"user","content":%b,"images":[%b]}' % (
+        dumps(text_with_files(message, shown)),
+        images,
+    )

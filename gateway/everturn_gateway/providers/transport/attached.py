@@ -31,7 +31,7 @@ def pictures(
     return tuple(a for a in message.attachments if a.media_type in types and a.name in media)
 
 
-def told(message: UserMessage | ToolResult, shown: Collection[Attachment] = ()) -> str:
+def text_with_files(message: UserMessage | ToolResult, shown: Collection[Attachment] = ()) -> str:
     """Return the text of a message with a line for each attachment that is not among `shown`."""
     lines = [message.text] if message.text.strip() else []
     lines += [_words(each) for each in message.attachments if each not in shown]

@@ -38,7 +38,12 @@ from everturn_gateway.providers.transport.asked import (
     openai_options,
     openai_tool_choice,
 )
-from everturn_gateway.providers.transport.attached import base64, images_apart, pictures, told
+from everturn_gateway.providers.transport.attached import (
+    base64,
+    images_apart,
+    pictures,
+    text_with_files,
+)
 from everturn_gateway.providers.transport.encoding import compact, dumps
 from everturn_gateway.providers.transport.endpoints import MaxTokensField, Vendor
 from everturn_gateway.providers.transport.opaque import unpack
@@ -232,12 +237,12 @@ class BodyWriter:
                 shown = pictures(message, request.media)
                 if shown:
                     return orjson.Fragment(_with_pictures(message, shown, request.media))
-                return {"role": "user", "content": told(message)}
+                return {"role": "user", "content": text_with_files(message)}
             case Notice(text=text):
                 return {"role": "system", "content": text}
             case ToolResult(call_id=call_id, text=text):
                 if message.attachments:
-                    text = told(message, pictures(message, request.media))
+                    text = text_with_files(message, pictures(message, request.media))
                 return {"role": "tool", "tool_call_id": call_id, "content": text}
             case Reply():
                 form = "openai echo" if echoes else self._form
@@ -278,7 +283,7 @@ class BodyWriter:
 def _with_pictures(
     message: UserMessage, shown: Collection[Attachment], media: Mapping[str, bytes]
 ) -> bytes:
-    text = told(message, shown)
+    text = text_with_files(message, shown)
     parts = [dumps({"type": "text", "text": text})] if text else []
     parts += [
         b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}'

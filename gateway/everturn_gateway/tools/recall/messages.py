@@ -77,7 +77,7 @@ def _said(event: Event, calls: dict[str, ToolCall]) -> Said | None:
             message = UserMessage(text=text, sender=sender, attachments=attached)
             sources = (source_of(message),) * untrusted
             return Said(
-                seq=seq, at=at, kind="user", text=message.told, name=sender, sources=sources
+                seq=seq, at=at, kind="user", text=message.as_text, name=sender, sources=sources
             )
         case ModelReplied(text=text, calls=made, outside=sources, retells=retells):
             shown = () if retells else sources

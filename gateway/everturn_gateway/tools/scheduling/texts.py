@@ -47,7 +47,7 @@ def instant_text(scheduled_at: datetime, timezone: str) -> str:
     return f"{local:%a %Y-%m-%d %H:%M}{seconds} {timezone}"
 
 
-def told(view: JobView, coming: Sequence[datetime], *, is_new: bool) -> str:
+def described_job(view: JobView, coming: Sequence[datetime], *, is_new: bool) -> str:
     """Return what a call is told of the job that it made.
 
     Args:

@@ -28,7 +28,7 @@ from everturn_gateway.tools.scheduling.arguments import (
     check_interval,
     section_of,
 )
-from everturn_gateway.tools.scheduling.texts import SHOWN, listing, told
+from everturn_gateway.tools.scheduling.texts import SHOWN, described_job, listing
 
 logger = logging.getLogger(__name__)
 
@@ -269,7 +269,7 @@ def _find(client: SchedulerClient, job_id: str) -> JobView | None:
 
 async def _told(client: SchedulerClient, view: JobView, *, is_new: bool) -> str:
     coming = client.coming(view.job.job_id, count=SHOWN + 1)
-    return await to_thread.run_sync(partial(told, view, coming, is_new=is_new))
+    return await to_thread.run_sync(partial(described_job, view, coming, is_new=is_new))
 
 
 async def _take_back(client: SchedulerClient, job_id: str) -> None:

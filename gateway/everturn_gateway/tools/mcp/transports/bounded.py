@@ -12,7 +12,7 @@ from everturn_gateway.tools.mcp.transports.lines import VALUES_MOST, text_marks
 MESSAGE_BYTES: Final = 4 * 1024 * 1024  # of one answer or event
 
 
-def told(error: httpx2.TransportError) -> str:
+def described_fault(error: httpx2.TransportError) -> str:
     """Return in words why there is no answer."""
     match error:
         case httpx2.ConnectTimeout() | httpx2.ConnectError():
@@ -55,7 +55,7 @@ class Bounded(httpx2.AsyncByteStream):
             why = (
                 str(error)
                 if isinstance(error, _AnswerError)
-                else f"its answer broke off: {told(error)}"
+                else f"its answer broke off: {described_fault(error)}"
             )
             raise _AnswerError(why) from error
 

@@ -26,7 +26,7 @@ from mcp_types import INTERNAL_ERROR
 from everturn_actors.json_values import is_object
 from everturn_gateway.tools.mcp.errors import McpStartError
 from everturn_gateway.tools.mcp.settings import McpServerSettings
-from everturn_gateway.tools.mcp.transports.bounded import MESSAGE_BYTES, Bounded, told
+from everturn_gateway.tools.mcp.transports.bounded import MESSAGE_BYTES, Bounded, described_fault
 from everturn_gateway.tools.mcp.transports.guarded import is_loopback
 from everturn_gateway.tools.mcp.transports.streams import Receiving, Sending
 
@@ -127,7 +127,7 @@ class _Client(httpx2.AsyncClient):
             if response.status_code >= HTTPStatus.BAD_REQUEST and request.method == "POST":
                 return await _refusal(request, response, self.refused)
         except httpx2.TransportError as error:
-            return _stand_in(request, 0, told(error))
+            return _stand_in(request, 0, described_fault(error))
         if stream:
             kind = response.headers.get("content-type", "")
             if kind.startswith("text/event-stream"):
