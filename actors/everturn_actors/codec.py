@@ -28,7 +28,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _UNREADABLE = (msgspec.DecodeError, ValueError, RecursionError)
 
 
-Instant: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
+Timestamp: TypeAlias = Annotated[datetime, msgspec.Meta(tz=True)]
 "A moment with its time zone."
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 "A number of things, or the number of one; what every reader of JSON can hold."

@@ -56,8 +56,8 @@ def new_session_id(now: datetime, random_hex: str) -> str:
     if now.tzinfo is None:
         msg = f"a session id needs an aware instant, not {now!r}"
         raise ValueError(msg)
-    instant = now.astimezone(UTC)
-    session_id = f"{instant:%Y%m%dT%H%M%S}{instant.microsecond // 1000:03d}-{random_hex}"
+    moment = now.astimezone(UTC)
+    session_id = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03d}-{random_hex}"
     if not is_session_id(session_id):
         msg = f"a session id needs {RANDOM_HEX_DIGITS} lower-case hex digits, not {random_hex!r}"
         raise ValueError(msg)

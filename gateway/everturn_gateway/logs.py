@@ -195,7 +195,7 @@ class PlainFormatter(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - the base class's name
         """Return when the record was made, in UTC, to the millisecond."""
-        return _instant(record, datefmt or "%Y-%m-%dT%H:%M:%S")
+        return _timestamp(record, datefmt or "%Y-%m-%dT%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, and below it, set in, its traceback.
@@ -218,7 +218,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a traceback stands in `exception`."""
         line: dict[str, object] = {
-            "time": _instant(record, "%Y-%m-%dT%H:%M:%S"),
+            "time": _timestamp(record, "%Y-%m-%dT%H:%M:%S"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
@@ -349,9 +349,9 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
     return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
 
 
-def _instant(record: logging.LogRecord, form: str) -> str:
-    instant = time.strftime(form, time.gmtime(record.created))
-    return f"{instant}.{int(record.msecs):03d}Z"
+def _timestamp(record: logging.LogRecord, form: str) -> str:
+    moment = time.strftime(form, time.gmtime(record.created))
+    return f"{moment}.{int(record.msecs):03d}Z"
 
 
 def _finite(value: object) -> object:

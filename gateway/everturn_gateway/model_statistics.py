@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, convert
 from msgspec.structs import fields, replace
 
-from everturn_actors.codec import Count, Instant, Value
+from everturn_actors.codec import Count, Timestamp, Value
 from everturn_actors.context.estimation.calibration import (
     Hint,
     ModelStatistics,
@@ -210,8 +210,8 @@ class _Said(Value, frozen=True, rename={"observed_at": "learnt_at"}):
 
     tokens: Count
     said: str
-    observed_at: Instant
-    expires_at: Instant
+    observed_at: Timestamp
+    expires_at: Timestamp
     times: Count
     refusals: Count = 1
     is_named: bool = True

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from support.database import Server, needs_database
 from support.stores import open_postgres_store, postgres_setup
 
-from everturn.testing._histories import SESSION_ID, instant, replay, simple_log, state_in
+from everturn.testing._histories import SESSION_ID, moment, replay, simple_log, state_in
 from everturn_actors.events import (
     AmbientStored,
     Body,
@@ -78,7 +78,7 @@ async def test_parts_of_a_session_go_and_it_loads_as_before(
         gaps = await store.explain_gap(SESSION_ID, 1, 11)
         read = await store.read(SESSION_ID, after=0, limit=99)
         # It goes on, and is archived again behind the gap.
-        more = Event(seq=22, at=instant(10**9), body=Received(text="more"))
+        more = Event(seq=22, at=moment(10**9), body=Received(text="more"))
         await store.mark_active(SESSION_ID)
         await store.append(SESSION_ID, (more,), expected_seq=21)
         await store.save_snapshot(replay((*log, more)), compaction="archive")
@@ -116,7 +116,7 @@ def group_log() -> tuple[Event, ...]:
         Labelled(labels=Labels(title="Bob's door"), by="7"),
         Summarised(last_turn=2, messages=4, text="They spoke of a door code."),
     )
-    log += [Event(seq=17 + n, at=instant((17 + n) * 10**6), body=b) for n, b in enumerate(tail)]
+    log += [Event(seq=17 + n, at=moment((17 + n) * 10**6), body=b) for n, b in enumerate(tail)]
     return tuple(log)
 
 
@@ -124,7 +124,7 @@ def test_a_providers_own_form_of_a_summary_is_erased_with_its_text() -> None:
     """It would go on to be sent to the model: the same words, signed."""
     body = Summarised(last_turn=1, messages=2, text="Ann's PIN is 4711", opaque='{"kept": "4711"}')
     scrubbing = Scrubbing(Person("http", "7"), Traces(seqs={2}))
-    erased = scrubbing.event(Event(seq=9, at=instant(9), body=body)).body
+    erased = scrubbing.event(Event(seq=9, at=moment(9), body=body)).body
     assert isinstance(erased, Summarised)
     assert "4711" not in f"{erased.text} {erased.opaque}"
 

@@ -31,7 +31,7 @@ from everturn_actors.ports import Tool, ToolOutput
 from everturn_actors.state.validation import sniffed
 from everturn_actors.testing import ManualClock
 from everturn_gateway.tools.browser import browsers as browsers_module
-from everturn_gateway.tools.browser.browsers import IDLE_S, Browsers, Wanted
+from everturn_gateway.tools.browser.browsers import IDLE_S, BrowserRules, Browsers
 from everturn_gateway.tools.browser.opening import open_browser_place
 from everturn_gateway.tools.browser.proxy import CheckedProxy
 from everturn_gateway.tools.browser.tool import BrowserTool
@@ -62,7 +62,7 @@ async def browsing(
         open_site() as site,
         open_browser_place(os.environ, clock or ManualClock(), find=names()) as place,
     ):
-        wanted = Wanted(allowed=Allowed(hosts=frozenset(allowed)))
+        wanted = BrowserRules(allowed=Allowed(hosts=frozenset(allowed)))
         yield site, BrowserTool(place, wanted), await place.browsers()
 
 
@@ -323,7 +323,7 @@ async def test_to_look_asks_nobody_and_to_act_does(
 ) -> None:
     """A page is read freely; a click may buy something, so a person or the policy allows it."""
     async with open_browser_place({}, ManualClock()) as place:
-        tool = BrowserTool(place, Wanted(allowed=Allowed()))
+        tool = BrowserTool(place, BrowserRules(allowed=Allowed()))
         call = ToolCall(call_id="c", name="browser", arguments=arguments)
         found = tool.capabilities_of(call)
 
@@ -333,7 +333,7 @@ async def test_to_look_asks_nobody_and_to_act_does(
 async def test_without_a_browser_the_call_says_so(tmp_path: Path) -> None:
     """The model can do it another way, and its owner learns what to install."""
     async with open_browser_place({"PATH": str(tmp_path)}, ManualClock()) as place:
-        tool = BrowserTool(place, Wanted(allowed=Allowed()))
+        tool = BrowserTool(place, BrowserRules(allowed=Allowed()))
         with pytest.raises(ToolFailedError, match="no Chromium on this machine"):
             await do(tool, "open", url="https://a.example")
         with pytest.raises(ToolFailedError, match="url: open needs it"):

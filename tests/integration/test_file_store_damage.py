@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from support.histories import line_of_version
 from support.tables import table
 
-from everturn.testing._histories import OTHER_ID, SESSION_ID, instant, replay, simple_log, started
+from everturn.testing._histories import OTHER_ID, SESSION_ID, moment, replay, simple_log, started
 from everturn_actors.errors import CorruptJournalError, JournalError, UnknownFormatError
 from everturn_actors.events import Event, Received
 from everturn_actors.journal.files import FileStore
@@ -272,7 +272,7 @@ async def test_a_damaged_snapshot_is_rebuilt_from_the_log(
         assert [path.read_bytes() for path in kept] == [damage]
         assert kept[0].name in loaded.repairs[0]
         assert re.search(r"line \d+", loaded.repairs[0])
-        more = Event(seq=17, at=instant(1), body=Received(text="on"))
+        more = Event(seq=17, at=moment(1), body=Received(text="on"))
         await store.append(SESSION_ID, (more,), expected_seq=16)
         again = await store.load(SESSION_ID)
         assert again is not None

@@ -22,7 +22,7 @@ from everturn_gateway.tools.confined import Confined
 from everturn_gateway.tools.files import finder, finding, listing, tools
 from everturn_gateway.tools.files.editing import Edited, edit
 from everturn_gateway.tools.files.finder import LEFT_OUT
-from everturn_gateway.tools.files.finding import Finding, Wanted
+from everturn_gateway.tools.files.finding import Finding, SearchQuery
 from everturn_gateway.tools.files.listing import HITS_MAX
 from everturn_gateway.tools.files.tools import READ_MAX_BYTES, WRITE_MAX_BYTES, file_tools
 
@@ -489,7 +489,7 @@ async def test_nothing_of_the_environment_reaches_the_finder(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     confined = Confined(files, what="the workspace")
     environ = {"OPENAI_API_KEY": "sk-secret", "LD_LIBRARY_PATH": "/opt/python/lib"}
-    found = await Finding(confined, environ).find(Wanted(path=".", hits=5))
+    found = await Finding(confined, environ).find(SearchQuery(path=".", hits=5))
 
     assert found.hits[0].line.replace(" LC_CTYPE", "").replace("LC_CTYPE ", "") == "LD_LIBRARY_PATH"
     assert str(tmp_path) not in found.hits[1].line

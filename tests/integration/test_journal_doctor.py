@@ -12,7 +12,7 @@ from everturn.testing._histories import (
     KEY,
     OTHER_ID,
     SESSION_ID,
-    instant,
+    moment,
     replay,
     simple_log,
     started,
@@ -289,16 +289,16 @@ async def test_the_indexes_are_rebuilt_from_the_sessions(tmp_path: Path) -> None
     sleeping, waiting, ended, paused, bad = (
         f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 6)
     )
-    asked = Event(seq=7, at=instant(9), body=Received(text="and?"))
+    asked = Event(seq=7, at=moment(9), body=Received(text="and?"))
     async with open_file_store(tmp_path) as store:
         await store.append(sleeping, simple_log(1, session_id=sleeping), expected_seq=0)
         log = (*simple_log(1, session_id=waiting), asked)
         await store.append(waiting, log, expected_seq=0)
         begun = SessionStarted(session_id=ended, key=other_key)
-        end = Event(seq=2, at=instant(9), body=SessionEnded(reason="reset"))
+        end = Event(seq=2, at=moment(9), body=SessionEnded(reason="reset"))
         await store.append(ended, (replace(started(ended), body=begun), end), expected_seq=0)
         begun = SessionStarted(session_id=paused, key=replace(KEY, chat="c3"))
-        pause = Event(seq=3, at=instant(9), body=StatusChanged(status="paused"))
+        pause = Event(seq=3, at=moment(9), body=StatusChanged(status="paused"))
         ask = replace(asked, seq=2)
         log = (replace(started(paused), body=begun), ask, pause)
         await store.append(paused, log, expected_seq=0)
@@ -346,7 +346,7 @@ async def test_an_open_turn_that_no_start_would_find_is_reported_and_found_again
     """Without its mark an accepted message waits for somebody to write again, perhaps for ever."""
     async with open_file_store(tmp_path) as store:
         files = await write_session(store)
-        again = Event(seq=len(LOG) + 1, at=instant(len(LOG) + 1), body=Received(text="and?"))
+        again = Event(seq=len(LOG) + 1, at=moment(len(LOG) + 1), body=Received(text="and?"))
         await store.append(SESSION_ID, [again], expected_seq=len(LOG))
         findings = await check(tmp_path, SESSION_ID)
 

@@ -42,7 +42,7 @@ def told(lives: Lives, job_id: str = "job") -> list[tuple[str, int]]:
     return [(type(r).__name__, r.scheduled_at.hour) for r in records if isinstance(r, kinds)]
 
 
-async def told_of(
+async def own_words(
     folder: Path,
     script: Script,
     *,
@@ -77,7 +77,7 @@ async def test_one_run_at_a_time_also_of_a_job_that_went_and_came_back(
     tmp_path: Path,
 ) -> None:
     """A task that takes longer than its interval must not run beside itself."""
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [*clock("09:00:00"), Up(come_back), *clock("10:00:00", "10:30:00", "11:00:00", "13:00:00")],
         model_takes_s=SLOW_S,
@@ -89,7 +89,7 @@ async def test_one_run_at_a_time_also_of_a_job_that_went_and_came_back(
 
 async def test_what_came_due_while_one_ran_is_judged_when_that_is_over(tmp_path: Path) -> None:
     """A machine that slept in the middle of a list does not work off last week's rest of it."""
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         clock("11:30:00", "15:00:00", "15:00:01"),
         begins="08:59:59",
@@ -108,7 +108,7 @@ async def test_what_came_due_while_one_ran_is_judged_when_that_is_over(tmp_path:
 
 async def test_a_pause_ends_a_list_that_is_worked_off(tmp_path: Path) -> None:
     """Nothing begins after somebody was told that the job is paused."""
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [*clock("11:30:00"), Up(pause), *clock("11:31:00", "11:32:00"), Up(resume)],
         begins="08:59:59",
@@ -139,7 +139,7 @@ async def test_a_run_by_hand_is_taken_up_by_nobody_else(
             patch.setattr(RunLogs, "append", appended)
             await run_by_hand(here)
 
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [Up(read_again), Up(pause), Up(resume), *clock("08:31:00", "08:32:00")],
         model_takes_s=60,
@@ -152,7 +152,7 @@ async def test_a_run_by_hand_is_taken_up_by_nobody_else(
 
 async def test_a_pause_holds_the_next_try_too(tmp_path: Path) -> None:
     """Who pauses a job because it fails does not want to see it fail again."""
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [
             *clock("09:00:00"),
@@ -187,7 +187,7 @@ async def test_a_disk_that_fails_for_a_moment_lets_nothing_run_beside_itself(
             here.world.clock.advance(1.5 * 3600)
             await here.process.settle()
 
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [
             Up(run_by_hand),  # until half past ten
@@ -220,7 +220,7 @@ async def test_a_file_that_is_spoilt_while_a_try_waits_calls_nothing_off(tmp_pat
         write(here.world, "job", task="It fails once.", retries=RETRIES, **HOURLY)
         here.process.tell_of_files()
 
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [
             *clock("09:00:00"),
@@ -246,7 +246,7 @@ async def test_a_job_is_called_off_also_where_another_file_has_a_fault(tmp_path:
         write(here.world, "job", max_runs=1, **HOURLY)
         here.process.tell_of_files()
 
-    lives = await told_of(
+    lives = await own_words(
         tmp_path,
         [*clock("09:00:00"), Up(cancel), Up(make_anew), *clock("10:00:00")],
         jobs={"job": {"max_runs": 1, **HOURLY}, "wrong": {"cron": "never"}},

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from support.tables import table
 
-from everturn.testing._histories import instant, replay
+from everturn.testing._histories import moment, replay
 from everturn_actors.events import Event, Received, SessionEnded, SessionStarted
 from everturn_actors.ids import new_session_id
 from everturn_actors.journal.files import FileStore
@@ -165,7 +165,7 @@ async def test_what_the_index_says_is_looked_up_before_it_is_believed(tmp_path: 
         assert len(await idle(store)) == 3  # the index is written here
         await store.append(
             ids[0],
-            (Event(seq=2, at=instant(5), body=SessionEnded(reason="reset")),),
+            (Event(seq=2, at=moment(5), body=SessionEnded(reason="reset")),),
             expected_seq=1,
         )
         events = await store.read(ids[0], after=0, limit=9)

@@ -398,7 +398,7 @@ def test_any_text_is_a_cron_expression_or_refused(text: str) -> None:
 def test_a_time_on_the_wall_is_shown_at_its_instant(wall: datetime, zone: str) -> None:
     """And not an hour before: of two, the first is taken."""
     try:
-        found = rules.local_instant(wall, zone)
+        found = rules.local_time(wall, zone)
     except ValueError:
         shown = wall.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC).astimezone(ZoneInfo(zone))
         assert shown.replace(tzinfo=None) != wall

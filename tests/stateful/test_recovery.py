@@ -22,7 +22,7 @@ from support.examples import examples
 from support.histories import next_bodies
 from support.stores import FileWorld, MemoryWorld, World
 
-from everturn.testing._histories import SESSION_ID, instant
+from everturn.testing._histories import SESSION_ID, moment
 from everturn_actors.errors import JournalError
 from everturn_actors.events import Event, SessionEnded
 from everturn_actors.journal.log.layout import Layout
@@ -86,7 +86,7 @@ class Session(RuleBasedStateMachine):
             bodies = next_bodies(state, may_end=False)
             assert bodies is not None
             seq = state.last_seq + 1 if state else 1
-            event = Event(seq=seq, at=instant(seq * 1000), body=data.draw(bodies))
+            event = Event(seq=seq, at=moment(seq * 1000), body=data.draw(bodies))
             state = apply(state, event)
             events.append(event)
         return events
@@ -181,7 +181,7 @@ class Session(RuleBasedStateMachine):
     @rule()
     def it_ends(self) -> None:
         seq = self.last_seq + 1
-        events = [Event(seq=seq, at=instant(seq * 1000), body=SessionEnded(reason="reset"))]
+        events = [Event(seq=seq, at=moment(seq * 1000), body=SessionEnded(reason="reset"))]
         self.append(events)
         self.accept(events)
 

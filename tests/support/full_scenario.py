@@ -255,12 +255,12 @@ class Gateway:
                 return True
         return False
 
-    async def advance_to(self, instant: str) -> None:
+    async def advance_to(self, moment: str) -> None:
         """Let the clock go on, unless it is later already."""
-        left_s = (datetime.fromisoformat(instant) - self.clock.now()).total_seconds()
+        left_s = (datetime.fromisoformat(moment) - self.clock.now()).total_seconds()
         if left_s > 0:
             self.clock.advance(left_s)
-            self.mark(f"it is {instant[11:16]}")
+            self.mark(f"it is {moment[11:16]}")
 
 
 Record: TypeAlias = Callable[[str, bytes], None]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from everturn.testing._histories import (
     KEY,
     SESSION_ID,
-    instant,
+    moment,
 )
 from everturn_actors.checksums import sealed, unsealed
 from everturn_actors.events import (
@@ -533,7 +533,7 @@ def histories(draw: st.DrawFn, *, max_events: int = 24) -> tuple[Event, ...]:
         if bodies is None:
             break
         event = Event(
-            seq=len(events) + 1, at=instant(draw(st.integers(0, 10**9))), body=draw(bodies)
+            seq=len(events) + 1, at=moment(draw(st.integers(0, 10**9))), body=draw(bodies)
         )
         state = apply(state, event)
         events.append(event)
@@ -590,7 +590,7 @@ def rich_log() -> tuple[Event, ...]:
         StatusChanged(status="paused"),
     )
     return tuple(
-        Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
+        Event(seq=seq, at=moment(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
     )
 
 
@@ -631,7 +631,7 @@ def outage_log() -> tuple[Event, ...]:
         replace(again, step=2),
     )
     return tuple(
-        Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
+        Event(seq=seq, at=moment(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
     )
 
 
@@ -698,7 +698,7 @@ def delivered_log() -> tuple[Event, ...]:
         ChunkMarked(item=43, chunk=0, mark="given_up", error="pending for too long; offline"),
     )
     return tuple(
-        Event(seq=seq, at=instant(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
+        Event(seq=seq, at=moment(seq * 1_000_000), body=body) for seq, body in enumerate(bodies, 1)
     )
 
 

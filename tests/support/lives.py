@@ -279,8 +279,8 @@ def down_until(text: str) -> Down:
     return Down(lambda world: _advance(world, at(text)))
 
 
-def _advance(world: World, instant: datetime) -> None:
-    world.clock.advance((instant - world.clock.now()).total_seconds())
+def _advance(world: World, moment: datetime) -> None:
+    world.clock.advance((moment - world.clock.now()).total_seconds())
 
 
 class Lives:

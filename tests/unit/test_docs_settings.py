@@ -235,7 +235,7 @@ def test_jobs_run_on_the_nights_of_change_as_the_page_says(
         job = a_cron(expression, zone.key)
         found = coming(job, begins - timedelta(seconds=1), ends)
 
-        shown = ", ".join(f"{instant.astimezone(zone):%H:%M}" for instant in found)
+        shown = ", ".join(f"{moment.astimezone(zone):%H:%M}" for moment in found)
         assert shown == cell.strip()
 
 

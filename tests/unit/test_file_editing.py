@@ -12,7 +12,7 @@ from support.tables import table
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, text_units
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.files.editing import edit
-from everturn_gateway.tools.files.reading import PAGE_TOKENS, Wanted, decode, page
+from everturn_gateway.tools.files.reading import PAGE_TOKENS, LineRange, decode, page
 
 pieces = st.sampled_from(["a", "b", "\n", "\r\n", "x" * 300, "漢" * 200, "é", "👩‍👩‍👧", " ", "\t"])
 texts = st.lists(pieces, max_size=80).map("".join)
@@ -30,7 +30,7 @@ def read_whole(text: str, lines: int = 800) -> str:
     """Return what a reader gets who goes on where each page says."""
     read, offset, column = "", 1, 1
     for _ in range(2000):
-        shown = page("a", text, Wanted(line=offset, lines=lines, column=column))
+        shown = page("a", text, LineRange(line=offset, lines=lines, column=column))
         rows = shown.split("\n")[1:]
         ends = re.fullmatch(
             r"\((?:goes on|this line goes on): offset=(\d+)(?:, column=(\d+))?\)", rows[-1]
@@ -57,13 +57,13 @@ def test_a_long_line_is_read_in_pieces() -> None:
     text = "".join(f"word{n} " for n in range(20_000))
 
     assert read_whole(text) == text
-    assert "(this line goes on: offset=1, column=" in page("a", text, Wanted())
+    assert "(this line goes on: offset=1, column=" in page("a", text, LineRange())
 
 
 def test_a_page_never_parts_a_character() -> None:
     """Half an emoji, or a letter without its accent, is another character."""
     family = "👩‍👩‍👧"
-    shown = page("a", family * 8000, Wanted())
+    shown = page("a", family * 8000, LineRange())
 
     assert shown.split("\n")[1].endswith(family)
 
@@ -72,28 +72,28 @@ def test_a_page_never_parts_a_character() -> None:
 def test_a_page_is_below_the_cap_of_a_result_in_every_script(script: str) -> None:
     """What the policy cuts again cannot be gone on with where the page says."""
     text = "\n".join(script * 60 for _ in range(5000))
-    shown = page("a", text, Wanted())
+    shown = page("a", text, LineRange())
 
     assert text_units(shown) <= (PAGE_TOKENS + 2500) * UNITS_PER_TOKEN
 
 
 def test_lines_are_numbered_as_in_the_file() -> None:
     """An error message names a line; the model has to find it."""
-    assert page("a", "one\ntwo\nthree\n", Wanted(line=2, lines=1)) == (
+    assert page("a", "one\ntwo\nthree\n", LineRange(line=2, lines=1)) == (
         "a, line 2 of 3:\n2\ttwo\n(goes on: offset=3)"
     )
 
 
 def test_an_empty_file_is_told() -> None:
     """Nothing would look like a failure."""
-    assert page("a", "", Wanted()) == "a is empty"
+    assert page("a", "", LineRange()) == "a is empty"
 
 
 @table(
     ("wanted", "why"),
-    [(Wanted(line=4), "a has 3 lines"), (Wanted(column=5), "line 1 has 3 characters")],
+    [(LineRange(line=4), "a has 3 lines"), (LineRange(column=5), "line 1 has 3 characters")],
 )
-def test_what_is_beyond_the_end_is_told(wanted: Wanted, why: str) -> None:
+def test_what_is_beyond_the_end_is_told(wanted: LineRange, why: str) -> None:
     """An empty page would be taken for an empty file."""
     with pytest.raises(ToolFailedError, match=why):
         page("a", "one\ntwo\nend", wanted)

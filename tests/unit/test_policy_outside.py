@@ -24,7 +24,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ALLOW, Tool, ToolCapabilities, Verdict
 from everturn_actors.testing import ManualClock
-from everturn_gateway.tools.browser.browsers import Wanted
+from everturn_gateway.tools.browser.browsers import BrowserRules
 from everturn_gateway.tools.browser.opening import open_browser_place
 from everturn_gateway.tools.browser.tool import BrowserTool
 from everturn_gateway.tools.policy import PolicyGate, read_pattern
@@ -424,7 +424,7 @@ async def test_reading_goes_on_and_effects_ask(tool: Tool, made: ToolCall, effec
 async def test_a_browser_looks_on_and_asks_to_act(made: ToolCall, effect: str) -> None:
     """A page that the model obeys must not have it click, or carry away what it knows."""
     async with open_browser_place({}, ManualClock()) as place:
-        tool = BrowserTool(place, Wanted(allowed=Allowed()))
+        tool = BrowserTool(place, BrowserRules(allowed=Allowed()))
         assert (await judged(made, tool, about(made, START))).effect == effect
 
 

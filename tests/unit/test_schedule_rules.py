@@ -757,7 +757,7 @@ def test_a_cron_expression_needs_a_time_zone(zone: str) -> None:
 )
 def test_a_time_on_the_wall_is_an_instant(zone: str, wall: str, expected: str) -> None:
     """The first of two, where the clock shows it twice."""
-    found = rules.local_instant(datetime.fromisoformat(wall), zone)
+    found = rules.local_time(datetime.fromisoformat(wall), zone)
 
     assert found == utc(expected)
     assert found.tzinfo is UTC
@@ -784,6 +784,6 @@ def test_a_time_on_the_wall_is_an_instant(zone: str, wall: str, expected: str) -
 def test_a_time_that_the_clock_leaves_out_is_refused(zone: str, wall: str, expected: str) -> None:
     """Who asks for it learns what was wrong with it, and what would do."""
     with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared below
-        rules.local_instant(datetime.fromisoformat(wall), zone)
+        rules.local_time(datetime.fromisoformat(wall), zone)
 
     assert expected in str(refused.value)

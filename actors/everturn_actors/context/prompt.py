@@ -41,10 +41,8 @@ def _joined(prompt: PromptSpec, instructions: str, at: datetime | None) -> str:
 def _dated(text: str, at: datetime | None) -> str:
     if at is None or "{{" not in text:
         return text
-    instant = at.astimezone(UTC)
-    return text.replace("{{date}}", f"{instant:%Y-%m-%d}").replace(
-        "{{time}}", f"{instant:%H:%M} UTC"
-    )
+    moment = at.astimezone(UTC)
+    return text.replace("{{date}}", f"{moment:%Y-%m-%d}").replace("{{time}}", f"{moment:%H:%M} UTC")
 
 
 def _item(directive: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from everturn_actors.codec import Instant, Value
+from everturn_actors.codec import Timestamp, Value
 from everturn_actors.model.messages import AnyMessage
 from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, Effort, ToolDefinition
 from everturn_actors.model.turns import OpenTurn, Turn
@@ -57,7 +57,7 @@ class Reductions(Value, frozen=True, kw_only=True):
     "What the summary does not tell and has to: what left in an emergency since it was made."
     failures: int = 0
     "Summaries in a row that no model could write."
-    retry_at: Instant | None = None
+    retry_at: Timestamp | None = None
     "No model is asked for a summary before this instant, UTC."
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from everturn_actors.codec import Instant, Value
+from everturn_actors.codec import Timestamp, Value
 from everturn_actors.model.options import CallOptions
 from everturn_actors.model.remembering import Remembering
 from everturn_actors.model.words import Joins, Usage
@@ -33,7 +33,7 @@ class PendingAmbient(Value, frozen=True, kw_only=True):
 
     seq: int
     text: str
-    until: Instant
+    until: Timestamp
     "UTC. No turn that begins later is told of it."
     sender: str = ""
     untrusted: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn_actors.codec import Instant, Value
+from everturn_actors.codec import Timestamp, Value
 from everturn_actors.model.messages import Attachment
 from everturn_actors.model.turns import Inquiry
 from everturn_actors.model.words import Mark, OutboxItemKind, Outcome
@@ -32,7 +32,7 @@ class OutboxItem(Value, frozen=True, kw_only=True):
     "The event that it follows from; with the session, its name."
     turn: int
     kind: OutboxItemKind
-    pending_since: Instant | None = None
+    pending_since: Timestamp | None = None
     "UTC. Since when it is pending; undelivered: the oldest of what it tells of. None = not known."
     text: str = ""
     attachments: tuple[Attachment, ...] = ()

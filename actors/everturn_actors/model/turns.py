@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from everturn_actors.codec import Instant, Value
+from everturn_actors.codec import Timestamp, Value
 from everturn_actors.model.messages import AnyMessage, Reply, ToolResult, UserMessage
 from everturn_actors.model.options import DEFAULT_OPTIONS, CallOptions, ToolDefinition
 from everturn_actors.model.words import Outcome, Resolution, Usage
@@ -197,7 +197,7 @@ class Approval(Value, frozen=True, kw_only=True):
 
     See `ids.arguments_hash`.
     """
-    expires_at: Instant
+    expires_at: Timestamp
     "UTC. Nobody can answer after it, and the call does not run."
     reason: str = ""
     "Why it is asked, in words."
@@ -249,7 +249,7 @@ class OpenStep(Value, frozen=True, kw_only=True):
     "Results so far, by call id."
     approvals: Mapping[str, Approval] = {}
     "By call id."
-    handed_over: Mapping[str, Instant] = {}
+    handed_over: Mapping[str, Timestamp] = {}
     "Calls that the caller runs, by call id: until when it may say what they gave, UTC."
     answers: Mapping[str, CallAnswer] = {}
     "What it said, by call id, before each becomes a result in its place."
@@ -259,12 +259,12 @@ class Outage(Value, frozen=True, kw_only=True):
     """Calls of a model that failed one after the other, and when the next one is made. All UTC."""
 
     attempts: int
-    since: Instant
+    since: Timestamp
     "When the first of them failed."
-    failed_at: Instant
+    failed_at: Timestamp
     "When the newest did."
-    retry_at: Instant
-    give_up_at: Instant
+    retry_at: Timestamp
+    give_up_at: Timestamp
     "When the last try is made."
     error: str
     "Why the newest failed, in words."
@@ -281,7 +281,7 @@ class OpenTurn(Value, frozen=True, kw_only=True):
 
     number: int
     users: tuple[UserMessage, ...]
-    started_at: Instant
+    started_at: Timestamp
     "UTC, aware. What the prompt calls the present time, so that a restart renders the same bytes."
     steps: tuple[Step, ...] = ()
     step: OpenStep | None = None

@@ -11,7 +11,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from everturn_actors.codec import Count, Instant, Value, snake
+from everturn_actors.codec import Count, Timestamp, Value, snake
 from everturn_actors.events import Body, Summarised
 from everturn_actors.model import (
     Attachment,
@@ -53,7 +53,7 @@ class Accepted(Value, frozen=True, kw_only=True):
 
     seq: Count
     duplicate: bool
-    at: Instant
+    at: Timestamp
     "When the session last changed."
     last_seq: Count
     "Its last event."

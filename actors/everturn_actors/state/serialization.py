@@ -31,26 +31,26 @@ _TAGGED = re.compile(rb'"type":"([a-z_]{1,100})"')
 
 
 @lru_cache(maxsize=64)  # the events of one append have one instant
-def utc_text(instant: datetime) -> str:
+def utc_text(moment: datetime) -> str:
     """Write an aware instant in UTC with microseconds: `2026-11-21T22:49:56.123456Z`."""
-    return in_utc(instant).isoformat(timespec="microseconds")[:-6] + "Z"
+    return in_utc(moment).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
-def in_utc(instant: datetime) -> datetime:
+def in_utc(moment: datetime) -> datetime:
     """Return an instant that was read in UTC.
 
     Raises:
         ValueError: It names no time zone, or lies outside the years that there are in UTC.
     """
-    if instant.tzinfo is UTC:
-        return instant
-    if instant.tzinfo is None:
-        msg = f"{instant} names no time zone"
+    if moment.tzinfo is UTC:
+        return moment
+    if moment.tzinfo is None:
+        msg = f"{moment} names no time zone"
         raise ValueError(msg)
     try:
-        return instant.astimezone(UTC)
+        return moment.astimezone(UTC)
     except OverflowError as error:
-        msg = f"{instant} is no time in UTC"
+        msg = f"{moment} is no time in UTC"
         raise ValueError(msg) from error
 
 
@@ -109,8 +109,8 @@ def from_record(record: Mapping[str, object]) -> Event:
         if type(seq) is not int or not isinstance(at, str):
             msg = "needs a seq, which is int, and at, a time"
             raise CodecError(msg)
-        instant = in_utc(datetime.fromisoformat(at))
-        return Event(seq=seq, at=instant, body=_BODY.load(body))
+        moment = in_utc(datetime.fromisoformat(at))
+        return Event(seq=seq, at=moment, body=_BODY.load(body))
     except ValueError as error:
         raise _unreadable(seq, kind, error) from error
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import msgspec
 
-from everturn_actors.codec import Count, Instant, Value
+from everturn_actors.codec import Count, Timestamp, Value
 from everturn_actors.context.estimation.window import DEFAULT_WINDOW_MESSAGES
 from everturn_actors.model import (
     Approval,
@@ -56,8 +56,8 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     "The session with a part of which it began; empty = none."
     is_branching: bool = False
     "Whether a part of that may be missing here: a crash cut its beginning short."
-    created_at: Instant
-    updated_at: Instant
+    created_at: Timestamp
+    updated_at: Timestamp
     last_seq: Count
     model: ChosenModel | None = None
     "Which answers in place of the agent's own; None = that one."
@@ -79,7 +79,7 @@ class SessionState(Value, frozen=True, kw_only=True, rename=_NAMES):
     "The last request; empty since the last reduction."
     reported: Usage = Usage()
     "What the provider reported for it."
-    replied_at: Instant | None = None
+    replied_at: Timestamp | None = None
     "When the model replied last, UTC: a provider's cache of the prompt lives from there on."
     cache_misses: Count = 0
     "Requests that did not begin with the one before, though nothing had been reduced."

@@ -88,7 +88,7 @@ def explain(
     return replay.explanations(lambda _: (spec, tools, statistics))[0]
 
 
-class _Wanted(Struct, kw_only=True):
+class _SoughtRequest(Struct, kw_only=True):
     """A request that is looked for, and what it was made of once it is found."""
 
     seq: int
@@ -113,7 +113,7 @@ class RequestReplay:
             seqs: Each any event of a turn; its request is the one sent there, or next after it.
         """
         self._session_id = session_id
-        self._wanted = [_Wanted(seq=seq) for seq in seqs]
+        self._wanted = [_SoughtRequest(seq=seq) for seq in seqs]
         self._replay = _Replay()
         self._open_turn = 0
         self._step: tuple[int, StepStarted] | None = None

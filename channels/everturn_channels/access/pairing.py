@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, TypeVar
 import anyio
 from msgspec.structs import replace
 
-from everturn_actors.codec import Instant, Value
+from everturn_actors.codec import Timestamp, Value
 from everturn_actors.documents import Document, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
@@ -58,8 +58,8 @@ class Request(Value, frozen=True, kw_only=True):
     sender_id: str
     name: str
     "As they call themselves."
-    asked_at: Instant
-    expires_at: Instant
+    asked_at: Timestamp
+    expires_at: Timestamp
     "UTC. The code is worth nothing from then on."
     is_denied: bool = False
     "Whether an owner turned them away: until then they are given no other code."
@@ -72,7 +72,7 @@ class Paired(Value, frozen=True, kw_only=True):
     sender_id: str
     name: str
     "As they called themselves then."
-    approved_at: Instant
+    approved_at: Timestamp
     by: str = ""
     "Which owner did it, see `Owner.by`; empty = whoever runs the gateway, on the command line."
 
@@ -83,7 +83,7 @@ class AllowedGroup(Value, frozen=True, kw_only=True):
     channel: str
     chat: str
     agent: str
-    allowed_at: Instant
+    allowed_at: Timestamp
     by: str = ""
     "Which owner did it, see `Owner.by`."
 

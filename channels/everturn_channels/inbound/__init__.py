@@ -10,7 +10,7 @@
   also in a turn
 - `commands`: the commands people give in a chat, and what they are answered
 - `dispositions`: what a failure says of what was being taken: its own fault, or a matter of time
-- `event_settler`: settles what adapters hand in: it is durable, or never will be, or has to wait
+- `event_resolver`: resolves what adapters hand in: it is durable, or never will be, or has to wait
 - `file_fetch`: gets the files that come with a message, within limits of size, time and memory
 - `inbound_handler`: what an adapter hands events to, and tells the status of its platform
 - `message_text`: what a model reads of a message: its words, and in brackets what else there is to

@@ -72,7 +72,7 @@ class Say(Protocol):
         ...
 
 
-Told = TypeVar("Told", bound=str | None)
+Answer = TypeVar("Answer", bound=str | None)
 
 logger = logging.getLogger(__name__)
 
@@ -383,8 +383,8 @@ class CommandHandler:
         return await answer_click(click, key, self._context.service) if told is None else told
 
     async def _settled(
-        self, settle: Callable[[], Awaitable[Told]], key: ConversationKey | None = None
-    ) -> Told | str:
+        self, settle: Callable[[], Awaitable[Answer]], key: ConversationKey | None = None
+    ) -> Answer | str:
         """Answer the question of a button; return what the person is told, also where it fails."""
         try:
             return await settle()

@@ -24,7 +24,7 @@ from everturn_channels.errors import NotNowError
 from everturn_channels.inbound.access_control import AccessControl
 from everturn_channels.inbound.backlog import Backlog
 from everturn_channels.inbound.command_handler import CommandHandler
-from everturn_channels.inbound.event_settler import EventSettler
+from everturn_channels.inbound.event_resolver import EventResolver
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.owners.question_notices import QuestionNotices
 from everturn_channels.inbound.receiver import Receiver
@@ -74,7 +74,7 @@ class ChannelInboundHandler:
             channel, tasks=tasks, notifier=self._notifier, is_known=self._is_known
         )
         self._settled: RecentKeys[tuple[str, str, str]] = RecentKeys()
-        self._settler = EventSettler(
+        self._resolver = EventResolver(
             self._receive,
             channel=adapter.name,
             clock=context.clock,
@@ -109,7 +109,7 @@ class ChannelInboundHandler:
         agent = key.agent if key is not None else ""
         language = await self._languages.heard(event.chat, event.sender, agent)
         with speaking(await ready(language)):
-            await self._settler.settle(event)
+            await self._resolver.resolve(event)
         if name is not None:
             self._settled.note(name)  # not before: one that failed comes again
         await self._notices.heard(event)  # an owner who writes can be told what waits

@@ -12,7 +12,7 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct, structs
 
-from everturn_actors.codec import Codec, CodecError, Instant, encode, load_json
+from everturn_actors.codec import Codec, CodecError, Timestamp, encode, load_json
 from everturn_actors.json_values import Json, is_list, is_object
 from everturn_actors.state.serialization import in_utc
 from everturn_channels.adapter import (
@@ -102,7 +102,7 @@ class _Event(PluginLine, frozen=True, kw_only=True):
     id: Number
     chat: _Chat
     sender: _Sender = _Sender()
-    at: Instant | None = None
+    at: Timestamp | None = None
 
 
 class _Written(_Event, frozen=True, kw_only=True):
@@ -250,7 +250,7 @@ def _hello(line: _Hello) -> Hello:
 
 def _event(line: _AnyEvent, hands: Hands) -> InboundEvent:
     """Return the event that a line of a program tells of."""
-    chat, at = _chat(line), _instant(line, hands)
+    chat, at = _chat(line), _timestamp(line, hands)
     told = line.sender
     sender = Person(id=told.id, name=told.name, is_bot=told.is_bot, language=told.language)
     match line:
@@ -301,7 +301,7 @@ def _chat(line: _AnyEvent | _Skipped) -> ChatRef:
     return ChatRef(id=chat.id, type=chat.type, topic=chat.topic, title=chat.title)
 
 
-def _instant(line: _AnyEvent, hands: Hands) -> datetime:
+def _timestamp(line: _AnyEvent, hands: Hands) -> datetime:
     try:
         return in_utc(line.at) if line.at is not None else hands.now()
     except ValueError as error:

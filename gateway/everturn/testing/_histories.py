@@ -29,7 +29,7 @@ STARTED_AT: Final = datetime(2026, 11, 21, 22, 49, 56, 123456, tzinfo=UTC)
 NO_IDS: Final = ("", "nope", "../../etc/passwd", f"{SESSION_ID}/x", f"{SESSION_ID}\n", "x" * 5000)
 
 
-def instant(after_us: int) -> datetime:
+def moment(after_us: int) -> datetime:
     """Return a time so many microseconds after the session began."""
     return STARTED_AT + timedelta(microseconds=after_us)
 
@@ -50,7 +50,7 @@ def started(session_id: str = SESSION_ID, *, key: ConversationKey = KEY) -> Even
 
 def next_event(last_seq: int) -> Event:
     """Return an event that may follow the one of this number."""
-    return Event(seq=last_seq + 1, at=instant(10**9), body=Received(text="and more"))
+    return Event(seq=last_seq + 1, at=moment(10**9), body=Received(text="and more"))
 
 
 async def state_in(store: SessionStore, session_id: str = SESSION_ID) -> SessionState:
@@ -68,7 +68,7 @@ def simple_log(turns: int, *, session_id: str = SESSION_ID) -> tuple[Event, ...]
 
     def add(body: Body) -> None:
         seq = len(events) + 1
-        events.append(Event(seq=seq, at=instant(seq * 1_000_000), body=body))
+        events.append(Event(seq=seq, at=moment(seq * 1_000_000), body=body))
 
     add(SessionStarted(session_id=session_id, key=KEY))
     for turn in range(1, turns + 1):

@@ -13,7 +13,7 @@ from everturn.testing._histories import (
     LOG,
     OTHER_ID,
     SESSION_ID,
-    instant,
+    moment,
     replay,
     simple_log,
     started,
@@ -63,10 +63,10 @@ class ListContract(OnAStore):
     @in_loop
     async def test_a_row_of_the_list_says_whose_session_it_is(self) -> None:
         """`sessions list` shows the conversation, its status and when it began."""
-        ended = Event(seq=17, at=instant(99), body=SessionEnded(reason="reset"))
+        ended = Event(seq=17, at=moment(99), body=SessionEnded(reason="reset"))
         key = ConversationKey(channel="cli", chat="x: #y", agent="digest", topic="t")
         body = SessionStarted(session_id=OTHER_ID, key=key, instructions="i")
-        begun = Event(seq=1, at=instant(5), body=body)
+        begun = Event(seq=1, at=moment(5), body=body)
         async with self.open_store() as store:
             await store.append(SESSION_ID, (*LOG, ended), expected_seq=0)
             await store.save_snapshot(replay((*LOG, ended)), compaction="discard")
@@ -74,7 +74,7 @@ class ListContract(OnAStore):
             rows = await store.sessions(after="", limit=10)
 
         assert [(row.session_id, row.key, row.status, row.created_at) for row in rows] == [
-            (OTHER_ID, key, "active", instant(5)),
+            (OTHER_ID, key, "active", moment(5)),
             (SESSION_ID, KEY, "ended", LOG[0].at),
         ]
         assert all(row.updated_at.tzinfo is not None for row in rows)
@@ -90,9 +90,9 @@ class ListContract(OnAStore):
                 begun = SessionStarted(
                     session_id=session_id, key=key, principal="ana" * (number % 2)
                 )
-                event = Event(seq=1, at=instant(10 - number), body=begun)
+                event = Event(seq=1, at=moment(10 - number), body=begun)
                 await store.append(session_id, (event,), expected_seq=0)
-            ended = Event(seq=2, at=instant(60), body=SessionEnded(reason="reset"))
+            ended = Event(seq=2, at=moment(60), body=SessionEnded(reason="reset"))
             await store.append(ids[2], (ended,), expected_seq=1)
             await store.save_snapshot(replay(await history(store, ids[2])), compaction="disabled")
 
@@ -122,14 +122,14 @@ class ListContract(OnAStore):
         ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 5)]
         async with self.open_store() as store:
             for number, session_id in enumerate(ids):
-                event = replace(started(session_id), at=instant(number))
+                event = replace(started(session_id), at=moment(number))
                 await store.append(session_id, (event,), expected_seq=0)
             assert len(await store.recent(before=None, limit=9)) == len(ids)
             for session_id, labels in (
                 (ids[0], Labels(title="Trip", pinned=True)),
                 (ids[1], Labels(archived=True)),
             ):
-                labelled = Event(seq=2, at=instant(60), body=Labelled(labels=labels))
+                labelled = Event(seq=2, at=moment(60), body=Labelled(labels=labels))
                 await store.append(session_id, (labelled,), expected_seq=1)
                 state = replay(await history(store, session_id))
                 await store.save_snapshot(state, compaction="disabled")
@@ -157,12 +157,12 @@ class ListContract(OnAStore):
             for session_id, agent in zip(ids, ("a", "b", "a", "a", "a"), strict=True):
                 key = ConversationKey(channel="cli", chat=session_id, agent=agent)
                 begun = Event(
-                    seq=1, at=instant(1), body=SessionStarted(session_id=session_id, key=key)
+                    seq=1, at=moment(1), body=SessionStarted(session_id=session_id, key=key)
                 )
                 await store.append(session_id, (begun,), expected_seq=0)
             await store.append(
                 ids[2],
-                (Event(seq=2, at=instant(2), body=SessionEnded(reason="reset")),),
+                (Event(seq=2, at=moment(2), body=SessionEnded(reason="reset")),),
                 expected_seq=1,
             )
             ended = replay(await history(store, ids[2]))
@@ -171,7 +171,7 @@ class ListContract(OnAStore):
             agents = await store.agents()
             of_a = [row.session_id async for row in store.idle("a", before=long_after)]
             of_b = [row.session_id async for row in store.idle("b", before=long_after)]
-            early = [row async for row in store.idle("a", before=instant(0))]
+            early = [row async for row in store.idle("a", before=moment(0))]
 
         assert sorted(agents) == ["a", "b"]
         assert sorted(of_a) == [ids[0], ids[4]]
@@ -182,9 +182,9 @@ class ListContract(OnAStore):
     async def test_a_principal_lists_what_it_began_and_what_it_was_given(self) -> None:
         """Pages are as full as those of all sessions, whoever else has some in between."""
         ids = [f"2026112{day}T224956123-3f9a2c1b" for day in range(1, 8)]
-        given = Event(seq=2, at=instant(2), body=SessionShared(principal="alice", by="bob"))
+        given = Event(seq=2, at=moment(2), body=SessionShared(principal="alice", by="bob"))
         taken = Event(
-            seq=3, at=instant(3), body=SessionShared(principal="alice", by="bob", is_withdrawn=True)
+            seq=3, at=moment(3), body=SessionShared(principal="alice", by="bob", is_withdrawn=True)
         )
         alice = SessionFilter(seen_by="alice")
         async with self.open_store() as store:
@@ -328,4 +328,4 @@ async def history(store: SessionStore, session_id: str) -> tuple[Event, ...]:
 def _begun_by(session_id: str, principal: str, *, agent: str = "digest") -> Event:
     key = ConversationKey(channel="http", chat=session_id, agent=agent)
     body = SessionStarted(session_id=session_id, key=key, principal=principal)
-    return Event(seq=1, at=instant(1), body=body)
+    return Event(seq=1, at=moment(1), body=body)

@@ -14,7 +14,7 @@ from everturn.testing._histories import (
     NO_IDS,
     OTHER_ID,
     SESSION_ID,
-    instant,
+    moment,
     next_event,
     replay,
     simple_log,
@@ -65,7 +65,7 @@ class LogContract(OnAStore):
     @in_loop
     async def test_text_that_is_no_utf8_survives(self) -> None:
         """Models and tools send lone surrogates; one of them must not stop a conversation."""
-        event = Event(seq=2, at=instant(1), body=Received(text="a\ud800b \x00\u2028"))
+        event = Event(seq=2, at=moment(1), body=Received(text="a\ud800b \x00\u2028"))
         async with self.open_store() as store:
             await store.append(SESSION_ID, (LOG[0], event), expected_seq=0)
         async with self.open_store() as store:
@@ -114,7 +114,7 @@ class LogContract(OnAStore):
         self, expected_seq: int, *, is_known: bool
     ) -> None:
         """Two writers must not both believe that they own a conversation."""
-        late = Event(seq=expected_seq + 1, at=instant(99), body=Received(text="late"))
+        late = Event(seq=expected_seq + 1, at=moment(99), body=Received(text="late"))
         async with self.open_store() as store:
             await store.append(SESSION_ID, LOG, expected_seq=0)
             if not is_known:

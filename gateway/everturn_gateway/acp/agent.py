@@ -37,7 +37,7 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.terminal.conversation import Answer, Conversation
 from everturn_gateway.acp.permissions import Permissions
 from everturn_gateway.acp.prompts import Block, message_of
-from everturn_gateway.acp.updates import Told, Updates
+from everturn_gateway.acp.updates import AcpUpdate, Updates
 from everturn_gateway.client import Api, SessionClient
 from everturn_gateway.client.history import past_events
 
@@ -52,7 +52,7 @@ _INVALID_PARAMS: Final = -32602
 _INTERNAL: Final = -32603
 
 
-def _told_as_errors(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+def _faults_as_errors(method: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
     """Tell what a method raises in the protocol's own errors, and nothing of a fault but that."""
 
     @wraps(method)
@@ -123,7 +123,7 @@ class EditorAgent:
             agent_info=Implementation(name="everturn", title="Everturn", version=self._version),
         )
 
-    @_told_as_errors
+    @_faults_as_errors
     async def new_session(self, cwd: str, **_rest: object) -> NewSessionResponse:
         """Begin a conversation. The agent works in its own workspace, with its own tools."""
         del cwd
@@ -131,7 +131,7 @@ class EditorAgent:
         key = ConversationKey(channel=CHANNEL, chat=f"acp/{uuid4().hex}", agent=self._agent)
         return NewSessionResponse(session_id=await self._client.open(key))
 
-    @_told_as_errors
+    @_faults_as_errors
     async def load_session(self, cwd: str, session_id: str, **_rest: object) -> LoadSessionResponse:
         """Tell all that was said and done in a session, in order."""
         del cwd
@@ -148,7 +148,7 @@ class EditorAgent:
                     await self._tell(session_id, told)
         return LoadSessionResponse()
 
-    @_told_as_errors
+    @_faults_as_errors
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_rest: object
     ) -> ListSessionsResponse:
@@ -169,7 +169,7 @@ class EditorAgent:
             next_cursor=found[-1].session_id if len(found) == PAGE else None,
         )
 
-    @_told_as_errors
+    @_faults_as_errors
     async def prompt(
         self, session_id: str, prompt: Sequence[Block], **_rest: object
     ) -> PromptResponse:
@@ -236,7 +236,7 @@ class EditorAgent:
                 text = "\n".join(piece.text for piece in pieces).strip()
                 _ask(update, updates, permissions, text)
 
-    async def _tell(self, session_id: str, told: Sequence[Told]) -> None:
+    async def _tell(self, session_id: str, told: Sequence[AcpUpdate]) -> None:
         assert self._editor is not None
         for each in told:
             await self._editor.session_update(session_id=session_id, update=each)

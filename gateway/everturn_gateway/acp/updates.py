@@ -47,7 +47,7 @@ from everturn_channels.names import clean
 from everturn_channels.terminal.reply import Piece, ReplyReader
 from everturn_gateway.acp.calls import ShownCall, shown_call
 
-Told: TypeAlias = (
+AcpUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
@@ -95,7 +95,7 @@ class Updates:
         """Return the newest call of this id."""
         return self._calls.get(call_id)
 
-    def read(self, update: Update) -> tuple[list[Told], list[Piece]]:
+    def read(self, update: Update) -> tuple[list[AcpUpdate], list[Piece]]:
         """Return what the editor is told, and the lines that a terminal would show."""
         pieces = [*self._reader.read(update)]
         told = [_reply(piece) for piece in pieces if piece.style == "reply" and piece.text]
@@ -103,7 +103,7 @@ class Updates:
             return [*told, *_thoughts(pieces)], pieces
         return [*told, *self._event(update, pieces)], pieces
 
-    def _event(self, event: Event, pieces: list[Piece]) -> Iterable[Told]:
+    def _event(self, event: Event, pieces: list[Piece]) -> Iterable[AcpUpdate]:
         match event.body:
             case Received() as body if self._shows_users:
                 message = UserMessage(text=body.text, attachments=body.attachments)
@@ -166,6 +166,6 @@ def _reply(piece: Piece) -> AgentMessageChunk:
     return update_agent_message_text(piece.text)
 
 
-def _thoughts(pieces: Iterable[Piece]) -> list[Told]:
+def _thoughts(pieces: Iterable[Piece]) -> list[AcpUpdate]:
     lines = [piece.text.strip() for piece in pieces if piece.style not in {"reply", "user"}]
     return [update_agent_thought_text(f"{line}\n") for line in lines if line]

@@ -38,7 +38,7 @@ from everturn_gateway.app.search import NotingObserver, open_search
 from everturn_gateway.app.storage import open_storage
 from everturn_gateway.channels import Channels, make_channels, no_channels
 from everturn_gateway.channels.answering import AgentAnswers
-from everturn_gateway.channels.seats import ChannelSite
+from everturn_gateway.channels.seats import ChannelEnvironment
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.config.settings import Config
 from everturn_gateway.late_loading import late
@@ -434,7 +434,7 @@ async def _run(
             messages=base.messages,
         )
         seats = cluster.LeasedSeats(work.ownership) if work.ownership is not None else None
-        site = ChannelSite(supervisor=supervisor, seats=seats)
+        site = ChannelEnvironment(supervisor=supervisor, seats=seats)
         talk = partial(agents.channels.run, service, answers, site)
         supervisor.start(connections, "channels", talk)
         return

@@ -29,7 +29,7 @@ from everturn_channels.health import ChannelStatus, Health, mask_token
 from everturn_channels.inbound.running_channel import RunningChannel
 from everturn_channels.runner import SETUP_RETRY_S, run_channel, stand_by
 from everturn_gateway.channels.adapters import chat_type_of, make_adapter
-from everturn_gateway.channels.seats import ChannelSite
+from everturn_gateway.channels.seats import ChannelEnvironment
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.logs import SecretRegistry
@@ -110,21 +110,21 @@ class BotChannel:
             await self._bot.deliverer.deliver(session)
 
     async def run(
-        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
+        self, context: ChannelContext, loading: anyio.Lock, environment: ChannelEnvironment
     ) -> NoReturn:
         """Receive and answer until cancelled; what goes wrong at the start is tried again.
 
         Args:
             context: What stands behind every channel.
             loading: Held while a library is loaded; two at a time would take as long.
-            site: What runs it, and says whether another gateway receives.
+            environment: What runs it, and says whether another gateway receives.
 
         Raises:
             Exception: A fault of ours; the status says so.
         """
         while True:
             try:
-                await self._take_part(context, loading, site)
+                await self._take_part(context, loading, environment)
             except Exception as error:
                 cause = first_cause(error)
                 self._note(str(cause) or type(cause).__name__)
@@ -137,11 +137,11 @@ class BotChannel:
             await self._clock.sleep(SETUP_RETRY_S)
 
     async def _take_part(
-        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
+        self, context: ChannelContext, loading: anyio.Lock, environment: ChannelEnvironment
     ) -> None:
         """Receive where this gateway does; else send alone, or leave all to the one that does."""
-        seat, seats = channel_seat(self._config.name), site.seats
-        serve = partial(self._serve, context, loading, site)
+        seat, seats = channel_seat(self._config.name), environment.seats
+        serve = partial(self._serve, context, loading, environment)
         if seats is None:
             await serve()
         elif not self._config.plugin.is_shareable:
@@ -150,14 +150,16 @@ class BotChannel:
             await serve()
         else:
             bot = await self._loaded_bot(context, loading)
-            receive = partial(self._receive, bot, context, site.supervisor)
+            receive = partial(self._receive, bot, context, environment.supervisor)
             sends = partial(stand_by, bot.adapter, bot.health, self._clock)
             await seats.while_held(seat, receive, sends)
 
     async def _serve(
-        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
+        self, context: ChannelContext, loading: anyio.Lock, environment: ChannelEnvironment
     ) -> NoReturn:
-        await self._receive(await self._loaded_bot(context, loading), context, site.supervisor)
+        await self._receive(
+            await self._loaded_bot(context, loading), context, environment.supervisor
+        )
 
     async def _wait(self) -> None:
         """Leave the platform to the gateway that reaches it; its sessions are there as well."""

@@ -27,7 +27,7 @@ from everturn_channels.health import ChannelStatus, mask_token
 from everturn_gateway.channels.adapters import check_installed
 from everturn_gateway.channels.answering import AgentAnswers, make_channel_context
 from everturn_gateway.channels.checking import PROBLEM, CheckedChannel, check_channel
-from everturn_gateway.channels.seats import ChannelSite
+from everturn_gateway.channels.seats import ChannelEnvironment
 from everturn_gateway.config.channels import ChannelConfig
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
@@ -95,7 +95,7 @@ class _Channel(DeliveryPort, Protocol):
         ...
 
     async def run(
-        self, context: ChannelContext, loading: anyio.Lock, site: ChannelSite
+        self, context: ChannelContext, loading: anyio.Lock, environment: ChannelEnvironment
     ) -> NoReturn:
         """Receive and answer until cancelled."""
         ...
@@ -202,14 +202,14 @@ class Channels(Struct, kw_only=True):
         self,
         service: TurnService,
         answers: AgentAnswers,
-        site: ChannelSite,
+        environment: ChannelEnvironment,
     ) -> NoReturn:
         """Receive and answer on all channels, until cancelled.
 
         Args:
             service: The entry point to the conversations.
             answers: What people are told of agents.
-            site: What runs each of them, and says which of them another gateway receives on.
+            environment: What runs each of them, and says which of them another gateway receives on.
         """
         context = make_channel_context(
             lambda: self.config, service, answers, self.pairing, self.clock
@@ -217,8 +217,8 @@ class Channels(Struct, kw_only=True):
         loading = anyio.Lock()
         async with anyio.create_task_group() as runners:
             for name, channel in self._open.items():
-                life = partial(channel.run, context, loading, site)
-                site.supervisor.start(runners, f"channel:{name}", life)
+                life = partial(channel.run, context, loading, environment)
+                environment.supervisor.start(runners, f"channel:{name}", life)
             await anyio.sleep_forever()
         msg = "channels run until they are cancelled"
         raise AssertionError(msg)

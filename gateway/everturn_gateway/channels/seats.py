@@ -23,7 +23,7 @@ class Seats(Protocol):
         ...
 
 
-class ChannelSite(Struct, frozen=True, kw_only=True):
+class ChannelEnvironment(Struct, frozen=True, kw_only=True):
     """Where channels run."""
 
     supervisor: Supervisor

@@ -32,10 +32,10 @@ def _status(data: Json) -> ChannelStatus:
         state=data["state"],
         since=datetime.fromisoformat(data["since"]),
         account=data["account"],
-        last_received_at=_instant(data["last_received_at"]),
+        last_received_at=_timestamp(data["last_received_at"]),
         is_healthy=data["healthy"],
         error=data["error"],
-        retry_at=_instant(data["retry_at"]),
+        retry_at=_timestamp(data["retry_at"]),
         retries=data["retries"],
         received=data["received"],
         sent=data["sent"],
@@ -57,5 +57,5 @@ def _lane(data: Json) -> BlockedLane:
     )
 
 
-def _instant(text: str | None) -> datetime | None:
+def _timestamp(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None

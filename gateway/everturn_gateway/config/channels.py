@@ -231,10 +231,10 @@ def channel_notes(document: Document, registry: Registry) -> Iterator[str]:
         yield str(document.fault(path, message))
 
 
-_Told: TypeAlias = Iterator[tuple[FieldPath, str]]
+_Notes: TypeAlias = Iterator[tuple[FieldPath, str]]
 
 
-def _all_faults(document: Document, registry: Registry) -> _Told:
+def _all_faults(document: Document, registry: Registry) -> _Notes:
     names: dict[str, FieldPath] = {}
     identities: dict[str, str] = {}
     entries = _entries(document, registry)
@@ -260,7 +260,7 @@ def _all_faults(document: Document, registry: Registry) -> _Told:
         identities.setdefault(identity, channel)
 
 
-def _said(entry: _Entry, ask: Callable[[PluginChannelSettings], Remarks]) -> _Told:
+def _said(entry: _Entry, ask: Callable[[PluginChannelSettings], Remarks]) -> _Notes:
     """Yield what a plug-in says of one of its sections."""
     # A boundary: the code of others must not keep the gateway from saying what else is wrong.
     try:
@@ -272,7 +272,7 @@ def _said(entry: _Entry, ask: Callable[[PluginChannelSettings], Remarks]) -> _To
         yield (*entry.path, *path), message
 
 
-def _channel_notes(document: Document, registry: Registry) -> _Told:
+def _channel_notes(document: Document, registry: Registry) -> _Notes:
     for root in _ROOTS:
         for kind in _left_out(document, registry):
             if kind in _fields(document.data.get(root)):
@@ -281,14 +281,14 @@ def _channel_notes(document: Document, registry: Registry) -> _Told:
         yield from _said(entry, entry.plugin.notes)
 
 
-def _route_faults(document: Document) -> _Told:
+def _route_faults(document: Document) -> _Notes:
     for path, route in _routes(document):
         if route.match.channel is not None and route.match.gateway is not None:
             message = "is Duragent's name for channel; keep one of the two"
             yield (*path, "match", "gateway"), message
 
 
-def _route_notes(document: Document, registry: Registry) -> _Told:
+def _route_notes(document: Document, registry: Registry) -> _Notes:
     entries = _entries(document, registry)
     known = tuple(dict.fromkeys(name for entry in entries for name in entry.names))
     routes = tuple(_routes(document))

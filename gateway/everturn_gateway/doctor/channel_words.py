@@ -47,6 +47,6 @@ def state_text(status: ChannelStatus) -> str:
     return f"connected, heard {heard}"
 
 
-def moment_text(instant: datetime | None) -> str:
+def moment_text(moment: datetime | None) -> str:
     """Return an instant by this machine's clock."""
-    return f"{instant.astimezone():%Y-%m-%d %H:%M:%S %Z}" if instant else "never"
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S %Z}" if moment else "never"

@@ -67,5 +67,5 @@ def _looked_at(
     return found
 
 
-def _minute_of(instant: datetime | None) -> str:
-    return f"{instant.astimezone():%Y-%m-%d %H:%M %Z}" if instant is not None else "never"
+def _minute_of(moment: datetime | None) -> str:
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}" if moment is not None else "never"

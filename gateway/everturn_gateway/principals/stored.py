@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from everturn_actors.codec import Instant
+from everturn_actors.codec import Timestamp
 from everturn_actors.documents import Document, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import KeyedStore
@@ -31,7 +31,7 @@ TOKENS_MAX: Final = 1000  # people and programs of one gateway, those revoked in
 _DIGEST_DIGITS: Final = 64
 
 _Tokens: TypeAlias = tuple[TokenRecord, ...]
-_Used: TypeAlias = dict[str, Instant]
+_Used: TypeAlias = dict[str, Timestamp]
 
 
 class TokenError(GatewayError):

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta
 
-from everturn_actors.codec import Count, Instant
+from everturn_actors.codec import Count, Timestamp
 from everturn_actors.model import PROGRAM_SENDERS
 
 Scope: TypeAlias = Literal["read", "talk", "approve", "operate", "admin"]
@@ -134,11 +134,11 @@ class TokenRecord:
     "What its sessions may cost from midnight to midnight, UTC; None = any amount."
     requests_per_minute: Count | None = None
     "None = any number."
-    created_at: Instant
+    created_at: Timestamp
     "UTC, aware."
-    expires_at: Instant | None = None
+    expires_at: Timestamp | None = None
     "UTC, aware; from this instant on it is refused. None = never."
-    revoked_at: Instant | None = None
+    revoked_at: Timestamp | None = None
     "UTC, aware. It opens nothing any more; its limits hold for what its sessions still do."
 
     @property

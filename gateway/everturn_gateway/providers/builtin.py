@@ -57,7 +57,7 @@ class BuiltinResponder:
         return reply
 
 
-class _Wanted(Struct, frozen=True, kw_only=True):
+class _IntendedCall(Struct, frozen=True, kw_only=True):
     """A call that the message asks for."""
 
     tool: str
@@ -89,9 +89,9 @@ def reply_to(request: ModelRequest) -> Reply:
     user, since = _present(request.messages)
     if user is None:
         return _said(WHAT_IT_IS)
-    told = told_of(user.text)
+    told = own_words(user.text)
     try:
-        steps = list(_steps(list(_wanted(told, request))))
+        steps = list(_steps(list(_intended_calls(told, request))))
     except _CannotError as error:
         return _said(str(error))
     begun = sum(isinstance(message, Reply) and bool(message.calls) for message in since)
@@ -105,7 +105,7 @@ def reply_to(request: ModelRequest) -> Reply:
     return _said(_repeated(told, request))
 
 
-def told_of(text: str) -> str:
+def own_words(text: str) -> str:
     """Return what a message says: without who says it, and what was said before to others."""
     text = _HEARD.sub("", text, count=1)
     return _NAME.sub("", _TASK.sub("", text, count=1), count=1).strip()
@@ -125,7 +125,7 @@ def _present(messages: Sequence[AnyMessage]) -> tuple[UserMessage | None, list[A
     return None, since[::-1]
 
 
-def _wanted(told: str, request: ModelRequest) -> Iterator[_Wanted]:
+def _intended_calls(told: str, request: ModelRequest) -> Iterator[_IntendedCall]:
     """Read the calls that a message asks for; none where it says anything else.
 
     Raises:
@@ -145,11 +145,11 @@ def _wanted(told: str, request: ModelRequest) -> Iterator[_Wanted]:
         except (ValueError, RecursionError) as error:
             msg = f"The arguments of {tool} are not a JSON object: {error}."
             raise _CannotError(msg) from error
-        yield _Wanted(tool=tool, arguments=arguments, is_later=bool(match["then"]))
+        yield _IntendedCall(tool=tool, arguments=arguments, is_later=bool(match["then"]))
 
 
-def _steps(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
-    step: list[_Wanted] = []
+def _steps(wanted: Sequence[_IntendedCall]) -> Iterator[list[_IntendedCall]]:
+    step: list[_IntendedCall] = []
     for each in wanted:
         if each.is_later and step:
             yield step
@@ -160,7 +160,7 @@ def _steps(wanted: Sequence[_Wanted]) -> Iterator[list[_Wanted]]:
 
 
 def _calling(
-    wanted: Sequence[_Wanted], user: UserMessage, step: int, request: ModelRequest
+    wanted: Sequence[_IntendedCall], user: UserMessage, step: int, request: ModelRequest
 ) -> Reply:
     # The number of the message in the log, where it has one, so that no other turn has these ids.
     message = user.seq or len(request.messages)

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from everturn_actors.codec import Count, Instant, Value
+from everturn_actors.codec import Count, Timestamp, Value
 from everturn_actors.model import ConversationKey
 
 Misfire: TypeAlias = Literal["run_once", "skip", "run_all"]
@@ -189,9 +189,9 @@ class Job:
 class Run(Value, frozen=True, kw_only=True):
     """One run of a job that was begun, or passed over; (job, instant) is its name."""
 
-    scheduled_at: Instant
+    scheduled_at: Timestamp
     "When it was due, UTC."
-    started_at: Instant
+    started_at: Timestamp
     attempt: Count = 1
     "The newest try, counted from 1."
     by_hand: bool = False
@@ -206,19 +206,19 @@ class Run(Value, frozen=True, kw_only=True):
     "The turn that did the task; 0 = none."
     error: str = ""
     "Why it failed, was called off or misfired."
-    finished_at: Instant | None = None
+    finished_at: Timestamp | None = None
     misfired: Count = 0
     "misfired: how many runs this stands for; `scheduled_at` is the newest of them."
-    first_misfired: Instant | None = None
+    first_misfired: Timestamp | None = None
     "misfired: the oldest of them."
 
 
 class Span(Value, frozen=True, kw_only=True):
     """A stretch of time, and the runs that are due in it."""
 
-    begins: Instant
+    begins: Timestamp
     "UTC; it is no part of the span."
-    ends: Instant
+    ends: Timestamp
     "UTC; it is part of it."
 
 
@@ -227,12 +227,12 @@ class JobState(Value, frozen=True, kw_only=True):
 
     schedule: str = ""
     "Names the times that the rest is about (`rules.schedule_name`); empty = never armed."
-    anchor: Instant | None = None
+    anchor: Timestamp | None = None
     """UTC. When it was armed with these times, or earlier where the clock was found to be behind
     that: no run is older; `Every` counts from it."""
-    armed: Instant | None = None
+    armed: Timestamp | None = None
     "UTC. When it was armed, as the clock said then: by one that has come there none is older."
-    cursor: Instant | None = None
+    cursor: Timestamp | None = None
     "UTC. Runs up to here are settled or begun."
     skipped: tuple[Span, ...] = ()
     """Those up to `cursor` that were missed, oldest first; bounded. Where the clock is set back

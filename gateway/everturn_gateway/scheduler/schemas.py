@@ -44,7 +44,7 @@ from everturn_gateway.scheduler.places import Places
 
 RECENT_RUNS: Final = 10  # shown with a job
 
-Instant: TypeAlias = Annotated[
+Timestamp: TypeAlias = Annotated[
     str,
     WithJsonSchema(
         {"type": "string", "format": "date-time", "examples": ["2026-12-01T07:30:00.000000Z"]}
@@ -68,7 +68,7 @@ class ScheduleBody(BaseModel):
 class AtBody(ScheduleBody):
     """Once."""
 
-    at: Instant
+    at: Timestamp
 
 
 class EveryBody(ScheduleBody):
@@ -222,7 +222,7 @@ class MadeBody(ScheduleBody):
         description="file: somebody wrote its file; agent, heartbeat: it stands in an agent.yaml;"
         " the others wrote its file for somebody."
     )
-    at: Instant | None = Field(description="Null for what people wrote themselves.")
+    at: Timestamp | None = Field(description="Null for what people wrote themselves.")
     conversation: ConversationBody | None = Field(
         description="The one in which an agent's tool made it."
     )
@@ -240,7 +240,7 @@ class MadeBody(ScheduleBody):
         """Return the body of `made`."""
         return MadeBody(
             by=made.by,
-            at=_instant(made.at),
+            at=_timestamp(made.at),
             conversation=ConversationBody.of(made.key),
             untrusted=made.untrusted,
             principal=made.principal,
@@ -253,9 +253,9 @@ class MadeBody(ScheduleBody):
 class RunBody(ScheduleBody):
     """A run that was begun, or passed over. Its instant is its name."""
 
-    scheduled_at: Instant = Field(description="When it was due.")
-    started_at: Instant
-    finished_at: Instant | None = Field(description="Null while it is under way.")
+    scheduled_at: Timestamp = Field(description="When it was due.")
+    started_at: Timestamp
+    finished_at: Timestamp | None = Field(description="Null while it is under way.")
     duration_seconds: float | None
     attempt: int = Field(description="The newest try, counted from 1.")
     by_hand: bool = Field(description="Somebody asked for it, beside the job's own times.")
@@ -272,7 +272,7 @@ class RunBody(ScheduleBody):
         description="How many runs this stands for, where they were missed; `scheduled_at` is"
         " the newest."
     )
-    first_misfired: Instant | None = Field(description="The oldest of them.")
+    first_misfired: Timestamp | None = Field(description="The oldest of them.")
 
     @staticmethod
     def of(run: Run) -> RunBody:
@@ -281,7 +281,7 @@ class RunBody(ScheduleBody):
         return RunBody(
             scheduled_at=utc_text(run.scheduled_at),
             started_at=utc_text(run.started_at),
-            finished_at=_instant(ended),
+            finished_at=_timestamp(ended),
             # A clock that was set back in between measures nothing.
             duration_seconds=max(0.0, (ended - run.started_at).total_seconds()) if ended else None,
             attempt=run.attempt,
@@ -294,7 +294,7 @@ class RunBody(ScheduleBody):
             else None,
             turn_id=f"t{run.turn}" if run.turn else None,
             misfired=run.misfired,
-            first_misfired=_instant(run.first_misfired),
+            first_misfired=_timestamp(run.first_misfired),
         )
 
 
@@ -328,7 +328,7 @@ class JobBody(ScheduleBody):
         " is to come."
     )
     why: str
-    next_at: Instant | None = Field(description="When it is due next, its jitter included.")
+    next_at: Timestamp | None = Field(description="When it is due next, its jitter included.")
     when: WhenBody
     timezone: str = Field(description="The zone in which people read its times.")
     payload: PayloadBody
@@ -343,8 +343,8 @@ class JobBody(ScheduleBody):
     )
     grace_seconds: int = Field(description="One that is later than this does not run.")
     jitter_seconds: int
-    start: Instant | None
-    end: Instant | None
+    start: Timestamp | None
+    end: Timestamp | None
     max_runs: int | None
     retries: RetriesBody
     quiet: QuietBody | None
@@ -365,7 +365,7 @@ class JobBody(ScheduleBody):
             label=job.label,
             state=view.state,
             why=places.without_paths(view.why),
-            next_at=_instant(view.next_at),
+            next_at=_timestamp(view.next_at),
             when=_when(job.when),
             timezone=job.timezone,
             payload=_payload(job.payload),
@@ -374,8 +374,8 @@ class JobBody(ScheduleBody):
             misfire=job.misfire,
             grace_seconds=job.grace_s,
             jitter_seconds=job.jitter_s,
-            start=_instant(job.begins_at),
-            end=_instant(job.ends_at),
+            start=_timestamp(job.begins_at),
+            end=_timestamp(job.ends_at),
             max_runs=job.max_runs,
             retries=RetriesBody(max=job.retries.most, backoff_seconds=job.retries.backoff_s),
             quiet=QuietBody.of(job.quiet),
@@ -433,8 +433,8 @@ class JobList(ScheduleBody):
 class ComingBody(ScheduleBody):
     """A time at which a job is due."""
 
-    at: Instant
-    local: Instant = Field(description="The same by the clock of the job's zone.")
+    at: Timestamp
+    local: Timestamp = Field(description="The same by the clock of the job's zone.")
 
 
 class ComingList(ScheduleBody):
@@ -456,5 +456,5 @@ class ComingList(ScheduleBody):
         )
 
 
-def _instant(scheduled_at: datetime | None) -> str | None:
+def _timestamp(scheduled_at: datetime | None) -> str | None:
     return utc_text(scheduled_at) if scheduled_at else None

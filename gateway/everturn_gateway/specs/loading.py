@@ -21,7 +21,7 @@ from everturn_channels.settings import AccessRules
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault
 from everturn_gateway.plugins import installed
-from everturn_gateway.scheduler.definitions.reading import file_instant
+from everturn_gateway.scheduler.definitions.reading import file_time
 from everturn_gateway.scheduler.jobs import Job
 from everturn_gateway.specs.context import CONTEXT, ReadContext, read_context
 from everturn_gateway.specs.jobs import ReadJobs, read_jobs
@@ -264,7 +264,7 @@ def _in_order(faults: Sequence[Fault], document: Document) -> list[Fault]:
 
 def _written_at(file: Path) -> datetime | None:
     try:
-        return file_instant(file.stat().st_mtime_ns)
+        return file_time(file.stat().st_mtime_ns)
     except OSError:
         return None  # reading it says what is wrong
 

@@ -21,7 +21,7 @@ _STEP_MS: Final = 50  # editors write a file in several steps: none within this,
 _DEBOUNCE_MS: Final = 200  # but nobody waits for longer than this
 _AT_ONCE_MS: Final = 1
 
-Wanted: TypeAlias = Callable[[Change, str], bool]
+WatchFilter: TypeAlias = Callable[[Change, str], bool]
 "Whether a change of a path is to be told."
 
 
@@ -29,7 +29,7 @@ async def watch_folder(
     folder: Path,
     on_change: Callable[[], Awaitable[object]],
     *,
-    wanted: Callable[[Path], Wanted],
+    wanted: Callable[[Path], WatchFilter],
     recursive: bool = True,
     poll_ms: int = POLL_MS,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
@@ -67,7 +67,9 @@ async def watch_folder(
 class _Changes:
     """What the system tells of a folder, and of another one that takes its place."""
 
-    def __init__(self, folder: Path, wanted: Callable[[Path], Wanted], *, recursive: bool) -> None:
+    def __init__(
+        self, folder: Path, wanted: Callable[[Path], WatchFilter], *, recursive: bool
+    ) -> None:
         self._folder = folder
         self._wanted = wanted
         self._recursive = recursive

@@ -77,6 +77,6 @@ def with_viewer(viewers: tuple[str, ...], body: SessionStarted | SessionShared) 
     return (*viewers, body.principal) if body.principal else viewers
 
 
-def microseconds(instant: datetime) -> int:
+def microseconds(moment: datetime) -> int:
     """Return a time as the index keeps it."""
-    return (instant - EPOCH) // timedelta(microseconds=1)
+    return (moment - EPOCH) // timedelta(microseconds=1)

@@ -20,8 +20,8 @@ def find_fault(state: SessionState) -> Fault | None:
 
 def _faults(state: SessionState) -> Iterator[Fault]:
     yield from _fault_of_numbers(state)
-    for path, instant in _instants(state):
-        if instant.utcoffset() != timedelta():
+    for path, moment in _timestamps(state):
+        if moment.utcoffset() != timedelta():
             yield path, f"{path} must be in UTC, as 2026-11-21T22:49:56Z"
     for name, turns in (("checkpointed", state.checkpointed), ("pending", state.pending)):
         for index, turn in enumerate(turns):
@@ -55,7 +55,7 @@ def _fault_of_numbers(state: SessionState) -> Iterator[Fault]:
             yield name, f"{name} must be {what}"
 
 
-def _instants(state: SessionState) -> Iterator[tuple[str, datetime]]:
+def _timestamps(state: SessionState) -> Iterator[tuple[str, datetime]]:
     yield "created", state.created_at
     yield "updated", state.updated_at
     if state.reductions.retry_at is not None:
@@ -71,8 +71,8 @@ def _instants(state: SessionState) -> Iterator[tuple[str, datetime]]:
     yield "open_turn", turn.started_at
     if turn.outage is not None:
         outage = turn.outage
-        for instant in (outage.since, outage.failed_at, outage.retry_at, outage.give_up_at):
-            yield "open_turn.outage", instant
+        for moment in (outage.since, outage.failed_at, outage.retry_at, outage.give_up_at):
+            yield "open_turn.outage", moment
     for approval in turn.step.approvals.values() if turn.step else ():
         yield "open_turn.step.approvals", approval.expires_at
 

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, TypeVar
 
 import msgspec
 
-from everturn_actors.codec import Codec, CodecError, Instant
+from everturn_actors.codec import Codec, CodecError, Timestamp
 from everturn_actors.errors import UnknownFormatError
 from everturn_actors.journal.log.archive import ArchiveRecord
 from everturn_actors.journal.snapshot.checks import find_fault
@@ -55,7 +55,7 @@ class Header(
     session_id: str
     key: ConversationKey
     status: SessionStatus = "active"
-    created_at: Instant
+    created_at: Timestamp
     last_seq: int
     archive: ArchiveRecord | None = None
     "None = it was not written down."

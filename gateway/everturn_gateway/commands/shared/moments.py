@@ -5,6 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 
 
-def minute_text(instant: datetime) -> str:
+def minute_text(moment: datetime) -> str:
     """Return an instant to the minute: `2026-12-01 08:30 CET`."""
-    return f"{instant.astimezone():%Y-%m-%d %H:%M %Z}"
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"

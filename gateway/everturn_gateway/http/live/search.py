@@ -15,7 +15,7 @@ from everturn_actors.state.serialization import utc_text
 from everturn_gateway.http.access.visibility import sees_state
 from everturn_gateway.http.live.overviews import ListQuery
 from everturn_gateway.http.ports import HasSessions
-from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Timestamp
 from everturn_gateway.principals import Principal
 from everturn_gateway.search.finding import Found, find, snippet
 from everturn_gateway.search.logs import ServiceLogs
@@ -74,7 +74,7 @@ class SearchHit(Body):
     channel: str
     chat: str
     seq: int = Field(description="Number of the event.")
-    at: Instant
+    at: Timestamp
     role: SearchRole = Field(
         description="Who said it; call: what a tool was asked for, tool: what it gave, summary:"
         " what stands for older messages."
@@ -87,7 +87,7 @@ class SearchPage(Body):
 
     hits: tuple[SearchHit, ...]
     next: str | None = Field(description="`after` of the next page; null where there is none.")
-    searched_to: Instant | None = Field(
+    searched_to: Timestamp | None = Field(
         description="Only sessions in which something happened after that were searched: the index"
         " is being made anew. Null = all were."
     )

@@ -13,7 +13,7 @@ from pydantic import (
 )
 from starlette.responses import Response
 
-Instant: TypeAlias = Annotated[
+Timestamp: TypeAlias = Annotated[
     str,
     WithJsonSchema(
         {"type": "string", "format": "date-time", "examples": ["2026-11-21T22:49:56.123456Z"]}

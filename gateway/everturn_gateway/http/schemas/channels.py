@@ -7,15 +7,15 @@ from pydantic import Field
 from everturn_actors.state.serialization import utc_text
 from everturn_channels.access.pairing import Paired, Request
 from everturn_channels.health import ChannelState, ChannelStatus
-from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Timestamp
 
 
 class BlockedBody(Body):
     """A chat in which nothing can be taken for a while."""
 
     chat: str = Field(description="The platform's id of it.")
-    since: Instant = Field(description="When what is first in it was tried for the first time.")
-    tried_at: Instant = Field(description="When it was tried for the last time.")
+    since: Timestamp = Field(description="When what is first in it was tried for the first time.")
+    tried_at: Timestamp = Field(description="When it was tried for the last time.")
     tries: int = Field(description="How often that was tried.")
     why: str = Field(description="Why the newest try failed.")
 
@@ -26,14 +26,14 @@ class ChannelBody(Body):
     name: str
     platform: str = Field(description="telegram, discord, or the name of a plug-in.")
     state: ChannelState
-    since: Instant = Field(description="When it came into this state.")
+    since: Timestamp = Field(description="When it came into this state.")
     account: str = Field(description="Under which name it is logged in; empty until it was.")
     healthy: bool = Field(description="Whether it is connected and was heard from lately.")
-    last_received_at: Instant | None = Field(
+    last_received_at: Timestamp | None = Field(
         description="When its platform was last heard from, though it may have had nothing to say."
     )
     error: str = Field(description="Why it is not connected; empty where it is.")
-    retry_at: Instant | None = Field(description="When it is tried again.")
+    retry_at: Timestamp | None = Field(description="When it is tried again.")
     retries: int = Field(description="Tries since it was last connected.")
     received: int = Field(description="What came since the gateway started.")
     sent: int = Field(description="Messages sent since the gateway started.")
@@ -108,8 +108,8 @@ class PairingRequestBody(Body):
     platform: str = Field(description="Empty where the channel is not set up any more.")
     sender: str = Field(description="The platform's id of them.")
     name: str = Field(description="What they call themselves. Anybody can choose any.")
-    asked_at: Instant
-    expires_at: Instant = Field(description="The code is worth nothing from then on.")
+    asked_at: Timestamp
+    expires_at: Timestamp = Field(description="The code is worth nothing from then on.")
 
     @staticmethod
     def of(request: Request, platform: str) -> PairingRequestBody:
@@ -132,7 +132,7 @@ class PairedBody(Body):
     platform: str = Field(description="Empty where the channel is not set up any more.")
     sender: str
     name: str = Field(description="What they called themselves then.")
-    approved_at: Instant
+    approved_at: Timestamp
     by: str = Field(description="Who let them in; empty: whoever runs the gateway.")
 
     @staticmethod

@@ -12,7 +12,7 @@ from everturn_actors.context.summaries import FOCUS_CHARACTERS
 from everturn_actors.model import Disposition, SummarySource
 from everturn_actors.service import Compacted
 from everturn_actors.state.reports import report_record
-from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Timestamp
 from everturn_gateway.http.schemas.messages import ToolCallBody
 
 _Seq: TypeAlias = Annotated[int, Field(description="Number of an event.")]
@@ -85,7 +85,7 @@ class ContextBody(Body):
         description="Requests that did not begin with the one before, without a reduction."
     )
     failures: int = Field(description="Summaries in a row that no model could write.")
-    retry_at: Instant | None = Field(description="No model is asked for a summary before.")
+    retry_at: Timestamp | None = Field(description="No model is asked for a summary before.")
     budget: str = Field(description="The arithmetic of the window.")
     next: tuple[str, ...] = Field(description="What will happen next, and when.")
     notes: tuple[str, ...] = Field(
@@ -224,7 +224,7 @@ class RequestRow(Body):
     step: int
     started_seq: _Seq
     replied_seq: int = Field(description="The event with its answer; 0 where there is none.")
-    at: Instant = Field(description="When it was made.")
+    at: Timestamp = Field(description="When it was made.")
     model: str
     fallback: str = Field(description="The model that answered in its place; empty: none.")
     estimated_tokens: int = Field(description="Before what was learnt of the model; 0: not kept.")

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field
 from everturn_actors.cluster.leases import Share
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.supervisor import ChildStatus
-from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Timestamp
 from everturn_gateway.starts import HowEnded, Start
 
 
@@ -32,7 +32,7 @@ class TaskBody(_Health):
     state: Literal["backing_off", "failed"] = Field(
         description="backing_off: it is started again; failed: it stays down until a restart."
     )
-    since: Instant
+    since: Timestamp
     restarts: int
     failures: int = Field(description="In a row.")
     error: str = Field(description="Why it failed the last time.")
@@ -126,13 +126,13 @@ class VersionBody(_Health):
 
     name: Literal["everturn"] = "everturn"
     version: str
-    started_at: Instant
+    started_at: Timestamp
 
 
 class StartBody(_Health):
     """A start of the gateway."""
 
-    at: Instant
+    at: Timestamp
     version: str
     after: HowEnded = Field(
         description="How the run before it ended: it was closed (clean), or it was not (killed)."

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from pydantic import Field, JsonValue
 
 from everturn_actors.state.serialization import utc_text
-from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Timestamp
 from everturn_gateway.logs import LogEntry
 
 LevelName: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]
@@ -27,7 +27,7 @@ class LogRecordBody(Body):
     """One record; secrets are masked, and what is long is cut."""
 
     number: int = Field(description="Counted from 1 since the gateway started.")
-    at: Instant
+    at: Timestamp
     level: LevelName
     logger: str = Field(description="The part of the program that says it.")
     message: str

@@ -24,8 +24,8 @@ from everturn_gateway.http.schemas.base import (
     NOT_BLANK,
     RETRY_FOR_MAX_S,
     Body,
-    Instant,
     MessageId,
+    Timestamp,
     TurnId,
 )
 from everturn_gateway.http.schemas.sessions import UsageBody
@@ -111,7 +111,7 @@ class MessageBody(Body):
     )
     role: Literal["user", "assistant", "tool"]
     content: str
-    created_at: Instant
+    created_at: Timestamp
     sender: str = ""
     attachments: tuple[AttachmentBody, ...] = ()
     tool_calls: tuple[ToolCallBody, ...] = ()

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from everturn_actors.context.estimation.calibration import Hint
 from everturn_actors.state.serialization import utc_text
-from everturn_gateway.http.schemas.base import Body, Instant
+from everturn_gateway.http.schemas.base import Body, Timestamp
 from everturn_gateway.model_statistics import KnownModel
 
 
@@ -15,8 +15,8 @@ class HintBody(Body):
 
     tokens: int = Field(description="The limit that was named; 0: it was about something else.")
     said: str = Field(description="The provider's own words, shortened.")
-    observed_at: Instant
-    expires_at: Instant = Field(description="Then it is tried again.")
+    observed_at: Timestamp
+    expires_at: Timestamp = Field(description="Then it is tried again.")
     times: int = Field(description="How often in a row it was said.")
     in_force: bool
 

@@ -21,7 +21,7 @@ from everturn_actors.session.approvals import ANSWER_CHARACTERS
 from everturn_actors.state.serialization import utc_text
 from everturn_actors.state.session_state import SessionState
 from everturn_actors.state.validation import SESSION_TITLE_CHARS
-from everturn_gateway.http.schemas.base import Body, Instant, TurnId
+from everturn_gateway.http.schemas.base import Body, Timestamp, TurnId
 from everturn_gateway.session_changes import SessionOverview
 from everturn_gateway.usage import NANODOLLARS
 
@@ -76,10 +76,10 @@ class OutageBody(Body):
     """Calls of a model that fail one after the other."""
 
     attempts: int
-    since: Instant
-    failed_at: Instant = Field(description="When the newest of them failed.")
-    retry_at: Instant = Field(description="When it is called again.")
-    give_up_at: Instant = Field(description="When it is called for the last time.")
+    since: Timestamp
+    failed_at: Timestamp = Field(description="When the newest of them failed.")
+    retry_at: Timestamp = Field(description="When it is called again.")
+    give_up_at: Timestamp = Field(description="When it is called for the last time.")
     error: str = Field(description="Why the newest call failed.")
 
     @staticmethod
@@ -101,7 +101,7 @@ class OpenTurnBody(Body):
     """A turn that is not finished."""
 
     turn_id: TurnId
-    started_at: Instant
+    started_at: Timestamp
     steps: int = Field(description="Steps that are done.")
     waiting_for: str = Field(
         description="What its model call waits for before it is made; empty = for nothing."
@@ -165,7 +165,7 @@ class ApprovalBody(Body):
     approvers: tuple[str, ...] = Field(
         description="Senders who may answer; empty = all. Whoever runs the gateway always may."
     )
-    expires_at: Instant
+    expires_at: Timestamp
     inquiry: InquiryBody | None = Field(
         description="What the agent wants to know: the decision is then answer, or deny; null = it"
         " is asked whether the call may run."
@@ -234,8 +234,8 @@ class SessionRow(Body):
     channel: str
     chat: str
     status: SessionStatus
-    created_at: Instant
-    updated_at: Instant
+    created_at: Timestamp
+    updated_at: Timestamp
     principal: str = Field(
         default="",
         description="Who began it; empty: a chat channel, or whoever runs the gateway.",

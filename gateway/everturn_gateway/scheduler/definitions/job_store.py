@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from everturn_gateway.errors import ConfigError, Fault, UnreadableNowError, printable
 from everturn_gateway.folders import make_folder, sync_folder
 from everturn_gateway.scheduler.definitions.making import Source, dated, job_of
-from everturn_gateway.scheduler.definitions.reading import file_instant
+from everturn_gateway.scheduler.definitions.reading import file_time
 from everturn_gateway.scheduler.definitions.settings import (
     JobSettings,
     check_job_id,
@@ -35,7 +35,7 @@ from everturn_gateway.scheduler.definitions.settings import (
 )
 from everturn_gateway.scheduler.jobs import Job, Made
 from everturn_gateway.yaml_files import check, read_document
-from everturn_gateway.yaml_files.watching import POLL_MS, Wanted, watch_folder
+from everturn_gateway.yaml_files.watching import POLL_MS, WatchFilter, watch_folder
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class JobStore:
 # --- reading, in a thread ------------------------------------------------------------------------
 
 
-def _job_files(_root: Path) -> Wanted:
+def _job_files(_root: Path) -> WatchFilter:
     return lambda _change, path: _is_job_file(os.path.basename(path))
 
 
@@ -317,7 +317,7 @@ class _Reader(Struct, frozen=True, kw_only=True):
         # What it was called before it could not be read any more is still its name.
         ids = {file.stem} if known is None else {file.stem, *known.ids}
         try:
-            job = self._job(file, file_instant(stamp[0]), ids)
+            job = self._job(file, file_time(stamp[0]), ids)
         except UnreadableNowError as error:
             return _Leaf(ids=frozenset(ids), faults=error.faults, may_pass=True)
         except ConfigError as error:

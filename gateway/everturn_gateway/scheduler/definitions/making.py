@@ -243,7 +243,7 @@ def _when(section: JobFields, zone: str | None, faults: FaultList) -> When | Non
         faults.add(given[1], f"is given beside {given[0]}; keep one of at, every and cron")
         return None
     if section.at is not None:
-        scheduled_at = _instant_of(section.at, "at", zone, faults)
+        scheduled_at = _timestamp_of(section.at, "at", zone, faults)
         return None if scheduled_at is None else At(scheduled_at=scheduled_at)
     if section.every is not None:
         return Every(interval_s=section.every)
@@ -267,7 +267,7 @@ def _cron(expression: str, zone: str | None, faults: FaultList) -> Cron | None:
     return Cron(expression=expression, timezone=zone)
 
 
-def _instant_of(text: str, name: str, zone: str | None, faults: FaultList) -> datetime | None:
+def _timestamp_of(text: str, name: str, zone: str | None, faults: FaultList) -> datetime | None:
     # A file is read again at each start: "in ten minutes" would never come.
     if is_from_now(text):
         if zone is not None:
@@ -286,7 +286,7 @@ def _instant_of(text: str, name: str, zone: str | None, faults: FaultList) -> da
 
 def _limit(section: JobFields, name: str, zone: str | None, faults: FaultList) -> datetime | None:
     text: str | None = getattr(section, name)
-    return None if text is None else _instant_of(text, name, zone, faults)
+    return None if text is None else _timestamp_of(text, name, zone, faults)
 
 
 def _check_limits(

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from everturn_gateway.late_loading import late_pattern
-from everturn_gateway.scheduler.rules.rules import local_instant
+from everturn_gateway.scheduler.rules.rules import local_time
 
 MAX_TEXT_BYTES: Final = 64 * 1024  # of a message or a task, in UTF-8
 MAX_INTERVAL_S: Final = 366 * 86_400
@@ -61,7 +61,7 @@ class Written(Struct, frozen=True, kw_only=True):
             return self.wall.replace(tzinfo=self.offset).astimezone(UTC)
         if not zone:
             raise ValueError(NEEDS_ZONE)
-        return local_instant(self.wall, zone)
+        return local_time(self.wall, zone)
 
 
 def read_written(text: str) -> Written:
@@ -113,7 +113,7 @@ def _offset(text: str) -> timezone:
     return timezone(-ahead if sign == "-" else ahead)
 
 
-def file_instant(time_ns: int) -> datetime | None:
+def file_time(time_ns: int) -> datetime | None:
     """Return the time of a file in UTC, given as its system does; None where it is none."""
     try:
         return _EPOCH + timedelta(microseconds=time_ns // 1000)

@@ -117,12 +117,12 @@ def _webhook(value: str) -> str:
     return value
 
 
-def _timestamp(value: object) -> object:
+def _date_as_text(value: object) -> object:
     # What YAML and Python programs make of an unquoted date.
     return value.isoformat() if isinstance(value, datetime | date) else value
 
 
-def _instant(value: str) -> str:
+def _timestamp(value: str) -> str:
     value = value.strip()
     read_written(value)
     return value
@@ -151,11 +151,11 @@ _Agent = Annotated[str, AfterValidator(_agent)]
 _Name = Annotated[
     str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_name)
 ]
-_Instant = Annotated[
-    str, BeforeValidator(_timestamp, json_schema_input_type=str), AfterValidator(_instant)
+_Timestamp = Annotated[
+    str, BeforeValidator(_date_as_text, json_schema_input_type=str), AfterValidator(_timestamp)
 ]
 _When = Annotated[
-    str, BeforeValidator(_timestamp, json_schema_input_type=str), AfterValidator(_when)
+    str, BeforeValidator(_date_as_text, json_schema_input_type=str), AfterValidator(_when)
 ]
 _Cron = Annotated[str, AfterValidator(_label), AfterValidator(cron_of)]
 Interval = Annotated[int, BeforeValidator(span_s, json_schema_input_type=int | str)]
@@ -200,7 +200,7 @@ class MadeSettings(SettingsModel):
     """Who made the job; only in files that Everturn wrote."""
 
     by: Literal["tool", "cli", "http"]
-    at: _Instant | None = None
+    at: _Timestamp | None = None
     conversation: ConversationSettings | None = None
     "The conversation in which it was made."
     untrusted: bool = False

@@ -95,7 +95,7 @@ def _reached(wall: datetime, zone: ZoneInfo) -> datetime:
     return _change(zone, wall.replace(tzinfo=zone, fold=1).astimezone(UTC), first)
 
 
-def local_instant(wall: datetime, timezone: str) -> datetime:
+def local_time(wall: datetime, timezone: str) -> datetime:
     """Return when the clock of a zone shows `wall`, in UTC: the first of two times.
 
     Args:

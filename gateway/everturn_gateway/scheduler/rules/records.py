@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everturn_actors.codec import Count, Instant, Value
+from everturn_actors.codec import Count, Timestamp, Value
 from everturn_gateway.scheduler.jobs import JobState, Run, RunOutcome, Span
 from everturn_gateway.scheduler.rules.cron import TICK
 from everturn_gateway.scheduler.rules.spans import joined, merged, without
@@ -22,7 +22,7 @@ RECENT: Final = 50  # runs that are finished; what came before them is forgotten
 
 
 class _Line(Value, frozen=True, kw_only=True, tag_field="kind", tag=str.lower):
-    at: Instant
+    at: Timestamp
     "When it was written down, UTC; of `Kept`, when the last of the lines before was."
 
 
@@ -31,14 +31,14 @@ class Armed(_Line, frozen=True, kw_only=True):
 
     schedule: str
     "Names the times."
-    since: Instant
+    since: Timestamp
     "No run is older."
 
 
 class Began(_Line, frozen=True, kw_only=True):
     """A run is about to be tried."""
 
-    scheduled_at: Instant
+    scheduled_at: Timestamp
     attempt: Count = 1
     by_hand: bool = False
 
@@ -46,7 +46,7 @@ class Began(_Line, frozen=True, kw_only=True):
 class Accepted(_Line, frozen=True, kw_only=True):
     """The task of an open run is in a session, durably."""
 
-    scheduled_at: Instant
+    scheduled_at: Timestamp
     session_id: str
     seq: Count
 
@@ -54,7 +54,7 @@ class Accepted(_Line, frozen=True, kw_only=True):
 class Finished(_Line, frozen=True, kw_only=True):
     """An open run came to its end."""
 
-    scheduled_at: Instant
+    scheduled_at: Timestamp
     outcome: RunOutcome
     turn: Count = 0
     error: str = ""
@@ -63,9 +63,9 @@ class Finished(_Line, frozen=True, kw_only=True):
 class Misfire(_Line, frozen=True, kw_only=True):
     """Runs were passed over."""
 
-    first: Instant
+    first: Timestamp
     "The oldest of them."
-    scheduled_at: Instant
+    scheduled_at: Timestamp
     "The newest of them."
     count: Count
     error: str = ""
@@ -96,8 +96,8 @@ class Rebased(_Line, frozen=True, kw_only=True):
     Those that were said to be missed beyond that instant were not: the clock had been ahead.
     """
 
-    cursor: Instant
-    anchor: Instant | None = None
+    cursor: Timestamp
+    anchor: Timestamp | None = None
     "Where the clock stands before the moment since which there is the job: since when it is now."
 
 

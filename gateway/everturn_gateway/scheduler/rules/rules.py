@@ -29,7 +29,7 @@ from everturn_gateway.scheduler.rules.cron import (
     cron_after,
     cron_between,
     cron_minimum_s,
-    local_instant,
+    local_time,
     loud,
     quiet_until,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "check_cron",
     "is_over",
     "jitter_s",
-    "local_instant",
+    "local_time",
     "minimum_interval_s",
     "next_scheduled_time",
     "next_unsettled",

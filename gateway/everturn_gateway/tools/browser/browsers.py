@@ -38,7 +38,7 @@ _DIALOG_CHARACTERS: Final = 200
 VIEWPORT: Final = {"width": 1280, "height": 800}
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class BrowserRules(Struct, frozen=True, kw_only=True):
     """What the agent's owner says of its browser."""
 
     allowed: Allowed
@@ -92,7 +92,7 @@ class Browsers:
             found.used_at = self._clock.now()
         return found
 
-    async def session(self, session_id: str, wanted: Wanted) -> BrowserSession:
+    async def session(self, session_id: str, wanted: BrowserRules) -> BrowserSession:
         """Return the browser of a conversation; it is opened where it is not.
 
         Raises:
@@ -139,7 +139,7 @@ class Browsers:
                 await self._close(each)
             await self._end()
 
-    async def _running(self, wanted: Wanted) -> Browser:
+    async def _running(self, wanted: BrowserRules) -> Browser:
         if self._browser is not None and self._browser.is_connected():
             return self._browser
         await self._end()
@@ -177,7 +177,7 @@ class Browsers:
         self._life = life
         return self._browser
 
-    async def _opened(self, browser: Browser, wanted: Wanted) -> BrowserSession:
+    async def _opened(self, browser: Browser, wanted: BrowserRules) -> BrowserSession:
         proxy, scope = CheckedProxy(Reaching(wanted.allowed, self._find)), anyio.CancelScope()
 
         async def serve(*, task_status: anyio.abc.TaskStatus[None]) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from everturn_actors.ports import Tool
 from everturn_gateway.plugins import PluginToolSettings, ToolPlugin, ToolSettingsError, ToolSetup
-from everturn_gateway.tools.browser.browsers import Wanted
+from everturn_gateway.tools.browser.browsers import BrowserRules
 from everturn_gateway.tools.browser.launching import find_bwrap, find_chromium, needs_sandbox
 from everturn_gateway.tools.browser.opening import BrowserPlace
 from everturn_gateway.tools.browser.tool import BrowserTool
@@ -34,7 +34,9 @@ def _faults(section: BrowserSettings) -> Iterator[tuple[FieldPath, str]]:
 
 def _make(setup: ToolSetup[BrowserSettings]) -> tuple[Tool, ...]:
     section = setup.settings
-    wanted = Wanted(allowed=read_allowed(section.allow_private), executable=section.executable)
+    wanted = BrowserRules(
+        allowed=read_allowed(section.allow_private), executable=section.executable
+    )
     return (BrowserTool(setup.part(BrowserPlace), wanted),)
 
 

@@ -14,7 +14,7 @@ from everturn_actors.ports import ToolCapabilities, ToolContext, ToolOutput
 from everturn_gateway.late_loading import late
 from everturn_gateway.tools.arguments import Arguments, parameters, read_arguments
 from everturn_gateway.tools.browser import actions
-from everturn_gateway.tools.browser.browsers import BrowserSession, Wanted
+from everturn_gateway.tools.browser.browsers import BrowserRules, BrowserSession
 from everturn_gateway.tools.browser.opening import BrowserPlace
 from everturn_gateway.tools.quoting import PAGE_TOKENS, pages_of, quoted
 from everturn_gateway.tools.recall.messages import one_line
@@ -82,7 +82,7 @@ class BrowserTool:
 
     capabilities = _ACTING
 
-    def __init__(self, place: BrowserPlace, wanted: Wanted) -> None:
+    def __init__(self, place: BrowserPlace, wanted: BrowserRules) -> None:
         """Drive one of the browsers of `place`, as the agent's owner wants it."""
         self._place, self._wanted = place, wanted
         self.definition = ToolDefinition(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from everturn_actors.codec import Instant, Value
+from everturn_actors.codec import Timestamp, Value
 
 
 class FileState(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -37,7 +37,7 @@ class Checkpoint(Value, frozen=True, kw_only=True):
     "Counts those of a workspace from 1."
     session_id: str
     turn: int
-    at: Instant
+    at: Timestamp
     "When the turn was about to change something for the first time, UTC."
     changes: Mapping[str, Change] = {}
     "By path, as seen from the workspace."

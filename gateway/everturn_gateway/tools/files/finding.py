@@ -31,7 +31,7 @@ _OUTPUT_MAX_BYTES = 8 * 1024 * 1024  # its hits are counted and cut; more is no 
 _AT_ONCE = 2  # searches of one agent
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class SearchQuery(Struct, frozen=True, kw_only=True):
     """What is looked for."""
 
     path: str
@@ -69,7 +69,7 @@ class Finding:
         self._environ = {name: environ[name] for name in ("LD_LIBRARY_PATH",) if environ.get(name)}
         self._turns = anyio.Semaphore(_AT_ONCE)
 
-    async def find(self, wanted: Wanted) -> Found:
+    async def find(self, wanted: SearchQuery) -> Found:
         """Return what was found within `TOTAL_S`.
 
         Raises:
@@ -112,7 +112,7 @@ async def _started(fd: int, environ: Mapping[str, str]) -> Process:
         raise ToolFailedError(msg) from error
 
 
-def _job(wanted: Wanted, fd: int, closed: frozenset[tuple[int, int]]) -> finder.Job:
+def _job(wanted: SearchQuery, fd: int, closed: frozenset[tuple[int, int]]) -> finder.Job:
     return finder.Job(
         fd=fd,
         path=wanted.path.removeprefix("./").rstrip("/") or ".",

@@ -10,7 +10,7 @@ from typing import Final
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import Confined, is_temporary, kind_of
 from everturn_gateway.tools.files.finder import End
-from everturn_gateway.tools.files.finding import FILES_MAX, TOTAL_S, Found, Wanted
+from everturn_gateway.tools.files.finding import FILES_MAX, TOTAL_S, Found, SearchQuery
 from everturn_gateway.tools.wording import counted, shown
 
 ENTRIES_MAX: Final = 500  # of a listing
@@ -49,7 +49,7 @@ def folder_text(confined: Confined, path: str, offset: int) -> str:
     return "\n".join((f"{_named(path)}, {total} in all{which}:", *lines, *rest))
 
 
-def files_text(wanted: Wanted, found: Found, offset: int) -> str:
+def files_text(wanted: SearchQuery, found: Found, offset: int) -> str:
     """Return the files that fit a pattern, from the `offset`-th on.
 
     Raises:

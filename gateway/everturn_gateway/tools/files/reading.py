@@ -18,7 +18,7 @@ LINES_MAX: Final = 800
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class LineRange(Struct, frozen=True, kw_only=True):
     """Which part of a file is wanted."""
 
     line: int = 1
@@ -47,7 +47,7 @@ def decode(path: str, data: bytes) -> tuple[str, bool]:
         return data.decode(errors="backslashreplace"), False
 
 
-def page(path: str, text: str, wanted: Wanted, *, notes: tuple[str, ...] = ()) -> str:
+def page(path: str, text: str, wanted: LineRange, *, notes: tuple[str, ...] = ()) -> str:
     """Return one page of a text: which lines these are, the lines, and where to go on.
 
     Raises:
@@ -72,13 +72,13 @@ def page(path: str, text: str, wanted: Wanted, *, notes: tuple[str, ...] = ()) -
     )
 
 
-def _heading(path: str, wanted: Wanted, last: int, total: int) -> str:
+def _heading(path: str, wanted: LineRange, last: int, total: int) -> str:
     which = f"line {last}" if last == wanted.line else f"lines {wanted.line}-{last}"
     column = f" from column {wanted.column}" if wanted.column > 1 else ""
     return f"{shown(path)}, {which}{column} of {total:,}:"
 
 
-def _place(path: str, text: str, wanted: Wanted, total: int) -> int:
+def _place(path: str, text: str, wanted: LineRange, total: int) -> int:
     """Return where in a text the wanted part begins."""
     if wanted.line > total:
         msg = f"offset: {shown(path)} has {counted(total, 'line')}; there is no line {wanted.line}"

@@ -15,7 +15,7 @@ from everturn_gateway.tools.confined import Place, Version
 from everturn_gateway.tools.environment import FileWrite, ToolEnvironment
 from everturn_gateway.tools.files import documents, reading
 from everturn_gateway.tools.files.editing import Edited, edit
-from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Found, Wanted
+from everturn_gateway.tools.files.finding import FILE_MAX_BYTES, Finding, Found, SearchQuery
 from everturn_gateway.tools.files.listing import (
     ENTRIES_MAX,
     HITS_MAX,
@@ -173,7 +173,7 @@ class _Files:
         if not documents.is_document(asked.path, data):  # somebody's text under such a name
             return await self._folder.run(partial(self._page, asked), reads=True)
         text, notes = await documents.text_of(asked.path, data, wanted, self._environ)
-        lines = reading.Wanted(line=asked.offset, lines=asked.limit, column=asked.column)
+        lines = reading.LineRange(line=asked.offset, lines=asked.limit, column=asked.column)
         page = reading.page(asked.path, text, lines, notes=notes) if text else " ".join(notes)
         return ToolOutput(text=page, untrusted=bool(source), source=source)
 
@@ -182,14 +182,14 @@ class _Files:
             work = partial(folder_text, self._folder, asked.path, asked.offset)
             return await self._folder.run(work, reads=True)
         hits = asked.offset + ENTRIES_MAX
-        wanted = Wanted(path=asked.path, pattern=asked.pattern, hits=hits)
+        wanted = SearchQuery(path=asked.path, pattern=asked.pattern, hits=hits)
         return files_text(wanted, await self._finding.find(wanted), asked.offset)
 
     async def search(self, asked: SearchFiles, _context: ToolContext) -> ToolOutput:
         if "\n" in asked.query.rstrip("\n"):
             msg = "query: lines are searched one by one; give text of a single line"
             raise ToolFailedError(msg)
-        wanted = Wanted(
+        wanted = SearchQuery(
             path=asked.path,
             query=asked.query.rstrip("\n") or asked.query,
             regex=asked.regex,
@@ -296,7 +296,7 @@ class _Files:
             notes.append(r"not all of it is UTF-8: such bytes are shown as \xff")
         if "\r\n" in text:
             notes.append(r"lines end in \r\n")
-        wanted = reading.Wanted(line=asked.offset, lines=asked.limit, column=asked.column)
+        wanted = reading.LineRange(line=asked.offset, lines=asked.limit, column=asked.column)
         page = reading.page(asked.path, text, wanted, notes=tuple(notes))
         return ToolOutput(text=page, untrusted=bool(source), source=source)
 

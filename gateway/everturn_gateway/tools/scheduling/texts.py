@@ -40,7 +40,7 @@ _OUTCOMES: Final[dict[RunOutcome, str]] = {
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
-def instant_text(scheduled_at: datetime, timezone: str) -> str:
+def time_text(scheduled_at: datetime, timezone: str) -> str:
     """Return an instant as people of a time zone read it: `Tue 2026-12-01 08:30 Europe/Berlin`."""
     local = scheduled_at.astimezone(ZoneInfo(timezone))
     seconds = f":{local:%S}" if local.second else ""
@@ -57,7 +57,7 @@ def described_job(view: JobView, coming: Sequence[datetime], *, is_new: bool) ->
     """
     job = view.job
     said = f"{job.job_id} {'is scheduled' if is_new else 'was scheduled before'}, {_times(job)}"
-    due = "; ".join(instant_text(each, job.timezone) for each in coming[:SHOWN])
+    due = "; ".join(time_text(each, job.timezone) for each in coming[:SHOWN])
     if due:
         said += f"\ndue {due}{'; and so on' if len(coming) > SHOWN else ''}"
     return said if view.state == "scheduled" else f"{said}\n{_reductions(view)}"
@@ -98,7 +98,7 @@ def _times(job: Job) -> str:
     if job.max_runs is not None and not job.is_once:
         parts.append(f"at most {counted(job.max_runs, 'run')}")
     if job.ends_at is not None:
-        parts.append(f"until {instant_text(job.ends_at, job.timezone)}")
+        parts.append(f"until {time_text(job.ends_at, job.timezone)}")
     if job.process:
         parts.append(f"until {job.process} ends")
     return ", ".join(parts)
@@ -123,7 +123,7 @@ def _reductions(view: JobView) -> str:
     if state == "waiting":
         said = f"cannot run: {one_line(view.why, _REASON_CHARACTERS)}"
     elif state == "scheduled" and view.next_at is not None:
-        said = f"next {instant_text(view.next_at, timezone)}"
+        said = f"next {time_text(view.next_at, timezone)}"
     last = view.job_state.last
     return said if last is None else f"{said}; last {_run(last, timezone)}"
 
@@ -131,4 +131,4 @@ def _reductions(view: JobView) -> str:
 def _run(run: Run, timezone: str) -> str:
     word = _OUTCOMES[run.outcome] if run.outcome else "begun"
     error = f": {one_line(run.error, _REASON_CHARACTERS)}" if run.error else ""
-    return f"{word} ({instant_text(run.scheduled_at, timezone)}){error}"
+    return f"{word} ({time_text(run.scheduled_at, timezone)}){error}"

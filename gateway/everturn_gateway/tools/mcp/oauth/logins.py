@@ -18,7 +18,7 @@ from typing import Final
 
 import anyio
 
-from everturn_actors.codec import Instant
+from everturn_actors.codec import Timestamp
 from everturn_actors.documents import Document, Form, form_of
 from everturn_actors.errors import JournalError
 from everturn_actors.ports import Clock, KeyedStore
@@ -47,9 +47,9 @@ class McpLogin:
     refresh_token: str = field(default="", repr=False)
     "Empty where the server gave none: the login ends with its token."
     scope: str = ""
-    expires_at: Instant | None = None
+    expires_at: Timestamp | None = None
     "When the token ends; None = the server does not say."
-    made_at: Instant
+    made_at: Timestamp
     client: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
     "As whom the gateway is registered at the authorization server (RFC 7591)."
     authorization: Mapping[str, object] = field(default_factory=dict[str, object])

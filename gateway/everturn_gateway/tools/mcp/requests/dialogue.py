@@ -29,8 +29,8 @@ from everturn_gateway.tools.mcp.requests.values import (
     Response,
     Result,
     Sent,
+    ServerQuestions,
     ServerRequest,
-    Wanted,
 )
 from everturn_gateway.tools.mcp.results import Answer
 from everturn_gateway.tools.places import NOBODY_ANSWERS
@@ -116,7 +116,7 @@ class Dialogue:
         self._asked = progress.asked
         return self._told(interview)[""].response
 
-    async def _begin(self, wanted: Wanted, rounds: int) -> Sent:
+    async def _begin(self, wanted: ServerQuestions, rounds: int) -> Sent:
         questions = {key: r for key, r in wanted.requests.items() if r.method == ELICIT}
         if len(questions) > FORMS_MOST:
             msg = f"{len(questions):,} questions at once; {FORMS_MOST} are asked at most"
@@ -130,7 +130,7 @@ class Dialogue:
         )
         return await self._answered(self._interview(progress), wanted)
 
-    async def _answered(self, interview: Interview, wanted: Wanted) -> Sent:
+    async def _answered(self, interview: Interview, wanted: ServerQuestions) -> Sent:
         """Ask what is left to ask, and only then what needs no person: it is not kept."""
         await self._ask(interview)
         self._asked = interview.progress.asked

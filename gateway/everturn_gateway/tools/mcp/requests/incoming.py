@@ -34,8 +34,8 @@ from everturn_gateway.tools.mcp.requests.values import (
     ELICIT,
     RefusedError,
     Response,
+    ServerQuestions,
     ServerRequest,
-    Wanted,
 )
 from everturn_gateway.tools.mcp.transports.sifting import Sifting
 
@@ -127,13 +127,13 @@ def asked(request: ElicitRequest | CreateMessageRequest | ListRootsRequest) -> S
     return ServerRequest(method=request.method, params=found)
 
 
-def wanted_of(result: InputRequiredResult) -> Wanted:
+def wanted_of(result: InputRequiredResult) -> ServerQuestions:
     """Return what a server wants to know before it answers."""
     requests = {key: asked(each) for key, each in (result.input_requests or {}).items()}
-    return Wanted(requests=requests, state=result.request_state)
+    return ServerQuestions(requests=requests, state=result.request_state)
 
 
-def pages_of(data: object) -> Wanted | None:
+def pages_of(data: object) -> ServerQuestions | None:
     """Return the pages that a person has to open before a call is made again; None where none.
 
     Source: https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation
@@ -144,7 +144,7 @@ def pages_of(data: object) -> Wanted | None:
         str(number): ServerRequest(method=ELICIT, params={**each, "mode": "url"})
         for number, each in enumerate(found)
     }
-    return Wanted(requests=requests, is_plain=True) if requests else None
+    return ServerQuestions(requests=requests, is_plain=True) if requests else None
 
 
 async def _never(*_: object, **__: object) -> ErrorData:

@@ -27,8 +27,8 @@ from everturn_gateway.tools.mcp.requests.fields import (
 from everturn_gateway.tools.mcp.requests.values import (
     RefusedError,
     Response,
+    ServerQuestions,
     ServerRequest,
-    Wanted,
 )
 
 MESSAGE_CHARACTERS: Final = 2_000  # of what a server says; more is cut
@@ -72,7 +72,7 @@ class Progress(Struct, kw_only=True):
     """How far an interview is; written down with each question."""
 
     forms: tuple[Form, ...]
-    wanted: Wanted | None = None
+    wanted: ServerQuestions | None = None
     "The round that they belong to; None = the call is open, and waits."
     rounds: int = 0
     asked: int = 0

@@ -32,7 +32,7 @@ class ServerRequest(Struct, frozen=True, kw_only=True):
     params: dict[str, object] = field(default_factory=dict[str, object])
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class ServerQuestions(Struct, frozen=True, kw_only=True):
     """What a server wants to know before it answers a call that is made again then."""
 
     requests: dict[str, ServerRequest]
@@ -69,4 +69,4 @@ Raises:
     RefusedError: It is refused.
 """
 
-Result: TypeAlias = Answer | Wanted
+Result: TypeAlias = Answer | ServerQuestions

@@ -31,7 +31,7 @@ BLOCKED_TOLD_S: Final = 30.0  # then a chat is told that what was written there 
 BLOCKED_TOLD_EVERY_S: Final = 900.0
 
 
-class EventSettler:
+class EventResolver:
     """Settles the events of one channel."""
 
     def __init__(
@@ -50,7 +50,7 @@ class EventSettler:
         self._faults: Cooldown[str] = Cooldown(FAULT_EVERY_S)
         self._late: Cooldown[str] = Cooldown(BLOCKED_TOLD_EVERY_S)
 
-    async def settle(self, event: InboundEvent) -> None:
+    async def resolve(self, event: InboundEvent) -> None:
         """Deal with an event for good.
 
         Raises:
