@@ -3,7 +3,7 @@
 .venv/bin/python benchmarks/bars.py [--quick]
 
 Takes about nine minutes on two cores, with `--quick` two. Each figure comes from the benchmark that
-shows it in full: turns, concurrency, streaming, startup, recovery, awake,
+shows it in full: turns, concurrency, streaming, startup, recovery, active,
 loop, first.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 
-import awake
+import active
 import concurrency
 import first
 import loop
@@ -34,7 +34,7 @@ def figures(*, quick: bool) -> Iterator[tuple[str, Callable[[], list[Figure]]]]:
     yield "streaming", lambda: streaming.measured(5 if quick else 20)[1]
     yield "startup", lambda: startup.measured(sessions, sessions)[1]
     yield "recovery", lambda: recovery.measured(10_000)[1]
-    yield "awake", lambda: awake.measured(40 if quick else 200, 2_000, 3)[1]
+    yield "active", lambda: active.measured(40 if quick else 200, 2_000, 3)[1]
     yield "loop", lambda: loop.measured(LOOP_LIMIT_MS)[2]
     yield "first", lambda: first.measured()[1]
 

@@ -35,8 +35,8 @@ from harness import ROOT
 sys.path.insert(0, str(ROOT / "tests"))
 
 from soak_audit import Audit, Shown, audit
-from soak_book import AGENT, Book, Kind, Message
 from soak_gateway import START_S, Gateway, free_port, schedule
+from soak_ledger import AGENT, Kind, Ledger, Message
 from soak_senders import Client, Talk, command_talk, discord_talk, http_talk, telegram_talk
 from soak_tables import flatness, show_all, show_findings
 from soak_world import World, open_world
@@ -74,16 +74,16 @@ def make_talks(world: World, client: Client, count: int) -> list[Talk]:
     return talks
 
 
-async def run(options: argparse.Namespace, folder: Path) -> tuple[Book, Audit]:
+async def run(options: argparse.Namespace, folder: Path) -> tuple[Ledger, Audit]:
     """Run all of it in a folder; return what was noted and what was found."""
-    book = Book(random.Random(options.seed))  # noqa: S311 - faults that can be had again
+    ledger = Ledger(random.Random(options.seed))  # noqa: S311 - faults that can be had again
     port = free_port()
-    gateway = Gateway(folder, port, book)
-    async with open_world(book) as world, anyio.create_task_group() as tasks:
+    gateway = Gateway(folder, port, ledger)
+    async with open_world(ledger) as world, anyio.create_task_group() as tasks:
         world.write_workspace(folder, port)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(gateway.url, connector=connector) as session:
-            client = Client(book, session)
+            client = Client(ledger, session)
             talks = make_talks(world, client, options.conversations)
             tasks.start_soon(gateway.watch)
             tasks.start_soon(world.discord.shake)
@@ -92,22 +92,22 @@ async def run(options: argparse.Namespace, folder: Path) -> tuple[Book, Audit]:
                 await talk(talks, client, gateway, options)
                 for job in jobs:
                     await client.ask("POST", f"/api/v1/schedules/{job}/pause")
-                await settle(book, options.quiet_s)
-                await rest(book, gateway)
-                await repeat(book, client)
+                await settle(ledger, options.quiet_s)
+                await rest(ledger, gateway)
+                await repeat(ledger, client)
                 await gateway.stop()
             finally:
                 await gateway.end()
         code, said = await gateway.doctor()
         texts = shown(world)
         keep(texts, folder)
-        found = await anyio.to_thread.run_sync(audit, book, texts, folder)
+        found = await anyio.to_thread.run_sync(audit, ledger, texts, folder)
         if code:
             found.fault("doctor is not content", detail=said)
         tasks.cancel_scope.cancel()
-    for name, problem in flatness(book):
+    for name, problem in flatness(ledger):
         found.fault(f"not flat: {name}", detail=problem)
-    return book, found
+    return ledger, found
 
 
 async def prepare(
@@ -122,7 +122,7 @@ async def prepare(
     dm = world.discord.world.dm(person)
     for chat in (20_001, 20_002):
         world.telegram.chat(chat)
-    job = partial(schedule, session, world.book, agent=AGENT)
+    job = partial(schedule, session, world.ledger, agent=AGENT)
     every = f"{max(5, round(options.minutes * 2))}s"
     telegram: Payload = {"channel": "telegram", "chat": "20001"}
     await job(id="says-telegram", every=every, message="soak: so it goes", to=telegram)
@@ -142,7 +142,7 @@ async def talk(
     talks: list[Talk], client: Client, gateway: Gateway, options: argparse.Namespace
 ) -> None:
     """Have everybody talk, through all phases."""
-    book, dice = client.book, client.book.dice
+    ledger, dice = client.ledger, client.ledger.dice
     began, seconds = anyio.current_time(), options.minutes * 60
     pause_s = len(talks) / options.rate
     command = command_talk(client, gateway.folder)
@@ -157,40 +157,40 @@ async def talk(
         if silent := [each.chat for each in talks if not each.has_begun]:
             msg = f"the first message was not answered in {len(silent)} talks: {silent[:5]}"
             raise SystemExit(msg)
-        book.phase = "faults"
+        ledger.phase = "faults"
         go_on = partial(command.go_on, first_after_s=5, pause_s=COMMANDS_EVERY_S)
         people.start_soon(go_on)
         await gateway.torment(began + seconds * FAULTS_UNTIL, options.kill_every_s)
-        book.phase = "calm"
+        ledger.phase = "calm"
         part_s = max(began + seconds - anyio.current_time(), seconds * 0.2) / CALM_PARTS
         for _ in range(CALM_PARTS - 1):
             await anyio.sleep(part_s)
-            book.is_paused = True
-            await wait_all(book)
-            await settle(book, options.quiet_s)
-            book.is_paused = False
+            ledger.is_paused = True
+            await wait_all(ledger)
+            await settle(ledger, options.quiet_s)
+            ledger.is_paused = False
         await anyio.sleep(part_s)
-        book.phase = "rest"
+        ledger.phase = "rest"
         for each in [*talks, command]:
             each.is_over = True
-        await wait_all(book)
+        await wait_all(ledger)
         people.cancel_scope.cancel()
 
 
-async def settle(book: Book, quiet_s: float) -> None:
+async def settle(ledger: Ledger, quiet_s: float) -> None:
     """Let sessions leave memory, and keep what the process is like then."""
     await anyio.sleep(quiet_s)
-    book.rests.append(book.samples[-1])
+    ledger.rests.append(ledger.samples[-1])
 
 
-async def wait_all(book: Book) -> None:
+async def wait_all(ledger: Ledger) -> None:
     """Wait until every message is answered, or too long; the audit tells which were not."""
     with anyio.move_on_after(REST_S):
-        for message in [*book.messages.values()]:
+        for message in [*ledger.messages.values()]:
             await message.answered.wait()
 
 
-async def rest(book: Book, gateway: Gateway) -> None:
+async def rest(ledger: Ledger, gateway: Gateway) -> None:
     """Wait until the gateway has nothing left to do."""
     names = ("turns_running", "messages_waiting", "deliveries_pending")
     gauges: dict[str, float] = {}
@@ -201,15 +201,15 @@ async def rest(book: Book, gateway: Gateway) -> None:
                 return
             await anyio.sleep(0.2)
     left = {name: gauges.get(f"everturn_{name}") for name in names}
-    book.problems.append(f"after {REST_S} s there is still something to do: {left}")
+    ledger.problems.append(f"after {REST_S} s there is still something to do: {left}")
 
 
-async def repeat(book: Book, client: Client) -> None:
+async def repeat(ledger: Ledger, client: Client) -> None:
     """Send each request over HTTP once more: it gets the answer that it got."""
     limit = anyio.CapacityLimiter(16)
 
     async with anyio.create_task_group() as tasks:
-        for message in [*book.messages.values()]:
+        for message in [*ledger.messages.values()]:
             if message.kind.startswith(("http", "openai")) and message.answers:
                 tasks.start_soon(_repeat, message, client, limit)
 
@@ -259,8 +259,8 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="keep the folder")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(dir=ROOT.parent, prefix=".everturn-soak-"))
-    book, found = anyio.run(run, options, folder, backend_options={"use_uvloop": True})
-    show_all(book, found)
+    ledger, found = anyio.run(run, options, folder, backend_options={"use_uvloop": True})
+    show_all(ledger, found)
     show_findings(found, folder)
     if found.findings or options.keep:
         print(f"kept: {folder}")

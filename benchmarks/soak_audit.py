@@ -1,6 +1,6 @@
 """The audit of a soak: what was sent against every log, request, reply and witness.
 
-It takes what the senders know (`soak_book`), what the platforms show and what stands on disk
+It takes what the senders know (`soak_ledger`), what the platforms show and what stands on disk
 (`soak_logs`), and believes none of them: each fact has to be there in all places, and once.
 """
 
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from soak_book import AGENT, LABEL, TOKEN, WITNESS, Book, Message
+from soak_ledger import AGENT, LABEL, TOKEN, WITNESS, Ledger, Message
 from soak_logs import Log, doubts, interrupted_calls, open_turns, read_logs, where_received
 
 INTERRUPTED: Final = "interrupted by a restart"
@@ -63,23 +63,23 @@ class Audit:
         self.findings.append(finding)
 
 
-def audit(book: Book, shown: Mapping[tuple[str, str], Sequence[Shown]], folder: Path) -> Audit:
+def audit(ledger: Ledger, shown: Mapping[tuple[str, str], Sequence[Shown]], folder: Path) -> Audit:
     """Hold everything against everything.
 
     Args:
-        book: What senders and servers noted.
+        ledger: What senders and servers noted.
         shown: The bot's messages by platform and chat, oldest first.
         folder: That of the gateway, which is stopped.
     """
     found = Audit()
     logs = read_logs(folder)
     _check_logs(found, logs)
-    _check_messages(found, book, logs)
-    _check_doubts(found, book, logs)
-    _check_platforms(found, book, logs, shown)
-    _check_witness(found, book, logs, folder)
-    _check_jobs(found, book, logs, shown, folder)
-    for problem in book.problems:
+    _check_messages(found, ledger, logs)
+    _check_doubts(found, ledger, logs)
+    _check_platforms(found, ledger, logs, shown)
+    _check_witness(found, ledger, logs, folder)
+    _check_jobs(found, ledger, logs, shown, folder)
+    for problem in ledger.problems:
         found.fault("a client saw what it must not see", detail=problem)
     return found
 
@@ -101,12 +101,12 @@ def _check_logs(found: Audit, logs: Sequence[Log]) -> None:
     found.counts["sessions"] = len(logs)
 
 
-def _check_messages(found: Audit, book: Book, logs: Sequence[Log]) -> None:
+def _check_messages(found: Audit, ledger: Ledger, logs: Sequence[Log]) -> None:
     """Every message was received once, read by one turn, and answered by it."""
     received = where_received(logs)
-    for marker in received.keys() - book.messages.keys():
+    for marker in received.keys() - ledger.messages.keys():
         found.fault("a message nobody sent", marker, received[marker][0][0].session)
-    for marker, message in book.messages.items():
+    for marker, message in ledger.messages.items():
         places = received.get(marker, [])
         if not places:
             if message.is_certain:
@@ -144,11 +144,11 @@ def _check_told(found: Audit, message: Message, log: Log) -> None:
         found.fault("the same key, another answer", message.marker, log.session, message.answers)
 
 
-def _check_doubts(found: Audit, book: Book, logs: Sequence[Log]) -> None:
+def _check_doubts(found: Audit, ledger: Ledger, logs: Sequence[Log]) -> None:
     """A message to people is in doubt only where its answer was lost; none is sent once known."""
-    ends = [life.ended_at for life in book.lives if life.ended_at is not None]
+    ends = [life.ended_at for life in ledger.lives if life.ended_at is not None]
     losses: dict[str, list[datetime]] = defaultdict(list)
-    for at, chat in book.lost_answers:
+    for at, chat in ledger.lost_answers:
         losses[chat].append(at)
     for log in logs:
         found_here, faults = doubts(log)
@@ -167,13 +167,13 @@ def _check_doubts(found: Audit, book: Book, logs: Sequence[Log]) -> None:
 
 def _check_platforms(
     found: Audit,
-    book: Book,
+    ledger: Ledger,
     logs: Sequence[Log],
     shown: Mapping[tuple[str, str], Sequence[Shown]],
 ) -> None:
     """Every part of every reply is on its platform, in order, and once unless it is labelled."""
     sent_to: dict[str, list[Message]] = defaultdict(list)
-    for message in book.messages.values():
+    for message in ledger.messages.values():
         if message.kind.startswith(_CHATS):
             sent_to[message.chat].append(message)
     by_chat = {(log.channel, log.chat): log for log in logs}
@@ -181,14 +181,14 @@ def _check_platforms(
         log = by_chat.get((channel, chat))
         if log is None or chat not in sent_to:
             continue
-        _check_chat(found, book, log, texts, sent_to.pop(chat))
+        _check_chat(found, ledger, log, texts, sent_to.pop(chat))
     for messages in sent_to.values():
         for message in messages:
             found.fault("lost: its chat shows no answer at all", message.marker)
 
 
 def _check_chat(
-    found: Audit, book: Book, log: Log, texts: Sequence[Shown], messages: Sequence[Message]
+    found: Audit, ledger: Ledger, log: Log, texts: Sequence[Shown], messages: Sequence[Message]
 ) -> None:
     in_doubt = len(doubts(log)[0]) + _previews_in_doubt(log)
     plain: Counter[str] = Counter()
@@ -202,7 +202,7 @@ def _check_chat(
         tokens = TOKEN.findall(each.text)
         is_page = each.text.startswith("…") and {t.partition("-")[0] for t in tokens} <= told_of
         is_told = is_page or not tokens or bool(repeated & {*tokens})
-        if str(each.number) not in known and is_told and _is_left_behind(book, log, each):
+        if str(each.number) not in known and is_told and _is_left_behind(ledger, log, each):
             found.counts["messages that stayed though their answer was lost"] += 1
             continue
         if not tokens:
@@ -240,27 +240,27 @@ def _previews_in_doubt(log: Log) -> int:
     return sum(mark == "sending" for mark in marks.values())
 
 
-def _is_left_behind(book: Book, log: Log, shown: Shown) -> bool:
+def _is_left_behind(ledger: Ledger, log: Log, shown: Shown) -> bool:
     """Whether the outcome of a message was lost with the process, or with the platform's answer.
 
     It is there all the same: a part that was sent once more, a preview beside its reply, or the
     beginning of a reply that broke off. What has words of a reply is followed by a labelled one.
     """
-    at = book.shown_at.get((log.channel, str(shown.number)))
+    at = ledger.shown_at.get((log.channel, str(shown.number)))
     if at is None or shown.is_labelled:
         return False
-    ends = [life.ended_at for life in book.lives if life.ended_at is not None]
-    lost = [when for when, chat in book.lost_answers if chat == log.chat]
+    ends = [life.ended_at for life in ledger.lives if life.ended_at is not None]
+    lost = [when for when, chat in ledger.lost_answers if chat == log.chat]
     soon, since = at + timedelta(seconds=PREVIEW_S), at - timedelta(seconds=PREVIEW_S)
     return any(at <= end <= soon for end in ends) or any(since <= each <= soon for each in lost)
 
 
-def _check_witness(found: Audit, book: Book, logs: Sequence[Log], folder: Path) -> None:
+def _check_witness(found: Audit, ledger: Ledger, logs: Sequence[Log], folder: Path) -> None:
     """A tool had its effect once, or not at all where the call was reported as interrupted."""
     path = folder / ".everturn" / "files" / AGENT / WITNESS
     effects = Counter(path.read_text().split() if path.exists() else ())
     results = interrupted_calls(logs)
-    for marker, message in book.messages.items():
+    for marker, message in ledger.messages.items():
         if not message.uses_tool or marker not in results:
             continue
         found.counts["calls of the tool"] += 1
@@ -280,13 +280,13 @@ def _check_witness(found: Audit, book: Book, logs: Sequence[Log], folder: Path) 
 
 def _check_jobs(
     found: Audit,
-    book: Book,
+    ledger: Ledger,
     logs: Sequence[Log],
     shown: Mapping[tuple[str, str], Sequence[Shown]],
     folder: Path,
 ) -> None:
     """Every run was begun, finished, and said once."""
-    for job, (channel, chat) in book.jobs.items():
+    for job, (channel, chat) in ledger.jobs.items():
         path = folder / ".everturn" / "schedules" / "runs" / f"{job}.jsonl"
         records = [json.loads(line) for line in path.read_text().splitlines()]
         kept = records[0]["job_state"] if records[0]["kind"] == "kept" else {}

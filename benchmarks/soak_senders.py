@@ -16,7 +16,7 @@ from typing import Any, Final
 import aiohttp
 import anyio
 from harness import EVERTURN
-from soak_book import AGENT, CLOCK, Book, Kind, Message
+from soak_ledger import AGENT, CLOCK, Kind, Ledger, Message
 from soak_world import World
 from support.discord_world import Payload
 from support.telegram_api import BOT
@@ -37,7 +37,7 @@ class Talk:
     chat: str
     send: Callable[[Talk], Awaitable[None]]
     "Sends a message and returns, or waits for its answer."
-    book: Book
+    ledger: Ledger
     open: list[Message] = field(default_factory=list[Message])
     sent: int = 0
     is_over: bool = False
@@ -50,7 +50,7 @@ class Talk:
 
     def message(self, *, long_part: int = 0, prefix: str = "") -> Message:
         """Make up the next message."""
-        made = self.book.message(self.kind, self.chat, long_part=long_part, prefix=prefix)
+        made = self.ledger.message(self.kind, self.chat, long_part=long_part, prefix=prefix)
         self.sent += 1
         self.open.append(made)
         return made
@@ -59,21 +59,21 @@ class Talk:
         """Talk until it is over; what was sent last is not waited for."""
         await anyio.sleep(first_after_s)
         while not self.is_over:
-            if self.book.is_paused:
-                while self.book.is_paused:  # noqa: ASYNC110 - a flag for hundreds
+            if self.ledger.is_paused:
+                while self.ledger.is_paused:  # noqa: ASYNC110 - a flag for hundreds
                     await anyio.sleep(0.2)
-                await anyio.sleep(self.book.dice.uniform(0, pause_s))
+                await anyio.sleep(self.ledger.dice.uniform(0, pause_s))
                 if self.is_over:  # nobody would wait for its answer
                     return
             self.open = [m for m in self.open if not m.answered.is_set()]
             await self.send(self)
-            in_a_breath = self.book.phase != "warm-up" and self.book.dice.random() < 0.15
+            in_a_breath = self.ledger.phase != "warm-up" and self.ledger.dice.random() < 0.15
             if in_a_breath and len(self.open) < _UNANSWERED_MAX:
-                await anyio.sleep(self.book.dice.uniform(0.05, 2))
+                await anyio.sleep(self.ledger.dice.uniform(0.05, 2))
                 continue
             for message in self.open:
                 await message.answered.wait()
-            await anyio.sleep(self.book.dice.expovariate(1 / pause_s))
+            await anyio.sleep(self.ledger.dice.expovariate(1 / pause_s))
 
 
 # --- platforms ---
@@ -88,13 +88,13 @@ def telegram_talk(world: World, number: int, *, is_group: bool) -> Talk:
     async def send(talk: Talk) -> None:
         prefix = f"@{BOT} " if is_group else ""
         message = talk.message(long_part=3000, prefix=prefix)
-        writer = who + (100_000 * world.book.dice.randrange(2) if is_group else 0)
+        writer = who + (100_000 * world.ledger.dice.randrange(2) if is_group else 0)
         sender = {"id": writer, "is_bot": False, "first_name": f"Person {writer}"}
         at = int(CLOCK.now().timestamp())
         telegram.say(message.text, chat=chat, date=at, **{"from": sender})
 
     kind: Kind = "telegram group" if is_group else "telegram chat"
-    return Talk(kind=kind, chat=str(chat), send=send, book=world.book)
+    return Talk(kind=kind, chat=str(chat), send=send, ledger=world.ledger)
 
 
 def discord_talk(world: World, number: int, *, is_group: bool) -> Talk:
@@ -106,12 +106,12 @@ def discord_talk(world: World, number: int, *, is_group: bool) -> Talk:
 
     async def send(talk: Talk) -> None:
         message = talk.message(long_part=1500, prefix=prefix)
-        author: Payload = world.book.dice.choice(people)
+        author: Payload = world.ledger.dice.choice(people)
         platform.now = max(platform.now, CLOCK.now())
         await world.discord.says(message.text, author=author, channel=channel)
 
     kind: Kind = "discord channel" if is_group else "discord dm"
-    return Talk(kind=kind, chat=channel, send=send, book=world.book)
+    return Talk(kind=kind, chat=channel, send=send, ledger=world.ledger)
 
 
 # --- HTTP ---
@@ -120,8 +120,8 @@ def discord_talk(world: World, number: int, *, is_group: bool) -> Talk:
 class Client:
     """An HTTP client of the gateway, wherever that is just now."""
 
-    def __init__(self, book: Book, session: aiohttp.ClientSession) -> None:
-        self.book, self._session = book, session
+    def __init__(self, ledger: Ledger, session: aiohttp.ClientSession) -> None:
+        self.ledger, self._session = ledger, session
         self.ids: dict[str, str] = {}
         "Sessions by the client's own name for them."
         self._seen: dict[str, int] = {}
@@ -129,7 +129,7 @@ class Client:
 
     async def pause(self) -> None:
         """Wait before the next try."""
-        await anyio.sleep(self.book.dice.uniform(0.3, 1.2))
+        await anyio.sleep(self.ledger.dice.uniform(0.3, 1.2))
 
     @asynccontextmanager
     async def _ask(
@@ -159,14 +159,14 @@ class Client:
 
     def _leaves_after_s(self) -> float:
         """Return when a client loses patience, or its connection."""
-        if not self.book.strikes(0.05):
+        if not self.ledger.strikes(0.05):
             return PATIENCE_S
-        self.book.faults["client: left"] += 1
-        return self.book.dice.uniform(0.01, 1)
+        self.ledger.faults["client: left"] += 1
+        return self.ledger.dice.uniform(0.01, 1)
 
     def _check(self, status: int, path: str, answer: bytes) -> None:
         if status not in {429, 503, 504}:
-            self.book.problems.append(f"{status} from {path}: {answer[:300].decode()}")
+            self.ledger.problems.append(f"{status} from {path}: {answer[:300].decode()}")
 
     async def session_of(self, chat: str) -> str:
         """Return the session of a conversation of this client's, begun at its first use."""
@@ -230,7 +230,7 @@ class Client:
                     elif kind == "done":
                         answer = str(data["content"])
                         if is_first and said.strip() != answer.strip():
-                            self.book.problems.append(f"{message.marker}: streamed text differs")
+                            self.ledger.problems.append(f"{message.marker}: streamed text differs")
                     elif kind == "error" and seq:
                         answer = f"error {data}"
             is_first = False
@@ -241,7 +241,7 @@ class Client:
     async def openai(self, talk: Talk) -> None:
         """Send a message as a client of OpenAI's API does, now and then as a stream."""
         message = talk.message()
-        message.note_answer(await self.complete(message, streams=self.book.dice.random() < 0.3))
+        message.note_answer(await self.complete(message, streams=self.ledger.dice.random() < 0.3))
 
     async def complete(self, message: Message, *, streams: bool = False) -> str:
         """Ask for a completion until it is there; return its text."""
@@ -263,7 +263,7 @@ class Client:
         return str(answer["choices"][0]["message"]["content"]) if status == 200 else f"{status}"
 
     def _gap(self, message: Message, seq: int) -> None:
-        self.book.problems.append(f"{message.marker}: event {seq} came out of its order")
+        self.ledger.problems.append(f"{message.marker}: event {seq} came out of its order")
 
     async def _events(
         self, method: str, path: str, body: object = None, key: str = "", **headers: str
@@ -321,7 +321,7 @@ def http_talk(client: Client, kind: Kind, number: int) -> Talk:
         "openai": client.openai,
     }
     name = f"{kind.replace(' ', '-')} {number}"
-    return Talk(kind=kind, chat=name, send=ways[kind], book=client.book)
+    return Talk(kind=kind, chat=name, send=ways[kind], ledger=client.ledger)
 
 
 def command_talk(client: Client, folder: Path) -> Talk:
@@ -337,12 +337,12 @@ def command_talk(client: Client, folder: Path) -> Talk:
         )
         output = done.stdout.decode()
         if "Traceback" in output + done.stderr.decode():
-            client.book.problems.append(f"{message.marker}: everturn run: {done.stderr[-300:]!r}")
+            client.ledger.problems.append(f"{message.marker}: everturn run: {done.stderr[-300:]!r}")
         if done.returncode == 0:
             message.is_certain = True
             message.note_answer(str(json.loads(output)["text"]))
         else:
-            client.book.faults["everturn run: had no answer"] += 1
+            client.ledger.faults["everturn run: had no answer"] += 1
             message.answered.set()
 
-    return Talk(kind="everturn run", chat="command", send=send, book=client.book)
+    return Talk(kind="everturn run", chat="command", send=send, ledger=client.ledger)

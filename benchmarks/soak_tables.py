@@ -11,7 +11,7 @@ from typing import Final
 
 from harness import p, show
 from soak_audit import Audit, Finding
-from soak_book import Book, Message, Sample
+from soak_ledger import Ledger, Message, Sample
 from soak_logs import read_log
 
 FINDINGS: Final = "soak-findings.jsonl"
@@ -26,21 +26,21 @@ MEASURES: Sequence[tuple[str, Callable[[Sample], float], float, float]] = (
 """What is measured, and by which share or amount, whichever is more, it may grow."""
 
 
-def calm(book: Book) -> list[Sample]:
+def calm(ledger: Ledger) -> list[Sample]:
     """Return the looks at the process while it was left in peace and worked."""
-    return [s for s in book.samples if s.phase == "calm"]
+    return [s for s in ledger.samples if s.phase == "calm"]
 
 
-def flatness(book: Book) -> list[tuple[str, str]]:
+def flatness(ledger: Ledger) -> list[tuple[str, str]]:
     """Return what grew while the gateway was left in peace.
 
     A measure is flat when it is, at rest after the last part of the calm phase, not above what it
     was at rest after the part before by more than `MEASURES` allows. While sessions are at work
     each keeps its newest events; what the allocator took for them once it keeps.
     """
-    if len(book.rests) < 2:
+    if len(ledger.rests) < 2:
         return []
-    first, last = book.rests[-2:]
+    first, last = ledger.rests[-2:]
     return [
         (name, f"{measure(first):.1f} -> {measure(last):.1f}")
         for name, measure, share, amount in MEASURES
@@ -57,27 +57,27 @@ def slope_per_minute(samples: Sequence[Sample], measure: Callable[[Sample], floa
     return sum((t - at_mean) * (v - mean) for t, v in zip(at, values, strict=True)) / (spread or 1)
 
 
-def show_all(book: Book, found: Audit) -> None:
+def show_all(ledger: Ledger, found: Audit) -> None:
     """Print all tables."""
-    _show_messages(book, found)
-    _show_lives(book)
-    show("faults", ("fault", "times"), sorted(book.faults.items()))
+    _show_messages(ledger, found)
+    _show_lives(ledger)
+    show("faults", ("fault", "times"), sorted(ledger.faults.items()))
     rows = sorted((name, count) for name, count in found.counts.items() if count)
     show("counted, and allowed", ("what", "how many"), rows)
-    _show_growth(book)
+    _show_growth(ledger)
 
 
-def _show_messages(book: Book, found: Audit) -> None:
-    what = Counter(f.marker and (book.messages[f.marker].kind, _word(f)) for f in found.findings)
+def _show_messages(ledger: Ledger, found: Audit) -> None:
+    what = Counter(f.marker and (ledger.messages[f.marker].kind, _word(f)) for f in found.findings)
     rows: list[list[object]] = []
-    for kind in dict.fromkeys(m.kind for m in book.messages.values()):
-        sent = [m for m in book.messages.values() if m.kind == kind]
+    for kind in dict.fromkeys(m.kind for m in ledger.messages.values()):
+        sent = [m for m in ledger.messages.values() if m.kind == kind]
         row: list[object] = [kind, len({m.chat for m in sent}), len(sent)]
         row += [what[kind, word] for word in ("lost", "doubled", "other")]
         rows.append([*row, *_latency(sent, faults=False), *_latency(sent, faults=True)])
     columns = ["sent by", "talks", "messages", "lost", "doubled", "other"]
     columns += ["p50 s", "p95 s", "p50 s, faults", "p95 s, faults"]
-    show(f"{len(book.messages):,} messages", columns, rows)
+    show(f"{len(ledger.messages):,} messages", columns, rows)
 
 
 def _word(finding: Finding) -> str:
@@ -94,10 +94,10 @@ def _latency(sent: Sequence[Message], *, faults: bool) -> tuple[object, object]:
     return (p(took, 0.5), p(took, 0.95)) if took else ("-", "-")
 
 
-def _show_lives(book: Book) -> None:
+def _show_lives(ledger: Ledger) -> None:
     rows: list[tuple[object, ...]] = []
-    for end, count in sorted(Counter(life.end for life in book.lives).items()):
-        lives = [life for life in book.lives if life.end == end]
+    for end, count in sorted(Counter(life.end for life in ledger.lives).items()):
+        lives = [life for life in ledger.lives if life.end == end]
         ready = [life.ready_s for life in lives if life.ready_s is not None]
         spans = [
             (life.ended_at - life.began_at).total_seconds()
@@ -107,29 +107,29 @@ def _show_lives(book: Book) -> None:
         times = (p(ready, 0.5), max(ready)) if ready else ("-", "-")
         rows.append((end, count, p(spans, 0.5), max(spans), *times))
     columns = ("ended by", "times", "life p50 s", "longest s", "ready p50 s", "slowest s")
-    show(f"{len(book.lives)} lives of the gateway", columns, rows)
+    show(f"{len(ledger.lives)} lives of the gateway", columns, rows)
 
 
-def _show_growth(book: Book) -> None:
-    samples = calm(book)
-    if len(book.rests) < 2 or not samples:
+def _show_growth(ledger: Ledger) -> None:
+    samples = calm(ledger)
+    if len(ledger.rests) < 2 or not samples:
         return
-    grown = {name for name, _ in flatness(book)}
+    grown = {name for name, _ in flatness(ledger)}
     rows: list[tuple[object, ...]] = []
     for name, measure, _, _ in MEASURES:
-        ends = [measure([s for s in book.samples if s.life == n][-1]) for n in _lives(book)]
+        ends = [measure([s for s in ledger.samples if s.life == n][-1]) for n in _lives(ledger)]
         slope = slope_per_minute(samples, measure)
-        rests = [measure(each) for each in book.rests]
+        rests = [measure(each) for each in ledger.rests]
         judged = "no" if name in grown else "yes"
-        rows.append((name, measure(book.samples[0]), max(ends), slope, *rests, judged))
-    at_rest = (f"at rest {n}" for n, _ in enumerate(book.rests, 1))
+        rows.append((name, measure(ledger.samples[0]), max(ends), slope, *rests, judged))
+    at_rest = (f"at rest {n}" for n, _ in enumerate(ledger.rests, 1))
     columns = ("measure", "first look", "highest end", "a minute", *at_rest)
     took = samples[-1].at_s - samples[0].at_s
     show(f"growth over {took:.0f} s of calm, at rest after each part", (*columns, "flat"), rows)
 
 
-def _lives(book: Book) -> list[int]:
-    return sorted({s.life for s in book.samples})
+def _lives(ledger: Ledger) -> list[int]:
+    return sorted({s.life for s in ledger.samples})
 
 
 def show_findings(found: Audit, folder: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import anyio
 from aiohttp import web
-from soak_book import AGENT, ASKED, CLOCK, LABEL, MARKER, WITNESS, Book, reply_to
+from soak_ledger import AGENT, ASKED, CLOCK, LABEL, MARKER, WITNESS, Ledger, reply_to
 from support.answers import Answer
 from support.discord_api import TOKEN as DISCORD_TOKEN
 from support.discord_api import DiscordApi, serve_discord_api
@@ -52,9 +52,9 @@ _ONE_BY_ONE: Final = {"mode": "sequential", "max_pending": 100, "debounce": {"en
 class SoakTelegram(TelegramApi):
     """A Bot API that fails."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         super().__init__()
-        self._book = book
+        self._ledger = ledger
         self._struck: set[tuple[str, str]] = set()
         self._cuts: set[int] = set()
 
@@ -78,9 +78,9 @@ class SoakTelegram(TelegramApi):
             raise ApiError(502, "Bad Gateway")
         result = await super()._carry_out(call)
         if call.method == "sendMessage" and isinstance(result, dict):
-            self._book.shown_at["telegram", str(result["message_id"])] = CLOCK.now()
+            self._ledger.shown_at["telegram", str(result["message_id"])] = CLOCK.now()
         if call.method in {"sendMessage", "editMessageText"}:
-            self._book.note_shown(str(call.params.get("text", "")))
+            self._ledger.note_shown(str(call.params.get("text", "")))
         if fault == "502, carried out":
             raise ApiError(502, "Bad Gateway")
         if fault == "cut":
@@ -89,25 +89,25 @@ class SoakTelegram(TelegramApi):
 
     def _fault_of(self, call: Call) -> str:
         share, kinds = _TELEGRAM_FAULTS.get(call.method, _OTHER_FAULTS)
-        if not self._book.strikes(share):
+        if not self._ledger.strikes(share):
             return ""
-        fault = self._book.dice.choices([*kinds], [*kinds.values()])[0]
+        fault = self._ledger.dice.choices([*kinds], [*kinds.values()])[0]
         if call.method in {"sendMessage", "editMessageText"} and fault != "429":
             chat, text = str(call.params.get("chat_id")), str(call.params.get("text", ""))
             if text.startswith(LABEL) or (chat, text) in self._struck:
                 return ""
             self._struck.add((chat, text))
-            self._book.lost_answers.append((CLOCK.now(), chat))
-        self._book.faults[f"telegram {call.method}: {fault}"] += 1
+            self._ledger.lost_answers.append((CLOCK.now(), chat))
+        self._ledger.faults[f"telegram {call.method}: {fault}"] += 1
         return fault
 
 
 class SoakDiscord(DiscordApi):
     """A Discord that fails."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         super().__init__()
-        self._book = book
+        self._ledger = ledger
         self._struck: set[tuple[str, str, str]] = set()
 
     async def _answer(
@@ -121,9 +121,9 @@ class SoakDiscord(DiscordApi):
             raise DiscordError(502, 0, "Bad Gateway")
         answer = await super()._answer(request, call, headers)
         if _POSTS.fullmatch(call.path) and call.method == "POST" and isinstance(answer, dict):
-            self._book.shown_at.setdefault(("discord", str(answer["id"])), CLOCK.now())
+            self._ledger.shown_at.setdefault(("discord", str(answer["id"])), CLOCK.now())
         if "/messages" in call.path and call.method in {"POST", "PATCH"}:
-            self._book.note_shown(str(call.body.get("content") or ""))
+            self._ledger.note_shown(str(call.body.get("content") or ""))
         if fault == "502, carried out":
             raise DiscordError(502, 0, "Bad Gateway")
         if fault == "cut" and request.transport is not None:
@@ -132,9 +132,9 @@ class SoakDiscord(DiscordApi):
 
     def _fault_of(self, call: DiscordCall) -> str:
         kinds, weights = ("429", "502", "502, carried out", "cut"), (3, 2, 2, 3)
-        if not self._book.strikes(0.04 if call.method in {"POST", "PATCH"} else 0.01):
+        if not self._ledger.strikes(0.04 if call.method in {"POST", "PATCH"} else 0.01):
             return ""
-        fault = str(self._book.dice.choices(kinds, weights)[0])
+        fault = str(self._ledger.dice.choices(kinds, weights)[0])
         if fault != "429":
             content = str(call.body.get("content")) if isinstance(call.body, dict) else ""
             key = (call.method, call.path, content)
@@ -142,20 +142,20 @@ class SoakDiscord(DiscordApi):
                 return ""
             self._struck.add(key)
             if found := _POSTS.match(call.path):
-                self._book.lost_answers.append((CLOCK.now(), found[1]))
-        self._book.faults[f"discord {call.method}: {fault}"] += 1
+                self._ledger.lost_answers.append((CLOCK.now(), found[1]))
+        self._ledger.faults[f"discord {call.method}: {fault}"] += 1
         return fault
 
     async def shake(self) -> None:
         """Disturb the connection to the gateway now and then."""
         while True:
-            await anyio.sleep(self._book.dice.uniform(2, 10))
-            if not (self._book.strikes(1) and self.lines):
+            await anyio.sleep(self._ledger.dice.uniform(2, 10))
+            if not (self._ledger.strikes(1) and self.lines):
                 continue
-            kind = self._book.dice.choice(
+            kind = self._ledger.dice.choice(
                 ("invalid session", "invalid, resumable", "4000", "4009", "cut", "reconnect", "503")
             )
-            self._book.faults[f"discord gateway: {kind}"] += 1
+            self._ledger.faults[f"discord gateway: {kind}"] += 1
             with anyio.move_on_after(2):  # a peer that was killed closes nothing in order
                 await self._disturb(kind)
 
@@ -174,14 +174,14 @@ class SoakDiscord(DiscordApi):
                 case _:
                     self.cut()
         except ConnectionError:
-            self._book.faults["discord gateway: was gone already"] += 1
+            self._ledger.faults["discord gateway: was gone already"] += 1
 
 
 class Brain:
     """The model: repeats the markers of the newest messages, calls the tool where one asks."""
 
-    def __init__(self, book: Book) -> None:
-        self._book = book
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._failed: Counter[str] = Counter()
         self.read: Counter[str] = Counter()
         "How many requests showed a marker as new."
@@ -206,34 +206,34 @@ class Brain:
         pieces = tuple(text[at : at + 400] for at in range(0, len(text), 400))
         if not is_slow:
             return Answer(pieces=pieces, delay_s=self._delay_s())
-        pace_s = self._book.dice.uniform(0.3, 1.2)
+        pace_s = self._ledger.dice.uniform(0.3, 1.2)
         words = tuple(text[at : at + 30] for at in range(0, min(len(text), 150), 30))
         return Answer(pieces=(*words, text[150:]) if text[150:] else words, piece_delay_s=pace_s)
 
     def _delay_s(self) -> float:
-        return self._book.dice.uniform(0.02, 0.3)
+        return self._ledger.dice.uniform(0.02, 0.3)
 
     def _call(self, marker: str) -> ToolCall:
-        pause = self._book.dice.choice(("", "sleep 0.5; "))
+        pause = self._ledger.dice.choice(("", "sleep 0.5; "))
         command = f"{pause}echo {marker} >> {WITNESS}; {pause}echo done"
         arguments = json.dumps({"command": command})
         return ToolCall(call_id=f"call-{marker}", name="bash", arguments=arguments)
 
     def _is_followed(self, key: str) -> bool:
         """Whether a client reads the reply as it comes: what was read is not taken back."""
-        kinds = {self._book.messages[marker].kind for marker in MARKER.findall(key)}
+        kinds = {self._ledger.messages[marker].kind for marker in MARKER.findall(key)}
         return bool(kinds & _READERS)
 
     def _fault(self, key: str) -> Answer | None:
-        if self._failed[key] >= _MODEL_FAULTS or not self._book.strikes(0.12):
+        if self._failed[key] >= _MODEL_FAULTS or not self._ledger.strikes(0.12):
             self._failed.pop(key, None)
             return None
         self._failed[key] += 1
         kinds = ["429", "500", "503", "cut"]
         if not self._is_followed(key):
             kinds += ["cut in a reply", "garbage"]
-        kind = self._book.dice.choice(kinds)
-        self._book.faults[f"model: {kind}"] += 1
+        kind = self._ledger.dice.choice(kinds)
+        self._ledger.faults[f"model: {kind}"] += 1
         text = "This will never be finished, whatever comes of it."
         match kind:
             case "429":
@@ -267,9 +267,9 @@ class World:
     """All of it."""
 
     def __init__(
-        self, book: Book, telegram: SoakTelegram, discord: SoakDiscord, brain: Brain, url: str
+        self, ledger: Ledger, telegram: SoakTelegram, discord: SoakDiscord, brain: Brain, url: str
     ) -> None:
-        self.book, self.telegram, self.discord, self.brain = book, telegram, discord, brain
+        self.ledger, self.telegram, self.discord, self.brain = ledger, telegram, discord, brain
         self.model_url = url
 
     def write_workspace(self, folder: Path, port: int) -> None:
@@ -317,12 +317,12 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(book: Book) -> AsyncGenerator[World]:
+async def open_world(ledger: Ledger) -> AsyncGenerator[World]:
     """Serve the platforms and the model while the block runs."""
-    brain = Brain(book)
+    brain = Brain(ledger)
     async with (
         open_model_api(default=brain, kept=1) as model,
-        serve_telegram_api(SoakTelegram(book)) as telegram,
-        serve_discord_api(SoakDiscord(book)) as discord,
+        serve_telegram_api(SoakTelegram(ledger)) as telegram,
+        serve_discord_api(SoakDiscord(ledger)) as discord,
     ):
-        yield World(book, telegram, discord, brain, model.url)
+        yield World(ledger, telegram, discord, brain, model.url)

@@ -23,7 +23,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 from support.sites import Site, needs_chromium, open_site
-from support.tool_sites import call_tool, tool_context
+from support.tool_environments import call_tool, tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ToolCall

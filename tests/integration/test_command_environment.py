@@ -38,14 +38,14 @@ async def test_a_home_is_empty_private_and_thrown_away(
 async def test_the_home_of_a_background_process_is_its_own(tmp_path: Path) -> None:
     """It goes on for hours, and is told what it is by the same files."""
     command = "ls -A ~; echo x > ~/.profile; echo $HOME; echo $XDG_CONFIG_HOME"
-    async with open_desk(tmp_path) as desk:
-        said = [(await desk.wait_for(command)).text.splitlines() for _ in range(2)]
+    async with open_desk(tmp_path) as world:
+        said = [(await world.wait_for(command)).text.splitlines() for _ in range(2)]
 
     homes = [each[-2] for each in said]
     assert [each[-1] for each in said] == [f"{home}/.config" for home in homes]
     assert len(said[0]) == len(said[1])
     assert homes[0] != homes[1]
-    assert not any(each.startswith(str(desk.files)) for each in homes)
+    assert not any(each.startswith(str(world.files)) for each in homes)
     assert not [each async for each in anyio.Path(tmp_path).rglob(".profile")]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import anyio
 from msgspec import structs
-from support.tool_sites import call_tool, tool_context
+from support.tool_environments import call_tool, tool_context
 
 from everturn_actors.model import Conversation, IncomingMessage, OpenTurn, UserMessage
 from everturn_actors.ports import ToolContext

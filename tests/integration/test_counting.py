@@ -115,6 +115,7 @@ class Counting(ScriptedProvider):
         answer = self._answer(request)
         if isinstance(answer, Exception):
             raise answer
+        assert answer is None or isinstance(answer, int)
         return answer
 
 
@@ -128,12 +129,14 @@ async def _talk(provider: Counting, texts: list[str]) -> tuple[list[Any], ModelS
     statistics = InMemoryModelStatistics()
     spec = structs.replace(make_spec(), model=MODEL)
     async with open_test_service(provider=provider, spec=spec, model_statistics=statistics) as test:
+        session_id = ""
         for text in texts:
             done = await test.service.submit(IncomingMessage(text=text, key=test.key()))
             assert (await done.result()).outcome == "answered"
-        events = await test.service.reader.history(done.session_id, after=0, limit=1_000)
+            session_id = done.session_id
+        events = await test.service.reader.history(session_id, after=0, limit=1_000)
         replied = [each.seq for each in events if isinstance(each.body, ModelReplied)]
-        explained = await test.service.reader.explain(done.session_id, *replied)
+        explained = await test.service.reader.explain(session_id, *replied)
         is_same = all(each.verdict == "same" for each in explained)
         return [each.body for each in events], statistics.of(MODEL), is_same
 

@@ -21,7 +21,7 @@ from support.conversing import (
 )
 from support.policies import Program, policy
 from support.tables import table
-from support.tool_sites import call_tool, tool_context, tool_site
+from support.tool_environments import call_tool, tool_context, tool_environment
 
 from everturn_actors.errors import ActorStoppedError, CoreError, ModelAuthError, ToolFailedError
 from everturn_actors.events import CallFinished, TurnFinished, TurnStarted
@@ -214,7 +214,7 @@ async def test_who_is_not_on_the_list_is_not_asked(
 
 def test_the_model_is_told_whom_it_may_ask() -> None:
     """Without a choice there is nothing to tell."""
-    environment = tool_site()
+    environment = tool_environment()
 
     def schema(*agents: str) -> dict[str, object]:
         return dict(Delegate(environment, agents=agents).definition.parameters)
@@ -556,7 +556,7 @@ async def test_a_session_that_cannot_be_ended_costs_no_answer(
 
 def test_its_traits_let_it_run_side_by_side_again_and_without_a_question() -> None:
     """What it does is done once; what it may do, its own policy says call by call."""
-    capabilities = Delegate(tool_site()).capabilities
+    capabilities = Delegate(tool_environment()).capabilities
 
     assert (capabilities.read_only, capabilities.repeatable, capabilities.safe) == (
         True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.discord_desk import Desk
+from support.discord_payloads import PayloadReader
 from support.discord_world import FORUM, Payload
 from support.tables import table
 
@@ -23,12 +23,12 @@ def _attachment(name: str) -> Payload:
 
 def test_the_bots_name_leaves_the_start_and_others_become_readable() -> None:
     """A model knows no ids, and its own name in front of each question only costs."""
-    desk = Desk()
-    world = desk.world
+    reader = PayloadReader()
+    world = reader.world
     bob = world.add_user("bob")
     me, role = world.bot["id"], world.role_id
     where = f"in <#{world.general}> <:wave:12> </help:3>"
-    got = desk.says(f"<@{me}>, <@&{role}>: ask <@{bob['id']}> {where} <@{me}>")
+    got = reader.says(f"<@{me}>, <@&{role}>: ask <@{bob['id']}> {where} <@{me}>")
 
     assert got.text == "ask @Bob in #general :wave: /help @Everturn"
     assert got.is_addressed
@@ -40,24 +40,24 @@ def test_the_bots_name_leaves_the_start_and_others_become_readable() -> None:
 )
 def test_only_the_bots_own_names_address_it(text: str, *, is_addressed: bool) -> None:
     """A bot that answers @everyone is removed; one that misses its role is called broken."""
-    desk = Desk()
-    names = {"ME": desk.world.bot["id"], "ROLE": desk.world.role_id}
+    reader = PayloadReader()
+    names = {"ME": reader.world.bot["id"], "ROLE": reader.world.role_id}
     for key, value in names.items():
         text = text.replace(key, value)
 
-    assert desk.says(text, mention_everyone="everyone" in text).is_addressed is is_addressed
+    assert reader.says(text, mention_everyone="everyone" in text).is_addressed is is_addressed
 
 
 def test_a_reply_to_the_bot_addresses_it_and_one_to_another_quotes() -> None:
     """People answer a bot by replying; what is said about another message needs that message."""
-    desk = Desk()
-    world = desk.world
+    reader = PayloadReader()
+    world = reader.world
     mine = world.add_message(world.bot, world.general, "I said")
     other = world.add_message(world.add_user("bob"), world.general, "x" * 600)
 
     def reply(to: Payload) -> Message:
         reference = {"channel_id": world.general, "message_id": to["id"]}
-        return desk.says("well", type=19, message_reference=reference, referenced_message=to)
+        return reader.says("well", type=19, message_reference=reference, referenced_message=to)
 
     to_bot, to_bob = reply(mine), reply(other)
 
@@ -68,18 +68,18 @@ def test_a_reply_to_the_bot_addresses_it_and_one_to_another_quotes() -> None:
 
 def test_a_forwarded_message_brings_its_text_and_files() -> None:
     """The message that forwards it is empty itself."""
-    desk = Desk()
+    reader = PayloadReader()
     snapshot = {
         "type": 0,
         "content": "their words",
         "embeds": [],
         "attachments": [_attachment("a.png")],
-        "timestamp": desk.world.now.isoformat(),
+        "timestamp": reader.world.now.isoformat(),
         "edited_timestamp": None,
         "flags": 0,
     }
-    reference = {"type": 1, "channel_id": desk.world.general, "message_id": "1"}
-    got = desk.says("", message_reference=reference, message_snapshots=[{"message": snapshot}])
+    reference = {"type": 1, "channel_id": reader.world.general, "message_id": "1"}
+    got = reader.says("", message_reference=reference, message_snapshots=[{"message": snapshot}])
 
     assert (got.text, got.forwarded_from) == ("their words", "#general")
     assert [f.file_name for f in got.files] == ["a.png"]
@@ -87,21 +87,21 @@ def test_a_forwarded_message_brings_its_text_and_files() -> None:
 
 def test_stickers_and_polls_are_named() -> None:
     """A message of only those would otherwise be a silence."""
-    desk = Desk()
+    reader = PayloadReader()
     poll = {
         "question": {"text": "When?"},
         "answers": [
             {"answer_id": 1, "poll_media": {"text": "now"}},
             {"answer_id": 2, "poll_media": {"text": "later"}},
         ],
-        "expiry": desk.world.now.isoformat(),
+        "expiry": reader.world.now.isoformat(),
         "allow_multiselect": False,
         "layout_type": 1,
     }
     sticker = {"id": "1", "name": "wave", "format_type": 1}
     embed = {"type": "article", "title": "Rain", "description": "all day", "url": "https://w.x"}
-    got = desk.says("", sticker_items=[sticker], poll=poll)
-    shown = desk.says("https://w.x", embeds=[embed])
+    got = reader.says("", sticker_items=[sticker], poll=poll)
+    shown = reader.says("https://w.x", embeds=[embed])
 
     assert got.described == ('sticker "wave"', 'poll "When?": now / later')
     assert not got.is_outside
@@ -111,13 +111,13 @@ def test_stickers_and_polls_are_named() -> None:
 
 def test_a_thread_that_begins_with_a_message_begins_with_its_text() -> None:
     """The message stands in the channel; without it a thread's first question hangs in the air."""
-    desk = Desk()
-    world = desk.world
+    reader = PayloadReader()
+    world = reader.world
     thread = world.add_thread(world.general)
-    starter = world.add_message(desk.ann, world.general, "the plan")
+    starter = world.add_message(reader.ann, world.general, "the plan")
     reference = {"channel_id": world.general, "message_id": starter["id"]}
     bob = world.add_user("bob")
-    got = desk.reads(
+    got = reader.reads(
         world.add_message(
             bob, thread, "", type=21, message_reference=reference, referenced_message=starter
         )
@@ -128,32 +128,34 @@ def test_a_thread_that_begins_with_a_message_begins_with_its_text() -> None:
 
 def test_notices_bots_and_webhooks_are_not_people() -> None:
     """`Ann pinned a message` is no question."""
-    desk = Desk()
-    world = desk.world
+    reader = PayloadReader()
+    world = reader.world
     robot = world.add_user("robot", is_bot=True)
     payloads = [
-        world.add_message(desk.ann, world.general, "", type=6),
-        world.add_message(desk.ann, world.general, "", type=7),
+        world.add_message(reader.ann, world.general, "", type=6),
+        world.add_message(reader.ann, world.general, "", type=7),
         world.add_message(robot, world.general, "beep"),
-        world.add_message(desk.ann, world.general, "hook", webhook_id="1"),
+        world.add_message(reader.ann, world.general, "hook", webhook_id="1"),
         world.add_message(world.bot, world.general, "me"),
     ]
 
-    assert [is_from_people(desk.hears(p)[0]) for p in payloads] == [False] * 5
+    assert [is_from_people(reader.hears(p)[0]) for p in payloads] == [False] * 5
 
 
 def test_places() -> None:
     """Sessions are kept by chat and topic, so these never change."""
-    desk = Desk()
-    world = desk.world
+    reader = PayloadReader()
+    world = reader.world
     voice, news = (
         world.add_channel("voice", 2, bitrate=1, user_limit=0),
         world.add_channel("news", 5),
     )
     forum = world.add_channel("help", FORUM)
     post = world.add_thread(forum, "a post")
-    dm = world.dm(desk.ann)
-    chats = [desk.reads(world.add_message(desk.ann, c, "x")).chat for c in (voice, news, post, dm)]
+    dm = world.dm(reader.ann)
+    chats = [
+        reader.reads(world.add_message(reader.ann, c, "x")).chat for c in (voice, news, post, dm)
+    ]
 
     assert [(p.type, p.id, p.topic) for p in chats] == [
         ("group", voice, ""),

@@ -15,7 +15,7 @@ import pytest
 from support.callers import Caller, largest_file
 from support.children import Children
 from support.tables import table
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.errors import ToolFailedError
 from everturn_gateway.tools.confined import Confined
@@ -43,7 +43,7 @@ def files(tmp_path: Path) -> Path:
 
 def caller(tmp_path: Path, *, read_only: bool = False) -> Caller:
     """Return who calls the file tools."""
-    return Caller(file_tools(tool_site(tmp_path), read_only=read_only))
+    return Caller(file_tools(tool_environment(tmp_path), read_only=read_only))
 
 
 def refused(why: str) -> pytest.RaisesExc[ToolFailedError]:
@@ -152,7 +152,7 @@ async def test_searching_and_listing_follow_no_link(tmp_path: Path, files: Path)
 async def test_folders_that_rule_the_agent_are_closed(tmp_path: Path) -> None:
     """A workspace around the agent's own folder must not let it write its own policy."""
     whole = replace(
-        tool_site(tmp_path),
+        tool_environment(tmp_path),
         files=tmp_path,
         home=tmp_path / "agents" / "a",
         state=tmp_path / ".everturn",
@@ -175,7 +175,9 @@ async def test_folders_that_rule_the_agent_are_closed(tmp_path: Path) -> None:
 async def test_a_workspace_that_is_such_a_folder_is_closed(tmp_path: Path, folder: str) -> None:
     """There everything rules some agent."""
     home, state = tmp_path / "agents" / "a", tmp_path / ".everturn"
-    environment = replace(tool_site(tmp_path), files=tmp_path / folder, home=home, state=state)
+    environment = replace(
+        tool_environment(tmp_path), files=tmp_path / folder, home=home, state=state
+    )
     for each in (home, state):
         each.mkdir(parents=True)
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 from support.callers import Caller, largest_file
 from support.tables import table
-from support.tool_sites import call_tool, tool_context, tool_site
+from support.tool_environments import call_tool, tool_context, tool_environment
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import (
@@ -60,7 +60,7 @@ def world(tmp_path: Path) -> Path:
 
 def caller(tmp_path: Path, clock: ManualClock, session_id: str = "s1") -> Caller:
     """Return who calls the memory tools of one agent."""
-    return Caller(memory_tools(tool_site(tmp_path), clock=clock), session_id=session_id)
+    return Caller(memory_tools(tool_environment(tmp_path), clock=clock), session_id=session_id)
 
 
 def refused(why: str) -> pytest.RaisesExc[ToolFailedError]:
@@ -211,7 +211,9 @@ async def test_the_world_is_one_for_all_agents(
 ) -> None:
     """What one finds out, the others know; and none overwrites what it has not read."""
     one = caller(tmp_path, clock)
-    other = Caller(memory_tools(tool_site(tmp_path, agent="other"), clock=clock), session_id="s9")
+    other = Caller(
+        memory_tools(tool_environment(tmp_path, agent="other"), clock=clock), session_id="s9"
+    )
 
     assert await one("update_world", topic="Our People", content="Ada\r\n") == (
         "memory/world/our-people.md is replaced, for all agents"

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.conversing import asks, newest, results_of
 from support.job_runs import a_job
 from support.policies import Program, policy
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.journal.memory import MemoryDisk
 from everturn_actors.model import ConversationKey, IncomingMessage, ModelRequest, Reply, ToolResult
@@ -131,7 +131,7 @@ async def test_a_delegate_is_not_sent_with_an_address_that_a_page_had_made_up() 
 
     link = ServiceLink()
     fetch = Program("web_fetch", capabilities=ToolCapabilities(read_only=True), answer=answer)
-    every = {**tools(), "delegate": Delegate(tool_site(link=link)), "web_fetch": fetch}
+    every = {**tools(), "delegate": Delegate(tool_environment(link=link)), "web_fetch": fetch}
     allowing = PolicyGate(policy("builtin:*"), Path("/nowhere"))
     async with open_test_service(provider=Leaks(), tools=every, gate=allowing) as test:
         link.connect(test.service)

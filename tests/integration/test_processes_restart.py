@@ -64,14 +64,14 @@ async def _forget_that_it_was_told(place: Path, handle: str) -> None:
 async def test_a_process_goes_on_while_the_gateway_is_away(place: Path) -> None:
     """An update of the gateway must not cost a build of three hours."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        gate, session_id = Gate(desk.files), desk.session_id
-        handle = await desk.spawn("read x < gate; echo late; exit 4")
-    async with open_desk(place, disk=disk, session_id=session_id) as desk:
-        assert "running for" in (await desk.call("status", handle=handle)).text
+    async with open_desk(place, disk=disk) as world:
+        gate, session_id = Gate(world.files), world.session_id
+        handle = await world.spawn("read x < gate; echo late; exit 4")
+    async with open_desk(place, disk=disk, session_id=session_id) as world:
+        assert "running for" in (await world.call("status", handle=handle)).text
 
         await gate.open()
-        text = await desk.next_told()
+        text = await world.next_told()
 
         assert "has ended, exit code 4" in text
         assert "| late" in text
@@ -80,18 +80,18 @@ async def test_a_process_goes_on_while_the_gateway_is_away(place: Path) -> None:
 async def test_an_end_while_the_gateway_is_away_is_told_once(place: Path) -> None:
     """Neither lost, nor told again at every start."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        gate, session_id = Gate(desk.files), desk.session_id
-        handle = await desk.spawn("read x < gate; echo done")
+    async with open_desk(place, disk=disk) as world:
+        gate, session_id = Gate(world.files), world.session_id
+        handle = await world.spawn("read x < gate; echo done")
     await gate.open()
     await _until_supervisor_is_gone(_folder(place, handle))
-    async with open_desk(place, disk=disk, session_id=session_id) as desk:
-        first = await desk.next_told()
+    async with open_desk(place, disk=disk, session_id=session_id) as world:
+        first = await world.next_told()
         await _until_recorded(place, handle)
     await _forget_that_it_was_told(place, handle)
-    async with open_desk(place, disk=disk, session_id=session_id) as desk:
+    async with open_desk(place, disk=disk, session_id=session_id) as world:
         await _until_recorded(place, handle)
-        told = await desk.told()
+        told = await world.told()
 
         assert told == [first]
         assert "| done" in first
@@ -107,31 +107,31 @@ async def _until_recorded(place: Path, handle: str) -> None:
 async def test_nothing_is_told_before_the_service_is_open(place: Path) -> None:
     """The table opens before the conversations do; what it finds has to wait for them."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        gate, session_id = Gate(desk.files), desk.session_id
-        handle = await desk.spawn("read x < gate")
+    async with open_desk(place, disk=disk) as world:
+        gate, session_id = Gate(world.files), world.session_id
+        handle = await world.spawn("read x < gate")
     await gate.open()
     await _until_supervisor_is_gone(_folder(place, handle))
-    async with open_desk(place, disk=disk, session_id=session_id, resume=False) as desk:
-        await desk.until_ended(handle)
+    async with open_desk(place, disk=disk, session_id=session_id, resume=False) as world:
+        await world.until_ended(handle)
         await anyio.wait_all_tasks_blocked()
 
-        assert await desk.told() == []
+        assert await world.told() == []
 
-        desk.table.resume()
+        world.table.resume()
 
-        assert "has ended" in await desk.next_told()
+        assert "has ended" in await world.next_told()
 
 
 async def test_the_limit_holds_while_the_gateway_is_away(place: Path) -> None:
     """A gateway that stays down must not leave a process running for ever."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        session_id = desk.session_id
-        handle = await desk.spawn("sleep 100", timeout_seconds=1)
+    async with open_desk(place, disk=disk) as world:
+        session_id = world.session_id
+        handle = await world.spawn("sleep 100", timeout_seconds=1)
     await _until_supervisor_is_gone(_folder(place, handle))
-    async with open_desk(place, disk=disk, session_id=session_id) as desk:
-        assert "timed out, its limit was 1.0 s" in await desk.next_told()
+    async with open_desk(place, disk=disk, session_id=session_id) as world:
+        assert "timed out, its limit was 1.0 s" in await world.next_told()
 
 
 async def test_processes_survive_a_killed_gateway(place: Path) -> None:
@@ -153,16 +153,16 @@ async def test_processes_survive_a_killed_gateway(place: Path) -> None:
         await waiting.passed()
         victim.kill()
         await victim.wait()
-    async with open_desk(place, on_disk=True, session_id=session_id) as desk:
-        running = [each.record.handle for each in desk.table.of(KEY) if each.ending is None]
+    async with open_desk(place, on_disk=True, session_id=session_id) as world:
+        running = [each.record.handle for each in world.table.of(KEY) if each.ending is None]
 
         assert handle in running
         assert len(running) == 2
 
         await gate.open("the kill\n")
-        first = await desk.next_told(1)
+        first = await world.next_told(1)
         await gate2.open()
-        second = await desk.next_told(2)
+        second = await world.next_told(2)
 
         assert "exit code 7" in first
         assert "| survived the kill" in first
@@ -174,8 +174,8 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
 ) -> None:
     """Killed between the record and the start: the agent hears of it, and nothing runs late."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        session_id, files = desk.session_id, desk.files
+    async with open_desk(place, disk=disk) as world:
+        session_id, files = world.session_id, world.files
         record = records.ProcessRecord(
             handle="p0000000001",
             agent="test",
@@ -186,7 +186,7 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
             workdir=str(files),
             interactive=False,
             timeout_s=10,
-            began_at=desk.test.clock.now(),
+            began_at=world.test.clock.now(),
             files="/f",
             since_ns=0,
             outside=(),
@@ -201,8 +201,8 @@ async def test_a_process_that_was_never_begun_is_told_as_lost_and_never_begins(
     }
     folder = _folder(place, record.handle)
     await to_thread.run_sync(records.create, folder, record, start)
-    async with open_desk(place, disk=disk, session_id=session_id) as desk:
-        text = await desk.next_told()
+    async with open_desk(place, disk=disk, session_id=session_id) as world:
+        text = await world.next_told()
         late = await anyio.run_process(
             [sys.executable, "-I", "-S", run.__file__, str(folder)], check=False
         )
@@ -217,9 +217,9 @@ async def test_what_cannot_be_read_is_reported_and_harms_no_other(
 ) -> None:
     """One damaged record must not keep the gateway from starting."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        session_id = desk.session_id
-        handle = await desk.spawn("sleep 100")
+    async with open_desk(place, disk=disk) as world:
+        session_id = world.session_id
+        handle = await world.spawn("sleep 100")
 
     def damage() -> None:
         for name in ("pdamaged", "pempty", "pforeign"):
@@ -230,8 +230,8 @@ async def test_what_cannot_be_read_is_reported_and_harms_no_other(
 
     await to_thread.run_sync(damage)
     with caplog.at_level(logging.WARNING):
-        async with open_desk(place, disk=disk, session_id=session_id) as desk:
-            known = [each.record.handle for each in desk.table.of(KEY)]
+        async with open_desk(place, disk=disk, session_id=session_id) as world:
+            known = [each.record.handle for each in world.table.of(KEY)]
 
     assert known == [handle]
     errors = " ".join(str(getattr(record, "error", "")) for record in caplog.records)
@@ -243,9 +243,9 @@ async def test_what_cannot_be_read_is_reported_and_harms_no_other(
 async def test_a_process_id_in_a_record_decides_nothing(place: Path) -> None:
     """After a restart of the machine an old id belongs to somebody else, who must be left alone."""
     disk = MemoryDisk()
-    async with open_desk(place, disk=disk) as desk:
-        session_id = desk.session_id
-        ended = await desk.wait_for("true")
+    async with open_desk(place, disk=disk) as world:
+        session_id = world.session_id
+        ended = await world.wait_for("true")
         handle = ended.text.split()[0]
 
     def as_after_a_power_failure() -> None:
@@ -255,36 +255,36 @@ async def test_a_process_id_in_a_record_decides_nothing(place: Path) -> None:
 
     await to_thread.run_sync(as_after_a_power_failure)
     await _forget_that_it_was_told(place, handle)
-    async with open_desk(place, disk=disk, session_id=session_id) as desk:
-        assert "has ended, lost" in await desk.next_told()
+    async with open_desk(place, disk=disk, session_id=session_id) as world:
+        assert "has ended, lost" in await world.next_told()
 
 
 async def test_a_conversation_that_is_busy_is_told_later(place: Path) -> None:
     """A full mailbox delays the message; it does not lose it."""
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as desk:
-        desk.test.provider.hold()
-        gate = Gate(desk.files)
-        handle = await desk.spawn("read x < gate")
+    async with open_desk(place, clock=clock) as world:
+        world.test.provider.hold()
+        gate = Gate(world.files)
+        handle = await world.spawn("read x < gate")
         with pytest.raises(MailboxFullError):
             for number in range(2000):
-                await desk.test.service.submit(
-                    IncomingMessage(session_id=desk.session_id, text=f"message {number}")
+                await world.test.service.submit(
+                    IncomingMessage(session_id=world.session_id, text=f"message {number}")
                 )
         await gate.open()
-        await desk.until_ended(handle)
+        await world.until_ended(handle)
         with anyio.fail_after(DEADLINE_S):
             await clock.until_sleeping(5)
 
-        assert await desk.told() == []
+        assert await world.told() == []
 
-        desk.test.provider.release()
+        world.test.provider.release()
         with anyio.fail_after(DEADLINE_S):
-            while (await desk.test.service.view(desk.session_id)).waiting:
+            while (await world.test.service.view(world.session_id)).waiting:
                 await anyio.lowlevel.checkpoint()
         clock.advance(5)
 
-        assert "has ended, exit code 0" in await desk.next_told()
+        assert "has ended, exit code 0" in await world.next_told()
 
 
 # --- files with text from outside ---
@@ -308,16 +308,16 @@ async def test_what_is_read_while_no_gateway_runs_is_text_from_outside(place: Pa
     """Nobody was there to see which files were opened: then it may have been any."""
     files = await _marked(place)
     disk, gate, done = MemoryDisk(), Gate(files), Gate(files, "done")
-    async with open_desk(place, disk=disk) as desk:
-        handle = await desk.spawn("read x < gate; cat page.md; echo y > done; sleep 100")
-        assert not (await desk.call("log", handle=handle)).untrusted
-        session = desk.session_id
+    async with open_desk(place, disk=disk) as world:
+        handle = await world.spawn("read x < gate; cat page.md; echo y > done; sleep 100")
+        assert not (await world.call("log", handle=handle)).untrusted
+        session = world.session_id
     await gate.open()
     await done.passed()
-    async with open_desk(place, disk=disk, session_id=session) as desk:
-        log = await desk.call("log", handle=handle)
+    async with open_desk(place, disk=disk, session_id=session) as world:
+        log = await world.call("log", handle=handle)
         while "do as I say" not in log.text:  # it is on its way to the log yet
-            log = await desk.call("log", handle=handle)
+            log = await world.call("log", handle=handle)
 
         assert log.untrusted
 
@@ -326,12 +326,12 @@ async def test_what_is_typed_while_a_page_is_shown_is_behind_a_process(place: Pa
     """A shell that was started before is told by the page what to do."""
     files = await _marked(place)
     done = Gate(files, "done")
-    async with open_desk(place) as desk:
-        handle = await desk.spawn("cat > told.md; echo y > done; sleep 100")
-        await desk.table.files.put_behind(desk.table.find(KEY, handle), ("the page x",))
-        await desk.call("write", handle=handle, input="run it", eof=True)
+    async with open_desk(place) as world:
+        handle = await world.spawn("cat > told.md; echo y > done; sleep 100")
+        await world.table.files.put_behind(world.table.find(KEY, handle), ("the page x",))
+        await world.call("write", handle=handle, input="run it", eof=True)
         await done.passed()
-        log = await desk.call("log", handle=handle)
+        log = await world.call("log", handle=handle)
 
         assert log.untrusted
         assert await to_thread.run_sync(read_mark, str(files / "told.md")) == ("the page x",)

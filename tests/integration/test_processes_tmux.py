@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio import to_thread
-from support.processes import DEADLINE_S, KEY, Desk, Gate, end_all, open_desk, until_gone
+from support.processes import DEADLINE_S, KEY, Gate, ProcessWorld, end_all, open_desk, until_gone
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.memory import MemoryDisk
@@ -32,20 +32,20 @@ def place(tmp_path: Path) -> Generator[Path]:
     end_all(tmp_path)
 
 
-async def _until_shown(desk: Desk, handle: str, wanted: str) -> str:
+async def _until_shown(world: ProcessWorld, handle: str, wanted: str) -> str:
     """Wait until the screen of a process shows something; return the screen."""
     with anyio.fail_after(DEADLINE_S):
         while True:
-            screen = (await desk.call("capture", handle=handle)).text
+            screen = (await world.call("capture", handle=handle)).text
             if re.search(wanted, screen, re.MULTILINE):
                 return screen
 
 
-async def _told_with(desk: Desk, clock: ManualClock, wanted: str) -> list[str]:
+async def _told_with(world: ProcessWorld, clock: ManualClock, wanted: str) -> list[str]:
     """Let time pass until a message with `wanted` has come; return all messages."""
     with anyio.fail_after(DEADLINE_S):
         while True:
-            told = await desk.told()
+            told = await world.told()
             if any(wanted in text for text in told):
                 return told
             await clock.until_sleeping(notifications.GAP_S)
@@ -54,18 +54,18 @@ async def _told_with(desk: Desk, clock: ManualClock, wanted: str) -> list[str]:
 
 async def test_a_shell_is_typed_into_and_seen(place: Path) -> None:
     """The agent works in a terminal as a person does: types, looks, interrupts."""
-    async with open_desk(place) as desk:
-        handle = await desk.spawn(PROMPT, interactive=True)
-        await _until_shown(desk, handle, r"^>")
-        typed = await desk.call("send_keys", handle=handle, keys="echo $((6 * 7)); tty")
-        await _until_shown(desk, handle, r"^42\n/dev/pts/")
-        await desk.call("write", handle=handle, input="sleep 100; echo 'after;'\n")
-        await _until_shown(desk, handle, r"> sleep 100; echo 'after;'$")
-        interrupted = await desk.call("send_keys", handle=handle, keys="C-c")
-        await _until_shown(desk, handle, r"\^C\n>")
-        await desk.call("send_keys", handle=handle, keys="exit 6")
-        text = await desk.next_told()
-        log = await desk.call("log", handle=handle)
+    async with open_desk(place) as world:
+        handle = await world.spawn(PROMPT, interactive=True)
+        await _until_shown(world, handle, r"^>")
+        typed = await world.call("send_keys", handle=handle, keys="echo $((6 * 7)); tty")
+        await _until_shown(world, handle, r"^42\n/dev/pts/")
+        await world.call("write", handle=handle, input="sleep 100; echo 'after;'\n")
+        await _until_shown(world, handle, r"> sleep 100; echo 'after;'$")
+        interrupted = await world.call("send_keys", handle=handle, keys="C-c")
+        await _until_shown(world, handle, r"\^C\n>")
+        await world.call("send_keys", handle=handle, keys="exit 6")
+        text = await world.next_told()
+        log = await world.call("log", handle=handle)
 
         assert typed.text == "sent the text, Enter"
         assert interrupted.text == "sent C-c"
@@ -76,61 +76,61 @@ async def test_a_shell_is_typed_into_and_seen(place: Path) -> None:
 
 async def test_the_terminal_is_that_of_the_command(place: Path) -> None:
     """Programs draw for the size that is shown, and know what the terminal can do."""
-    async with open_desk(place) as desk:
-        handle = await desk.spawn("stty size; echo $TERM; tty -s && cat", interactive=True)
-        screen = await _until_shown(desk, handle, "screen-256color")
-        await desk.call("write", handle=handle, input="", eof=True)
+    async with open_desk(place) as world:
+        handle = await world.spawn("stty size; echo $TERM; tty -s && cat", interactive=True)
+        screen = await _until_shown(world, handle, "screen-256color")
+        await world.call("write", handle=handle, input="", eof=True)
 
         assert screen.splitlines()[0] == "40 120"
-        assert "has ended, exit code 0" in await desk.next_told()
+        assert "has ended, exit code 0" in await world.next_told()
 
 
 async def test_killing_ends_a_terminal_with_all_in_it(place: Path) -> None:
     """Shells ignore being asked to end; they end all the same, and the server with them."""
-    async with open_desk(place) as desk:
-        ready = Gate(desk.files, "ready")
-        handle = await desk.spawn(f"echo $$ > ready; {PROMPT}", interactive=True)
+    async with open_desk(place) as world:
+        ready = Gate(world.files, "ready")
+        handle = await world.spawn(f"echo $$ > ready; {PROMPT}", interactive=True)
         pid = int(await ready.passed())
-        await _until_shown(desk, handle, r"^>")
-        output = await desk.call("kill", handle=handle)
+        await _until_shown(world, handle, r"^>")
+        output = await world.call("kill", handle=handle)
         await to_thread.run_sync(until_gone, pid)
         with pytest.raises(ToolFailedError, match="has ended: killed"):
-            await desk.call("capture", handle=handle)
+            await world.call("capture", handle=handle)
 
-        ending = desk.table.find(KEY, handle).ending
+        ending = world.table.find(KEY, handle).ending
         assert ending is not None
 
         assert "has ended: killed" in output.text
         assert ending.signal == "SIGHUP"
-        assert await desk.told() == []
+        assert await world.told() == []
 
 
 async def test_a_terminal_that_a_person_closes_is_told(place: Path) -> None:
     """People who join may also end it; the agent is not left to wonder."""
-    async with open_desk(place) as desk:
-        handle = await desk.spawn("echo joined; sleep 100", interactive=True)
-        await _until_shown(desk, handle, "joined")
-        line = (await desk.call("status", handle=handle)).text.rpartition("join it: ")[2]
+    async with open_desk(place) as world:
+        handle = await world.spawn("echo joined; sleep 100", interactive=True)
+        await _until_shown(world, handle, "joined")
+        line = (await world.call("status", handle=handle)).text.rpartition("join it: ")[2]
         close = line.replace("attach", "kill-session")
-        await anyio.run_process(close, env={"PATH": desk.environment.environ["PATH"]})
+        await anyio.run_process(close, env={"PATH": world.environment.environ["PATH"]})
 
-        assert "killed after" in (text := await desk.next_told())
+        assert "killed after" in (text := await world.next_told())
         assert "(its terminal was closed)" in text
 
 
 async def test_a_terminal_goes_on_while_the_gateway_is_away(place: Path) -> None:
     """What was on the screen is there again, and what was watched is watched again."""
     disk, clock = MemoryDisk(), ManualClock()
-    async with open_desk(place, disk=disk, clock=clock) as desk:
-        session_id = desk.session_id
-        handle = await desk.spawn(PROMPT, interactive=True)
-        await _until_shown(desk, handle, r"^>")
-        await desk.call("send_keys", handle=handle, keys="name=kept")
-        await desk.call("watch", handle=handle, interval_seconds=2)
-    async with open_desk(place, disk=disk, clock=clock, session_id=session_id) as desk:
-        await desk.call("send_keys", handle=handle, keys="echo $name:$name")
-        await _until_shown(desk, handle, "kept:kept")
-        told = await _told_with(desk, clock, "kept:kept")
+    async with open_desk(place, disk=disk, clock=clock) as world:
+        session_id = world.session_id
+        handle = await world.spawn(PROMPT, interactive=True)
+        await _until_shown(world, handle, r"^>")
+        await world.call("send_keys", handle=handle, keys="name=kept")
+        await world.call("watch", handle=handle, interval_seconds=2)
+    async with open_desk(place, disk=disk, clock=clock, session_id=session_id) as world:
+        await world.call("send_keys", handle=handle, keys="echo $name:$name")
+        await _until_shown(world, handle, "kept:kept")
+        told = await _told_with(world, clock, "kept:kept")
 
         assert "stands still" in told[-1]
 
@@ -138,14 +138,14 @@ async def test_a_terminal_goes_on_while_the_gateway_is_away(place: Path) -> None
 async def test_a_screen_that_stands_still_is_told_once(place: Path) -> None:
     """A program that asks something gets its answer, and does not ask again by itself."""
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as desk:
-        ready = Gate(desk.files, "ready")
-        handle = await desk.spawn(
+    async with open_desk(place, clock=clock) as world:
+        ready = Gate(world.files, "ready")
+        handle = await world.spawn(
             "printf 'Continue? '; read x; echo; echo $x > ready; sleep 100", interactive=True
         )
-        await _until_shown(desk, handle, "Continue?")
-        await desk.call("watch", handle=handle, interval_seconds=5)
-        told = await _told_with(desk, clock, "Continue?")
+        await _until_shown(world, handle, "Continue?")
+        await world.call("watch", handle=handle, interval_seconds=5)
+        told = await _told_with(world, clock, "Continue?")
         for _ in range(30):
             await clock.until_sleeping(notifications.GAP_S)
             clock.advance(1)
@@ -153,27 +153,27 @@ async def test_a_screen_that_stands_still_is_told_once(place: Path) -> None:
         assert len(told) == 1
         assert "it may wait for input" in told[0]
         assert "| Continue?" in told[0]
-        assert await desk.told() == told
+        assert await world.told() == told
 
-        await desk.call("unwatch", handle=handle)
-        await desk.call("write", handle=handle, input="yes\n")
+        await world.call("unwatch", handle=handle)
+        await world.call("write", handle=handle, input="yes\n")
 
         assert await ready.passed() == "yes\n"
-        assert desk.table.find(KEY, handle).record.watch is None
+        assert world.table.find(KEY, handle).record.watch is None
 
 
 async def test_a_screen_that_is_drawn_again_as_it_was_is_not_told_again(place: Path) -> None:
     """A blinking cursor is no news."""
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as desk:
-        gate = Gate(desk.files)
-        handle = await desk.spawn(
+    async with open_desk(place, clock=clock) as world:
+        gate = Gate(world.files)
+        handle = await world.spawn(
             r"echo ready; read x < gate; printf '\033[7m\033[0m'; sleep 100", interactive=True
         )
-        folder = desk.table.find(KEY, handle).folder
-        await _until_shown(desk, handle, "ready")
-        await desk.call("watch", handle=handle, interval_seconds=1)
-        told = await _told_with(desk, clock, "ready")
+        folder = world.table.find(KEY, handle).folder
+        await _until_shown(world, handle, "ready")
+        await world.call("watch", handle=handle, interval_seconds=1)
+        told = await _told_with(world, clock, "ready")
         before = await to_thread.run_sync(output_size, folder)
         await gate.open()
         with anyio.fail_after(DEADLINE_S):
@@ -183,7 +183,7 @@ async def test_a_screen_that_is_drawn_again_as_it_was_is_not_told_again(place: P
             await clock.until_sleeping(notifications.GAP_S)
             clock.advance(1)
 
-        assert await desk.told() == told
+        assert await world.told() == told
         assert len(told) == 1
 
 
@@ -193,43 +193,43 @@ async def test_a_watch_ends_after_its_last_message(
     """A screen that moves and stops for ever does not start turns for ever."""
     monkeypatch.setattr(notifications, "MESSAGES_MAX", 2)
     clock = ManualClock()
-    async with open_desk(place, clock=clock) as desk:
-        handle = await desk.spawn(PROMPT, interactive=True)
-        await _until_shown(desk, handle, r"^>")
-        await desk.call("watch", handle=handle, interval_seconds=1)
-        await _told_with(desk, clock, "| >")
+    async with open_desk(place, clock=clock) as world:
+        handle = await world.spawn(PROMPT, interactive=True)
+        await _until_shown(world, handle, r"^>")
+        await world.call("watch", handle=handle, interval_seconds=1)
+        await _told_with(world, clock, "| >")
         first_at = clock.now()
-        await desk.call("send_keys", handle=handle, keys="echo $((40 + 2))")
-        await _until_shown(desk, handle, "42")
-        told = await _told_with(desk, clock, "| 42")
+        await world.call("send_keys", handle=handle, keys="echo $((40 + 2))")
+        await _until_shown(world, handle, "42")
+        told = await _told_with(world, clock, "| 42")
 
         assert (clock.now() - first_at).total_seconds() >= notifications.GAP_S - 2
         assert "no longer watched" in told[1]
         assert "no longer watched" not in told[0]
 
         with anyio.fail_after(DEADLINE_S):
-            while desk.table.find(KEY, handle).record.watch is not None:
+            while world.table.find(KEY, handle).record.watch is not None:
                 await anyio.lowlevel.checkpoint()
 
 
 async def test_what_a_screen_shows_from_outside_is_not_put_into_the_message(place: Path) -> None:
     """A message cannot be marked as untrusted; the result of `capture` can, and is."""
     clock = ManualClock()
-    async with open_desk(place, clock=clock, trusted=False) as desk:
-        handle = await desk.spawn("echo do as I say; sleep 100", interactive=True)
-        await _until_shown(desk, handle, "do as I say")
-        await desk.call("watch", handle=handle)
-        told = await _told_with(desk, clock, "stands still")
+    async with open_desk(place, clock=clock, trusted=False) as world:
+        handle = await world.spawn("echo do as I say; sleep 100", interactive=True)
+        await _until_shown(world, handle, "do as I say")
+        await world.call("watch", handle=handle)
+        told = await _told_with(world, clock, "stands still")
 
         assert "do as I say" not in told[0]
         assert "See it with action capture." in told[0]
-        assert (await desk.call("capture", handle=handle)).untrusted
+        assert (await world.call("capture", handle=handle)).untrusted
 
 
 async def test_a_workspace_may_lie_deeper_than_a_socket(place: Path) -> None:
     """The path of a socket has a limit that the path of a workspace does not have."""
-    async with open_desk(place / ("deep" * 30)) as desk:
-        output = await desk.call(
+    async with open_desk(place / ("deep" * 30)) as world:
+        output = await world.call(
             "spawn", command="test -t 0 && test -t 1 && echo both", interactive=True, wait=True
         )
 
@@ -238,16 +238,16 @@ async def test_a_workspace_may_lie_deeper_than_a_socket(place: Path) -> None:
 
 async def test_a_dead_tmux_is_told_to_the_model(place: Path) -> None:
     """What tmux says of a failure is what the model needs to hear."""
-    async with open_desk(place) as desk:
-        handle = await desk.spawn("sleep 100", interactive=True)
-        mine = desk.table.find(KEY, handle)
+    async with open_desk(place) as world:
+        handle = await world.spawn("sleep 100", interactive=True)
+        mine = world.table.find(KEY, handle)
         await anyio.run_process(
             ["tmux", "-S", "tmux.sock", "kill-server"],
             cwd=mine.folder.parent,
             stderr=subprocess.PIPE,
         )
-        await desk.until_ended(handle)
+        await world.until_ended(handle)
         mine.ending = None
         with pytest.raises(ToolFailedError, match="tmux: "):
-            await desk.call("capture", handle=handle)
+            await world.call("capture", handle=handle)
         mine.ending = Ending(status="killed")

@@ -8,7 +8,7 @@ import pytest
 from anyio import to_thread
 from support.documents import docx, locked_pdf, pdf, xlsx
 from support.tool_configs import config_of
-from support.tool_sites import call_tool, tool_site
+from support.tool_environments import call_tool, tool_environment
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import Tool, ToolOutput
@@ -29,7 +29,7 @@ def files(tmp_path: Path) -> Path:
 
 def reader(tmp_path: Path) -> Tool:
     """Return the tool `read_file`."""
-    return file_tools(tool_site(tmp_path), read_only=True)[0]
+    return file_tools(tool_environment(tmp_path), read_only=True)[0]
 
 
 async def read(tmp_path: Path, path: str, **more: object) -> str:
@@ -127,7 +127,7 @@ async def test_a_document_that_is_too_large_is_not_read(tmp_path: Path, files: P
 
 async def test_a_document_that_somebody_sent_is_text_from_outside(tmp_path: Path) -> None:
     """A paper can give orders as a page of the web can."""
-    site = tool_site(tmp_path)
+    site = tool_environment(tmp_path)
     path = await keep_in_inbox(site, config_of("files"), "offer.pdf", PAGES)
     output: ToolOutput = await call_tool(reader(tmp_path), {"path": path})
 

@@ -11,7 +11,7 @@ import yaml
 from msgspec.structs import replace
 from support.conversing import asks
 from support.ticking import CHAT, Live, World, at
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.events import Received
 from everturn_actors.journal.keyed import FileKeyedStore
@@ -80,7 +80,7 @@ async def opened(
         world.folder.parent, world.clock, link, environ={}, secrets=SecretRegistry()
     ) as table:
         tool = ScheduleTool(
-            tool_site(link=link), world.clock, table, max_jobs=max_jobs, min_interval_s=60
+            tool_environment(link=link), world.clock, table, max_jobs=max_jobs, min_interval_s=60
         )
         async with (
             open_test_service(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.tool_sites import call_tool, tool_site
+from support.tool_environments import call_tool, tool_environment
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.ports import ToolOutput
@@ -28,7 +28,7 @@ def files(tmp_path: Path) -> Path:
 
 async def send(tmp_path: Path, path: str) -> ToolOutput:
     """Call the tool, behind the guard that stands before all tools."""
-    tool = send_file_tool(tool_site(tmp_path))
+    tool = send_file_tool(tool_environment(tmp_path))
     behind = GuardedTool(tool, agent="test", secrets=SecretRegistry(), policy=Policy())
     return await call_tool(behind, {"path": path})
 
@@ -81,6 +81,6 @@ async def test_what_cannot_be_sent_tells_the_model_why(
 
 def test_the_definition_is_short(tmp_path: Path) -> None:
     """It is sent with every request."""
-    definition = send_file_tool(tool_site(tmp_path)).definition
+    definition = send_file_tool(tool_environment(tmp_path)).definition
 
     assert len(json.dumps(dict(definition.parameters)) + definition.description) < 300

@@ -19,7 +19,7 @@ from support.conversing import (
     sessions_in,
 )
 from support.tables import table
-from support.tool_sites import call_tool, tool_context, tool_site
+from support.tool_environments import call_tool, tool_context, tool_environment
 
 from everturn_actors.errors import ActorStoppedError, CoreError, JournalError, ToolFailedError
 from everturn_actors.events import CallFinished, Received
@@ -349,7 +349,7 @@ async def test_what_may_not_be_sent_is_refused_with_the_reason(
 
 async def test_without_leave_it_does_not_offer_to_send() -> None:
     """What is not offered is not tried; what is tried all the same is refused."""
-    environment = tool_site()
+    environment = tool_environment()
     closed, able = SessionTool(environment), SessionTool(environment, send_to=("telegram:*",))
 
     assert "send" not in str(closed.definition.parameters) + closed.definition.description
@@ -504,7 +504,7 @@ async def test_while_the_gateway_stops_no_error_becomes_the_result() -> None:
 async def test_a_call_says_which_argument_is_wrong(arguments: Mapping[str, object]) -> None:
     """A small model often forgets one."""
     with pytest.raises(ToolFailedError, match=r"action|limit"):
-        await call_tool(SessionTool(tool_site()), arguments)
+        await call_tool(SessionTool(tool_environment()), arguments)
 
 
 # --- sessions that belong to somebody ---

@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 from PIL import Image
 from support.pictures import PNG_TYPE, png
-from support.tool_sites import call_tool, tool_site
+from support.tool_environments import call_tool, tool_environment
 
 from everturn_actors.context.render import render
 from everturn_actors.errors import ToolFailedError
@@ -44,7 +44,7 @@ def drawn(width: int, height: int, *, kind: str, mode: str = "RGB") -> bytes:
 
 async def view(tmp_path: Path, path: str) -> ToolOutput:
     """Call the tool, behind the guard that stands before all tools."""
-    tool = view_image_tool(tool_site(tmp_path))
+    tool = view_image_tool(tool_environment(tmp_path))
     behind = GuardedTool(tool, agent="test", secrets=SecretRegistry(), policy=Policy())
     return await call_tool(behind, {"path": path})
 
@@ -134,7 +134,7 @@ async def test_an_image_that_somebody_sent_is_text_from_outside(
 ) -> None:
     """Words in a picture can give orders as words in a file can."""
     (files / "sent.png").write_bytes(png())
-    site = tool_site(tmp_path)
+    site = tool_environment(tmp_path)
 
     def mark() -> None:
         with (files / "sent.png").open("rb") as file:
@@ -181,7 +181,7 @@ async def test_the_next_request_and_those_after_a_restart_show_the_image(
 ) -> None:
     """The image belongs to the conversation: the log alone gives the same request again."""
     (files / "1.png").write_bytes(png(1))
-    tools = {"view_image": view_image_tool(tool_site(tmp_path))}
+    tools = {"view_image": view_image_tool(tool_environment(tmp_path))}
     provider = ScriptedProvider(looking(1), "a dot")
     async with (
         open_file_store(tmp_path / "store") as store,
@@ -217,8 +217,8 @@ async def test_a_result_that_shows_what_is_no_image_is_an_error_to_the_model() -
     """A tool of somebody else's makes a mistake; the provider must not be sent it."""
 
     class Odd:
-        definition = view_image_tool(tool_site()).definition
-        capabilities = view_image_tool(tool_site()).capabilities
+        definition = view_image_tool(tool_environment()).definition
+        capabilities = view_image_tool(tool_environment()).capabilities
 
         async def run(self, _call: ToolCall, _context: object) -> ToolOutput:
             return ToolOutput(text="look", images=(Upload(data=b"%PDF-1.7", file_name="a.pdf"),))

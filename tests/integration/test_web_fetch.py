@@ -13,7 +13,7 @@ from typing import cast
 import anyio
 import pytest
 from support.tables import table
-from support.tool_sites import call_tool, tool_context, tool_site
+from support.tool_environments import call_tool, tool_context, tool_environment
 from support.web_server import (
     certificates_for,
     endless,
@@ -50,7 +50,9 @@ def fetcher(
         return (names or {})[host]
 
     how: Resolve = find
-    (tool,) = web_tools(tool_site(), fetch=True, search=None, allow_private=allow, find=how, **more)
+    (tool,) = web_tools(
+        tool_environment(), fetch=True, search=None, allow_private=allow, find=how, **more
+    )
     assert isinstance(tool, WebFetch)
     return tool
 
@@ -313,7 +315,9 @@ async def test_the_address_that_was_checked_is_the_one_that_is_connected_to() ->
             lookups.append(host)
             return HERE if len(lookups) == 1 else ("10.0.0.1",)
 
-        (tool,) = web_tools(tool_site(), fetch=True, search=None, allow_private=HERE, find=find)
+        (tool,) = web_tools(
+            tool_environment(), fetch=True, search=None, allow_private=HERE, find=find
+        )
         assert isinstance(tool, WebFetch)
         first = await fetch(web.named("changing.test") + "/", tool)
         second = await fetch(web.named("changing.test") + "/", tool)

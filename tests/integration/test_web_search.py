@@ -9,7 +9,7 @@ import anyio
 import pytest
 from support.search_servers import KEY, as_json, brave, searxng, tavily
 from support.tables import table
-from support.tool_sites import call_tool, tool_site
+from support.tool_environments import call_tool, tool_environment
 from support.web_server import (
     Answer,
     WebServer,
@@ -46,7 +46,7 @@ def searcher(
 ) -> WebSearch:
     """Return the tool, with `web` in place of the provider."""
     settings = SearchSettings(provider=provider, base_url=f"{web.url}/", api_key=key)
-    (tool,) = web_tools(tool_site(environ=environ), fetch=False, search=settings)
+    (tool,) = web_tools(tool_environment(environ=environ), fetch=False, search=settings)
     assert isinstance(tool, WebSearch)
     return tool
 
@@ -140,7 +140,7 @@ async def test_a_key_may_come_from_the_environment(provider: SearchProvider, var
 def test_a_searxng_without_address_is_refused_when_the_agent_is_loaded() -> None:
     """There is no SearXNG that answers everybody."""
     with pytest.raises(ToolSettingsError, match="base_url: searxng has no address"):
-        web_tools(tool_site(), fetch=False, search=SearchSettings(provider="searxng"))
+        web_tools(tool_environment(), fetch=False, search=SearchSettings(provider="searxng"))
 
 
 # --- failures ---
@@ -288,7 +288,7 @@ async def test_searches_of_one_reply_go_one_after_the_other() -> None:
 
 def test_its_traits_say_that_it_reads_and_that_it_reaches_outside() -> None:
     """What is searched for goes to a company: somebody is asked."""
-    (tool,) = web_tools(tool_site(), fetch=False, search=SearchSettings(provider="brave"))
+    (tool,) = web_tools(tool_environment(), fetch=False, search=SearchSettings(provider="brave"))
 
     assert (tool.capabilities.kind, tool.capabilities.read_only, tool.capabilities.safe) == (
         "builtin",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.discord_desk import Desk, file_of
+from support.discord_payloads import PayloadReader, file_of
 from support.discord_world import Payload
 from support.examples import examples
 from support.mutations import as_json, mutated
@@ -33,7 +33,7 @@ from everturn_channels.discord.mapping import (
     read_text,
 )
 
-DESK: Final = Desk(WORLD)
+DESK: Final = PayloadReader(WORLD)
 
 
 def heard(payload: Payload) -> tuple[discord.Message, Any] | None:

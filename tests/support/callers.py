@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
 from msgspec.structs import replace
-from support.tool_sites import call_tool, tool_context
+from support.tool_environments import call_tool, tool_context
 
 from everturn_actors.model import Conversation
 from everturn_actors.ports import Tool

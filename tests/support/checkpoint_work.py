@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
-from support.tool_sites import call_tool, tool_context, tool_site
+from support.tool_environments import call_tool, tool_context, tool_environment
 
 from everturn_actors.model import Conversation, OpenTurn, ToolCall, ToolDefinition, UserMessage
 from everturn_actors.ports import ToolCapabilities, ToolContext
@@ -34,7 +34,7 @@ class Work:
     """An agent that changes files."""
 
     def __init__(self, folder: Path) -> None:
-        self.site = tool_site(folder)
+        self.site = tool_environment(folder)
         self.files = self.site.files
         self.files.mkdir(parents=True, exist_ok=True)
         self.checkpoints = checkpoints_of(self.site)

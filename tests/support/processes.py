@@ -43,7 +43,7 @@ class TrustedConfinement(Confinement, frozen=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class Desk:
+class ProcessWorld:
     """An agent with the tool, in one conversation."""
 
     folder: Path
@@ -141,7 +141,7 @@ async def open_desk(
     resume: bool = True,
     session_id: str = "",
     glance_s: float = 0.0,
-) -> AsyncGenerator[Desk]:
+) -> AsyncGenerator[ProcessWorld]:
     """Open the tool on `folder`; opened again with the same folder and disk, a restart.
 
     Whatever still runs in the folder when the block ends goes on running. A process that ends at
@@ -169,7 +169,7 @@ async def open_desk(
         tool = BackgroundProcess(
             environment, table, confinement, max_processes, wait_s=wait_s, glance_s=glance_s
         )
-        yield Desk(
+        yield ProcessWorld(
             folder=folder,
             test=test,
             table=table,

@@ -22,7 +22,7 @@ from everturn_gateway.scheduler.rules import rules
 
 
 @dataclass(slots=True, kw_only=True)
-class PaperDesk:
+class PaperScheduler:
     """Implements `SchedulerClient`: jobs are read as the real one reads them, and only kept."""
 
     clock: ManualClock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.checkpoint_work import Work, checkpoints_of, context_of, others
-from support.tool_sites import SESSION
+from support.tool_environments import SESSION
 
 from everturn_actors.ports import ToolCapabilities
 from everturn_gateway.tools.checkpoints import (

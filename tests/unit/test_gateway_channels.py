@@ -14,7 +14,7 @@ from support.agents import write_folder
 from support.channel_configs import channel
 from support.tables import table
 from support.tool_configs import config_of
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.journal.keyed import MemoryKeyedStore
 from everturn_actors.model import ConversationKey, IncomingMessage, Usage
@@ -188,7 +188,7 @@ spec:
 
 async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path) -> None:
     """It came from a person: nobody else on the machine may read it."""
-    environment = tool_site(tmp_path)
+    environment = tool_environment(tmp_path)
     path = await keep_in_inbox(environment, READS, "0a1b-report.pdf", b"%PDF")
     kept = environment.files / "inbox" / "0a1b-report.pdf"
     before = kept.stat().st_ino
@@ -202,7 +202,7 @@ async def test_a_file_stands_where_the_tools_of_the_agent_read_it(tmp_path: Path
 
 async def test_an_agent_without_such_tools_keeps_no_files(tmp_path: Path) -> None:
     """A file that nothing can read is only a file of somebody's left on the disk."""
-    environment = tool_site(tmp_path)
+    environment = tool_environment(tmp_path)
 
     assert await keep_in_inbox(environment, REMEMBERS, "a.pdf", b"%PDF") is None
     assert not environment.files.exists()
@@ -213,7 +213,7 @@ async def test_a_file_gets_no_name_that_programs_take_orders_from(
     tmp_path: Path, name: str
 ) -> None:
     """Its name comes from whoever sent it."""
-    environment = tool_site(tmp_path)
+    environment = tool_environment(tmp_path)
 
     path = await keep_in_inbox(environment, READS, name, b"x")
 
@@ -223,7 +223,7 @@ async def test_a_file_gets_no_name_that_programs_take_orders_from(
 
 async def test_a_file_is_not_kept_where_an_inbox_leads_to_such_a_place(tmp_path: Path) -> None:
     """A command of the agent can put a link there."""
-    environment = tool_site(tmp_path)
+    environment = tool_environment(tmp_path)
     (environment.files / ".git").mkdir(parents=True)
     (environment.files / "inbox").symlink_to(".git")
 
@@ -233,7 +233,7 @@ async def test_a_file_is_not_kept_where_an_inbox_leads_to_such_a_place(tmp_path:
 
 async def test_a_file_never_leaves_the_inbox(tmp_path: Path) -> None:
     """Names come from strangers, and the agent itself may have put a link there."""
-    environment, outside = tool_site(tmp_path), tmp_path / "outside"
+    environment, outside = tool_environment(tmp_path), tmp_path / "outside"
     outside.mkdir()
     environment.files.mkdir(parents=True)
     (environment.files / "inbox").symlink_to(outside)

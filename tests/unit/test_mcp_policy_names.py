@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.agents import write_agent
 from support.tables import table
-from support.tool_sites import tool_context
+from support.tool_environments import tool_context
 
 from everturn_actors.model import ToolCall, ToolDefinition
 from everturn_actors.ports import ToolCapabilities, ToolContext

@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.tool_sites import tool_context
+from support.tool_environments import tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import ConversationKey

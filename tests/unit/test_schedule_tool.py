@@ -15,9 +15,9 @@ from msgspec import structs
 from support.agents import MINIMAL, write_folder
 from support.policies import call, policy, step
 from support.policies import context as plain_context
-from support.scheduling import PaperDesk, talk, utc
+from support.scheduling import PaperScheduler, talk, utc
 from support.tables import table
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN, tools_units
 from everturn_actors.errors import ToolFailedError
@@ -60,7 +60,7 @@ class Talk:
     """An agent with the tool, in one conversation."""
 
     tool: ScheduleTool
-    desk: PaperDesk
+    scheduler: PaperScheduler
     clock: ManualClock
     table: ProcessTable
 
@@ -81,7 +81,7 @@ class Talk:
 
     async def creates(self, **arguments: object) -> str:
         """Make a job; return its id."""
-        call_id = f"c{len(self.desk.views) + 10}"
+        call_id = f"c{len(self.scheduler.views) + 10}"
         said = await self.does({"action": "create", **arguments}, call_id=call_id)
         return said.text.split()[0]
 
@@ -93,12 +93,12 @@ class Talk:
 
     def only(self) -> Job:
         """Return the one job there is."""
-        [view] = self.desk.jobs()
+        [view] = self.scheduler.jobs()
         return view.job
 
     def keep(self, view: JobView) -> None:
         """Have a job that somebody else made."""
-        self.desk.views[view.job.job_id] = view
+        self.scheduler.views[view.job.job_id] = view
 
 
 @asynccontextmanager
@@ -107,13 +107,17 @@ async def talking(
 ) -> AsyncGenerator[Talk]:
     """Open the tool on a desk of paper."""
     clock, link = ManualClock(START), ServiceLink()
-    desk = PaperDesk(clock=clock, timezone=timezone)
-    link.connect(_no_service(), desk)
+    scheduler = PaperScheduler(clock=clock, timezone=timezone)
+    link.connect(_no_service(), scheduler)
     async with open_processes(folder, clock, link, environ={}, secrets=SecretRegistry()) as table:
         tool = ScheduleTool(
-            tool_site(link=link), clock, table, max_jobs=max_jobs, min_interval_s=min_interval_s
+            tool_environment(link=link),
+            clock,
+            table,
+            max_jobs=max_jobs,
+            min_interval_s=min_interval_s,
         )
-        yield Talk(tool=tool, desk=desk, clock=clock, table=table)
+        yield Talk(tool=tool, scheduler=scheduler, clock=clock, table=table)
 
 
 def _no_service() -> TurnService:
@@ -276,7 +280,7 @@ async def test_what_makes_no_sense_is_refused_with_the_field(
         said = await talk_.refused({"action": "create", **arguments})
 
         assert said.startswith(told)
-        assert talk_.desk.views == {}
+        assert talk_.scheduler.views == {}
 
 
 @table(
@@ -306,7 +310,7 @@ async def test_the_desk_is_told_how_many_jobs_there_may_be(tmp_path: Path) -> No
     async with talking(tmp_path, max_jobs=3) as talk_:
         await talk_.does(TEA)
 
-        assert talk_.desk.limits == [3]
+        assert talk_.scheduler.limits == [3]
 
 
 @table("channel", ["delegate", "once", "schedule"])
@@ -319,7 +323,7 @@ async def test_nothing_is_made_where_nobody_can_be_reached_later(
         said = await talk_.refused(TEA, key=key)
 
         assert "nobody can be reached in this conversation" in said
-        assert talk_.desk.views == {}
+        assert talk_.scheduler.views == {}
 
 
 @table(
@@ -344,7 +348,7 @@ async def test_a_job_does_not_breed_jobs(tmp_path: Path, said: Conversation, *, 
             with pytest.raises(ToolFailedError, match="only where a person asks for it"):
                 await talk_.does(TEA, said=said)
 
-        assert len(talk_.desk.views) == may
+        assert len(talk_.scheduler.views) == may
 
 
 async def test_a_turn_of_a_job_may_look_and_call_off(tmp_path: Path) -> None:
@@ -367,7 +371,7 @@ async def test_a_call_that_is_run_again_makes_no_second_job(tmp_path: Path) -> N
         other = await talk_.does(TEA, call_id="c2")
         later = await talk_.does(TEA, said=talk("ann", steps=(step(call()),)))
 
-        assert len(talk_.desk.views) == 3
+        assert len(talk_.scheduler.views) == 3
     assert again.text == first.text.replace("is scheduled", "was scheduled before")
     assert len({each.text.split()[0] for each in (first, other, later)}) == 3
 
@@ -376,7 +380,7 @@ async def test_what_was_made_before_is_found_whoever_asks_now(tmp_path: Path) ->
     """A message that came meanwhile must not turn the job's own call into an error."""
     async with talking(tmp_path) as talk_:
         await talk_.does(TEA)
-        [view] = talk_.desk.jobs()
+        [view] = talk_.scheduler.jobs()
         run = Run(scheduled_at=START, started_at=START, outcome="sent")
         talk_.keep(
             structs.replace(view, state="done", next_at=None, job_state=JobState(recent=(run,)))
@@ -393,10 +397,10 @@ async def test_a_call_that_goes_on_before_the_jobs_are_read_finds_its_own(tmp_pa
     """Open turns go on as soon as a gateway starts; the scheduler may still be reading."""
     async with talking(tmp_path) as talk_:
         first = await talk_.does(TEA)
-        talk_.desk.is_loaded = False
+        talk_.scheduler.is_loaded = False
         again = await talk_.does(TEA)
 
-        assert len(talk_.desk.views) == 1
+        assert len(talk_.scheduler.views) == 1
     assert again.text == first.text.replace("is scheduled", "was scheduled before")
 
 
@@ -445,12 +449,12 @@ async def test_a_job_whose_process_ended_meanwhile_is_taken_back(tmp_path: Path)
         async def end() -> None:
             process.ending = Ending(status="completed")
 
-        talk_.desk.on_add = end
+        talk_.scheduler.on_add = end
         said = await talk_.refused(
             {"action": "create", "every": "10m", "message": "x", "process": "p0123456789"}
         )
 
-        assert talk_.desk.views == {}
+        assert talk_.scheduler.views == {}
     assert "has ended" in said
 
 
@@ -462,19 +466,19 @@ async def test_a_call_that_is_stopped_leaves_no_job(tmp_path: Path) -> None:
             async def stop() -> None:
                 scope.cancel()
 
-            talk_.desk.on_add = stop
+            talk_.scheduler.on_add = stop
             await talk_.does(TEA)
 
         assert scope.cancelled_caught
-        assert talk_.desk.limits == [20]
-        assert talk_.desk.views == {}
+        assert talk_.scheduler.limits == [20]
+        assert talk_.scheduler.views == {}
 
 
 async def test_what_cannot_be_written_is_said_so(tmp_path: Path) -> None:
     """A full disk is no traceback to the model."""
     async with talking(tmp_path) as talk_:
         job_id = await talk_.creates(every="1h", message="x")
-        talk_.desk.fails = {
+        talk_.scheduler.fails = {
             "add": OSError(28, "No space left on device"),
             "cancel": OSError(30, "Read-only file system"),
         }
@@ -577,7 +581,7 @@ async def test_only_what_was_made_here_is_called_off(tmp_path: Path) -> None:
         off = await talk_.does({"action": "cancel", "job": f" {mine} "})
         again = await talk_.does({"action": "cancel", "job": mine})
 
-        assert sorted(talk_.desk.views) == ["standup", "theirs"]
+        assert sorted(talk_.scheduler.views) == ["standup", "theirs"]
     assert owners == "standup was not made with this tool here; only its owner can call it off"
     assert nameless == "job: cancel needs the id of a job; list shows them"
     assert theirs.text == (

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import pytest
 from support.tables import table
-from support.tool_sites import tool_site
+from support.tool_environments import tool_environment
 
 from everturn_actors.errors import UnknownSessionError
 from everturn_actors.ids import result_name
@@ -153,7 +153,7 @@ async def test_a_workspace_is_made_for_its_user_alone_with_all_that_is_above_it(
     tmp_path: Path,
 ) -> None:
     """Who may write into the folder above could put another one in its place."""
-    environment = tool_site(tmp_path / "deep")
+    environment = tool_environment(tmp_path / "deep")
     before = os.umask(0)
     try:
         await confine(environment, Confinement(sandbox="none"), ["true"])

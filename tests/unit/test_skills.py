@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.callers import Caller
 from support.tables import table
-from support.tool_sites import tool_context
+from support.tool_environments import tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.model import (

@@ -16,7 +16,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 soak_audit = importlib.import_module("soak_audit")
-soak_book = importlib.import_module("soak_book")
+soak_ledger = importlib.import_module("soak_ledger")
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 CHAT, HTTP, JOB = "1001", "a client's", "says"
@@ -41,7 +41,7 @@ class Case:
     """A soak in which all is well, until a test changes something."""
 
     folder: Path
-    book: Any
+    ledger: Any
     shown: dict[tuple[str, str], list[Any]]
     logs: dict[str, list[Event]] = field(default_factory=dict[str, list[Event]])
     effects: list[str] = field(default_factory=list[str])
@@ -67,21 +67,21 @@ class Case:
             for name, part in (("archive.", events[:3]), ("", events[3:])):
                 lines = "".join(json.dumps(event) + "\n" for event in part)
                 (home / f"events.{name}jsonl").write_text(lines)
-        work = state / "files" / soak_book.AGENT
+        work = state / "files" / soak_ledger.AGENT
         work.mkdir(parents=True)
-        (work / soak_book.WITNESS).write_text("".join(f"{each}\n" for each in self.effects))
+        (work / soak_ledger.WITNESS).write_text("".join(f"{each}\n" for each in self.effects))
         runs = state / "schedules" / "runs"
         runs.mkdir(parents=True)
         (runs / f"{JOB}.jsonl").write_text("".join(json.dumps(run) + "\n" for run in self.runs))
-        return [f.what for f in soak_audit.audit(self.book, self.shown, self.folder).findings]
+        return [f.what for f in soak_audit.audit(self.ledger, self.shown, self.folder).findings]
 
 
 def message(case: Case, marker: str, kind: str, chat: str, **fields: object) -> None:
     """Put a message into the book."""
     values = {"parts": 1, "uses_tool": False, "phase": "calm", "sent_s": 0.0, **fields}
     text = f"{marker} parts"
-    made = soak_book.Message(marker=marker, kind=kind, chat=chat, text=text, **values)
-    case.book.messages[marker] = made
+    made = soak_ledger.Message(marker=marker, kind=kind, chat=chat, text=text, **values)
+    case.ledger.messages[marker] = made
 
 
 def marked(chunk: int, mark: str, **fields: object) -> Event:
@@ -92,17 +92,17 @@ def marked(chunk: int, mark: str, **fields: object) -> Event:
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
     """Return a talk on Telegram, with a reply in two parts and a repeat, one by HTTP, a job."""
-    made = Case(tmp_path, soak_book.Book(random.Random(1)), {})  # noqa: S311 - no secret
+    made = Case(tmp_path, soak_ledger.Ledger(random.Random(1)), {})  # noqa: S311 - no secret
     tool, told = "mk000000z", "mk000001z"
     message(made, tool, "telegram chat", CHAT, parts=2, uses_tool=True)
     message(made, told, "http waiting", HTTP)
-    made.book.messages[told].answers = ["\n\n".join(reply(told))] * 2
-    made.book.jobs[JOB] = "telegram", "2002"
-    killed = soak_book.Life(number=1, began_at=NOON, end="SIGKILL")
+    made.ledger.messages[told].answers = ["\n\n".join(reply(told))] * 2
+    made.ledger.jobs[JOB] = "telegram", "2002"
+    killed = soak_ledger.Life(number=1, began_at=NOON, end="SIGKILL")
     killed.ended_at = NOON + timedelta(seconds=10.5)
-    made.book.lives.append(killed)
+    made.ledger.lives.append(killed)
     first, second = reply(tool, 2)
-    texts = (first, second, f"{soak_book.LABEL}\n\n{second}")
+    texts = (first, second, f"{soak_ledger.LABEL}\n\n{second}")
     numbers = (50, 51, 52)
     made.shown["telegram", CHAT] = [
         soak_audit.Shown(number=n, text=t) for n, t in zip(numbers, texts, strict=True)
@@ -212,7 +212,7 @@ def _show_a_part_twice(case: Case) -> None:
 
 def _label_without_a_doubt(case: Case) -> None:
     texts = case.shown["telegram", CHAT]
-    texts[0] = soak_audit.Shown(number=50, text=f"{soak_book.LABEL}\n\n{texts[0].text}")
+    texts[0] = soak_audit.Shown(number=50, text=f"{soak_ledger.LABEL}\n\n{texts[0].text}")
 
 
 def _show_parts_the_wrong_way_round(case: Case) -> None:
@@ -220,7 +220,7 @@ def _show_parts_the_wrong_way_round(case: Case) -> None:
 
 
 def _doubt_without_a_kill(case: Case) -> None:
-    case.book.lives.clear()
+    case.ledger.lives.clear()
 
 
 def _send_what_was_sent(case: Case) -> None:
@@ -240,15 +240,15 @@ def _never_run_the_tool(case: Case) -> None:
 
 
 def _answer_otherwise_the_second_time(case: Case) -> None:
-    case.book.messages["mk000001z"].answers[1] += " or so"
+    case.ledger.messages["mk000001z"].answers[1] += " or so"
 
 
 def _answer_with_half(case: Case) -> None:
-    case.book.messages["mk000001z"].answers = ["mk000001z-1of1 and"]
+    case.ledger.messages["mk000001z"].answers = ["mk000001z-1of1 and"]
 
 
 def _never_answer(case: Case) -> None:
-    case.book.messages["mk000001z"].answers = []
+    case.ledger.messages["mk000001z"].answers = []
 
 
 def _leave_a_run_open(case: Case) -> None:
@@ -267,18 +267,18 @@ def _say_it_twice(case: Case) -> None:
 def _show_a_preview_beside_the_reply(case: Case) -> None:
     texts = case.shown["telegram", CHAT]
     texts.insert(0, soak_audit.Shown(number=49, text=texts[0].text))
-    case.book.shown_at["telegram", "49"] = NOON + timedelta(seconds=2)
+    case.ledger.shown_at["telegram", "49"] = NOON + timedelta(seconds=2)
 
 
 def _surprise_a_client(case: Case) -> None:
-    case.book.problems.append("418 from /api/v1/sessions")
+    case.ledger.problems.append("418 from /api/v1/sessions")
 
 
 def test_what_a_kill_left_behind_is_counted_and_no_double(case: Case) -> None:
     """The same part follows, labelled; without a kill that explains it, it would be a double."""
     texts = case.shown["telegram", CHAT]
     texts.insert(1, soak_audit.Shown(number=49, text=texts[1].text))
-    case.book.shown_at["telegram", "49"] = NOON + timedelta(seconds=10)
+    case.ledger.shown_at["telegram", "49"] = NOON + timedelta(seconds=10)
 
     assert case.findings() == []
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from support.tables import table
 from support.tool_doubles import Deed
-from support.tool_sites import SESSION, call_tool, tool_context
+from support.tool_environments import SESSION, call_tool, tool_context
 
 from everturn_actors.errors import ToolFailedError
 from everturn_actors.journal.keyed.memory import MemoryKeyedStore

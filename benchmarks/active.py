@@ -1,11 +1,12 @@
-"""What long conversations take while they are awake: memory, the loop, the collector, waking.
+"""What long conversations take while they are active: memory, the loop, the collector, loading.
 
-    .venv/bin/python benchmarks/awake.py [--conversations 200] [--turns 2000] [--rounds 3]
+    .venv/bin/python benchmarks/active.py [--conversations 200] [--turns 2000] [--rounds 3]
 
 Messages have 600 bytes and replies 400, and the agent's model has the largest window there is. The
 gateway runs in this process, so that its loop and its collector can be timed; whoever writes the
 conversations down beforehand, and whoever talks in them, is a process of its own. Memory is what
-the process grows by while all of them wake and talk, beside the bytes of the texts that they hold.
+the process grows by while all of them are loaded and talk, beside the bytes of the texts that they
+hold.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class Collections:
 
 @dataclass(slots=True, kw_only=True)
 class Awake:
-    """What was found of conversations that are awake."""
+    """What was found of conversations that are active."""
 
     texts: int = 0
     "Bytes, of one of them."
@@ -160,7 +161,7 @@ class Awake:
     blocks: Blocks = field(default_factory=Blocks)
     collections: Collections = field(default_factory=Collections)
     full_ms: float = 0.0
-    "What one more full collection takes while all of them are awake."
+    "What one more full collection takes while all of them are active."
 
 
 async def run(folder: Path, names: Sequence[str], turns: int, rounds: int) -> Awake:
@@ -233,7 +234,7 @@ def measured(
     rows.append(("a full one in the end", 1, found.full_ms))
     rows += [(where, "", ms) for ms, _, where in sorted(blocks.slow, reverse=True)[:5]]
     beyond = (found.grown - found.texts) / 1e6
-    what = f"awake conversation of {turns:,} turns"
+    what = f"active conversation of {turns:,} turns"
     longest_ms = blocks.longest_cpu_ms
     figures = [
         Figure(what=f"{what}, MB", value=found.grown / 1e6, unit="MB"),
@@ -264,8 +265,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rows, figures = measured(options.conversations, options.turns, options.rounds)
-    show(f"{options.conversations} conversations awake", ("what", "times", "longest ms"), rows)
-    show_figures("awake", figures)
+    show(f"{options.conversations} conversations active", ("what", "times", "longest ms"), rows)
+    show_figures("active", figures)
 
 
 if __name__ == "__main__":

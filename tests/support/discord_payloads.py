@@ -12,7 +12,7 @@ from everturn_channels.discord.client import Client
 from everturn_channels.discord.mapping import is_from_people, read_message
 
 
-class Desk:
+class PayloadReader:
     """Turns payloads into the library's messages, without a network."""
 
     def __init__(self, world: World | None = None) -> None:

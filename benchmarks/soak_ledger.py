@@ -103,7 +103,7 @@ class Life:
 
 
 @dataclass(slots=True)
-class Book:
+class Ledger:
     """Everything that is noted; one for a run."""
 
     dice: random.Random

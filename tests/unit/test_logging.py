@@ -180,7 +180,7 @@ def test_nothing_in_a_json_line_shows_a_secret(stream: io.StringIO) -> None:
     assert line["urls"] == ["http://h/?k=***"]
     assert line["headers"] == {"x": {"***": "***"}}
     assert "ValueError: invalid literal for int() with base 10: '***'" in line["exception"]
-    assert "test_observe.py" in line["stack"]
+    assert "test_logging.py" in line["stack"]
 
 
 def log_about_sessions() -> None:

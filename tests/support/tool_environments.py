@@ -16,7 +16,7 @@ from everturn_gateway.tools.marks import MarkedWorkspaces
 SESSION = "20261122T000000000-00000000"
 
 
-def tool_site(
+def tool_environment(
     folder: Path = Path("/nonexistent"),
     *,
     agent: str = "test",
