@@ -30,7 +30,7 @@ from everturn_actors.model import (
 )
 from everturn_actors.ports import ModelProvider, WindowSource, counted_by
 from everturn_gateway.providers.errors import ProviderConfigError
-from everturn_gateway.providers.transport.attached import told
+from everturn_gateway.providers.transport.attached import text_with_files
 from everturn_gateway.providers.transport.encoding import dumps
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Tokenizer:
     def _message(self, message: AnyMessage) -> int:
         match message:
             case UserMessage() | ToolResult():
-                texts = [told(message)]
+                texts = [text_with_files(message)]
             case Reply(calls=calls):
                 texts = [message.text, *(each for c in calls for each in (c.name, c.arguments))]
             case _:

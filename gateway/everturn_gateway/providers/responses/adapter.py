@@ -63,7 +63,7 @@ class Responses(AdaptiveProvider[_Manner]):
         base = self._endpoint.base
         return openai_question(request, base, self._writer, replays=manner.replays)
 
-    def _learnt(
+    def _observed(
         self, request: ModelRequest, manner: _Manner, refused: RefusedRequestError
     ) -> _Manner | None:
         if type(refused.error) is not ModelRefusedError:

@@ -32,7 +32,12 @@ from everturn_gateway.providers.transport.asked import (
     responses_options,
     responses_tool_choice,
 )
-from everturn_gateway.providers.transport.attached import base64, images_apart, pictures, told
+from everturn_gateway.providers.transport.attached import (
+    base64,
+    images_apart,
+    pictures,
+    text_with_files,
+)
 from everturn_gateway.providers.transport.encoding import compact, dumps
 from everturn_gateway.providers.transport.opaque import unpack
 from everturn_gateway.providers.transport.wire import SentBytes
@@ -131,11 +136,11 @@ class BodyWriter:
                 shown = pictures(message, request.media) if message.attachments else ()
                 if shown:
                     return orjson.Fragment(_with_pictures(message, request.media))
-                return {"role": "user", "content": told(message)}
+                return {"role": "user", "content": text_with_files(message)}
             case Notice(text=text):
                 return {"role": "system", "content": text}
             case ToolResult(call_id=call_id):
-                text = told(message, pictures(message, request.media))
+                text = text_with_files(message, pictures(message, request.media))
                 return {"type": "function_call_output", "call_id": call_id, "output": text}
             case Reply(text=text, calls=(), opaque=""):
                 return {"role": "assistant", "content": text}
@@ -209,7 +214,7 @@ def _joined(items: Iterator[dict[str, Any]]) -> bytes:
 
 def _with_pictures(message: UserMessage, media: Mapping[str, bytes]) -> bytes:
     shown = pictures(message, media)
-    text = told(message, shown)
+    text = text_with_files(message, shown)
     parts = [dumps({"type": "input_text", "text": text})] if text else []
     parts += [
         b'{"type":"input_image","detail":"auto","image_url":"data:%b;base64,%b"}'
