@@ -22,6 +22,7 @@ from everturn_actors.ports.models import (
     Summariser,
     WindowSource,
     counted_by,
+    counter_of,
 )
 from everturn_actors.ports.observer import NullObserver, Observer, PassingObserver
 from everturn_actors.ports.ownership import LocalOwnership, Node, Ownership
@@ -88,4 +89,5 @@ __all__ = [
     "Verdict",
     "WindowSource",
     "counted_by",
+    "counter_of",
 ]

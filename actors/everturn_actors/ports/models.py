@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from functools import lru_cache
+from typing import Protocol, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -54,12 +55,23 @@ class PromptCounter(Protocol):
         ...
 
 
+def counter_of(provider: ModelProvider) -> PromptCounter | None:
+    """Return the provider where it can count prompts; else None."""
+    return cast("PromptCounter", provider) if _counts(type(provider)) else None
+
+
+@lru_cache(maxsize=64)  # to look for a method by its protocol takes longer than to render a request
+def _counts(kind: type[ModelProvider]) -> bool:
+    return issubclass(kind, PromptCounter)
+
+
 async def counted_by(provider: ModelProvider, request: ModelRequest) -> int | None:
     """Return what `provider` says a request would cost; None where it does not say.
 
     For whoever wraps a provider: so it counts where what it wraps does.
     """
-    return await provider.count_tokens(request) if isinstance(provider, PromptCounter) else None
+    counter = counter_of(provider)
+    return None if counter is None else await counter.count_tokens(request)
 
 
 class ModelStatisticsStore(Protocol):

@@ -17,7 +17,7 @@ from everturn_actors.context.render import Renderer
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.events import Body, PromptCounted
 from everturn_actors.model import OpenTurn, ToolDefinition
-from everturn_actors.ports import Agent, ModelStatisticsStore, PromptCounter
+from everturn_actors.ports import Agent, ModelStatisticsStore, PromptCounter, counter_of
 from everturn_actors.state.session_state import SessionState
 
 logger = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ async def count_at_the_edge(
 
     What is counted is learnt, and an event. A boundary: what fails here costs nothing but the wait.
     """
-    counter = agent.provider
-    if not isinstance(counter, PromptCounter):
+    counter = counter_of(agent.provider)
+    if counter is None:
         return
     state, model = host.state, agent.spec.model
     statistics = host.model_statistics.of(model)

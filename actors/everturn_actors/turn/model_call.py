@@ -46,8 +46,8 @@ from everturn_actors.model import Conversation, OpenTurn, Reply, Resolution, Too
 from everturn_actors.ports import (
     Agent,
     Clock,
-    PromptCounter,
     ToolContext,
+    counter_of,
 )
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.scopes import loop_time, new_scope
@@ -124,7 +124,7 @@ async def call_model(
     Raises:
         ModelError: No try succeeded, or the failure is not transient.
     """
-    if isinstance(agent.provider, PromptCounter):
+    if counter_of(agent.provider) is not None:
         await _count_at_the_edge(host, turn, agent)
     rendered = await _prepare(host, agent)
     tries, refusals = 0, Refusals()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -122,12 +124,51 @@ async def read(match: MessageMatch, words: Sequence[str], logs: Logs, around: in
         logs: Has it.
         around: How many events before and after it are read for the messages beside it.
     """
+    found = await read_together([match], words, logs, around)
+    return found[0] if found else None
+
+
+async def read_together(
+    matches: Sequence[MessageMatch], words: Sequence[str], logs: Logs, around: int
+) -> list[Found]:
+    """Return messages of one session by its log, in the order of `matches`; each event read once.
+
+    What the log does not have (any more) is left out. The arguments are those of `read`.
+    """
+    near = dict[int, Event]()
+    for session_id, first, last in _stretches(matches, around):
+        with suppress(JournalError, UnknownSessionError):
+            events = await logs.history(session_id, after=first - 1, limit=last - first + 1)
+            near.update((event.seq, event) for event in events)
+    found: list[Found] = []
+    for match in matches:
+        beside = [near[s] for s in _around(match.seq, around) if s in near]
+        if (each := await _found(match, words, logs, beside)) is not None:
+            found.append(each)
+    return found
+
+
+def _around(seq: int, around: int) -> range:
+    return range(max(seq - around, 1), seq + around + 1)
+
+
+def _stretches(matches: Sequence[MessageMatch], around: int) -> list[tuple[str, int, int]]:
+    """Return what is to be read of a session, first and last, where matches lie close together."""
+    found: list[tuple[str, int, int]] = []
+    for match in sorted(matches, key=attrgetter("seq")):
+        wanted = _around(match.seq, around)
+        if found and wanted[0] <= found[-1][2] + 1:
+            found[-1] = (match.session_id, found[-1][1], wanted[-1])
+        else:
+            found.append((match.session_id, wanted[0], wanted[-1]))
+    return found
+
+
+async def _found(
+    match: MessageMatch, words: Sequence[str], logs: Logs, near: Sequence[Event]
+) -> Found | None:
+    """Return a message, with the one before and after it; `near` are the events around it."""
     seq = match.seq
-    after = max(seq - 1 - around, 0)
-    try:
-        near = await logs.history(match.session_id, after=after, limit=seq - after + around)
-    except (JournalError, UnknownSessionError):
-        return None
     event = next((each for each in near if each.seq == seq), None)
     if event is None:
         return None

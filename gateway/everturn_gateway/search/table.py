@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -37,6 +38,7 @@ _SEQ_MASK: Final = (1 << _SEQ_BITS) - 1
 _RANKED_ROWS: Final = 12_000  # that one search ranks; some 25 ms
 _SESSIONS_NAMED: Final = 200  # in one query, where no word stands for all of them
 _DATE_WORDS: Final = 150
+_COMMON_PLACES: Final = 512  # whose common words are held; those of others are counted again
 _EPOCH: Final = datetime(2020, 1, 1, tzinfo=UTC)
 _LAST_DAY: Final = date(2079, 12, 31)
 _ROLES: Final[dict[SearchRole, str]] = {
@@ -74,7 +76,7 @@ _LAYOUT: Final = Layout(
 _MATCHING: Final = "SELECT rowid FROM messages WHERE messages MATCH ? AND rowid BETWEEN ? AND ?"
 _BEST: Final = f"{_MATCHING} ORDER BY rank LIMIT ? OFFSET ?"
 _NEWEST: Final = f"{_MATCHING} ORDER BY rowid DESC LIMIT ? OFFSET ?"
-_SOME: Final = f"{_MATCHING} LIMIT ?"
+_COUNT: Final = f"SELECT count(*) FROM ({_MATCHING} LIMIT ?)"  # noqa: S608 - of constants
 _ALL_ROWS: Final = (0, (1 << 63) - 1)
 
 
@@ -118,6 +120,7 @@ class MessageTable(SqliteCache):
             path: The file; None = in memory, for as long as this lives.
         """
         super().__init__(path, _LAYOUT)
+        self._common = _CommonWords()
 
     def mark(self, name: str) -> int:
         """Return a number that was kept; 0 where none was."""
@@ -171,6 +174,7 @@ class MessageTable(SqliteCache):
             database.execute("DELETE FROM messages WHERE rowid BETWEEN ? AND ?", rows)
             database.execute("DELETE FROM sessions WHERE number = ?", (number,))
             database.execute("DELETE FROM viewers WHERE number = ?", (number,))
+            self._common.clear()
 
     def search(self, query: MessageQuery) -> tuple[list[MessageMatch], bool]:
         """Return the matches that are asked for, the best first, and whether there are more."""
@@ -183,7 +187,12 @@ class MessageTable(SqliteCache):
                 return [], False
             phrases = [_text(term.match) for term in words.all_of]
             all_of = _Filter([*within.all_of, *phrases], within.rows)
-            terms, is_ranked = _telling(database, words.any_of, all_of, query.common_rows)
+            if query.common_rows is None:
+                terms, is_ranked = _telling(database, words.any_of, all_of)
+            else:
+                known = self._common.of(all_of, query.common_rows)
+                terms = _rare(database, words.any_of, all_of, query.common_rows, known)
+                is_ranked = True
             if not terms and not phrases:
                 return [], False
             wanted = " OR ".join(term.match for term in terms)
@@ -250,23 +259,75 @@ class _Filter(Struct, frozen=True):
         return " AND ".join(every), *self.rows
 
 
+class _CommonWords:
+    """Words that too many rows of a place have. Used by one thread at a time, as its table is.
+
+    Rows are added, and only those of whole sessions removed: such a word stays one.
+    """
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[object, ...], set[str]] = OrderedDict()
+
+    def of(self, within: _Filter, common_rows: int) -> set[str]:
+        """Return those of a place, for more to be added."""
+        place = (*within.all_of, *within.rows, common_rows)
+        known = self._known.setdefault(place, set())
+        self._known.move_to_end(place)
+        if len(self._known) > _COMMON_PLACES:
+            self._known.popitem(last=False)
+        return known
+
+    def clear(self) -> None:
+        """Forget all: there are fewer rows."""
+        self._known.clear()
+
+
+def _rows(database: sqlite3.Connection, term: Term, within: _Filter, most: int) -> int:
+    """Return how many rows have a term; beyond `most` one more than that."""
+    arguments = (*within.arguments(term.match), most + 1)
+    (rows,) = database.execute(_COUNT, arguments).fetchone()
+    return int(rows)
+
+
+def _rare(
+    database: sqlite3.Connection,
+    terms: Sequence[Term],
+    within: _Filter,
+    common_rows: int,
+    known: set[str],
+) -> Sequence[Term]:
+    """Return the terms that some rows have, and not too many, the rarest first.
+
+    Args:
+        database: Is asked.
+        terms: What is looked for.
+        within: What has to be true of each row.
+        common_rows: More are too many.
+        known: Terms that too many have: they are not counted again. Those that are found are added.
+    """
+    counted: list[tuple[int, int]] = []
+    for position, term in enumerate(terms):
+        if term.match in known:
+            continue
+        rows = _rows(database, term, within, common_rows)
+        if rows > common_rows:
+            known.add(term.match)
+        elif rows:
+            counted.append((rows, position))
+    return [terms[position] for _, position in sorted(counted)]
+
+
 def _telling(
-    database: sqlite3.Connection, terms: Sequence[Term], within: _Filter, common_rows: int | None
+    database: sqlite3.Connection, terms: Sequence[Term], within: _Filter
 ) -> tuple[Sequence[Term], bool]:
     """Return the terms to look for, the rarest first, and whether the rows can be ranked.
 
-    Those of which too many rows have one are left out: without `common_rows` not where there is
-    nothing else.
+    Those of which too many rows have one are left out, but not where there is nothing else.
     """
-    most = _RANKED_ROWS if common_rows is None else common_rows
     counted: list[tuple[int, int]] = []
     for position, term in enumerate(terms):
-        arguments = within.arguments(term.match)
-        rows = len(database.execute(_SOME, (*arguments, most + 1)).fetchall())
-        if rows and (common_rows is None or rows <= most):
+        if rows := _rows(database, term, within, _RANKED_ROWS):
             counted.append((rows, position))
-    if common_rows is not None:
-        return [terms[position] for _, position in sorted(counted)], True
     kept: list[Term] = []
     left = _RANKED_ROWS
     for rows, position in sorted(counted):
