@@ -250,7 +250,7 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
         return rules.Plan()
     begun = {run.scheduled_at for run in (*job_state.recent, *job_state.open)}
     upcoming = coming(job, job_state.cursor, now + timedelta(days=70), job_state.anchor)
-    settled: list[tuple[datetime, datetime]] = []
+    resolved: list[tuple[datetime, datetime]] = []
     next_at: datetime | None = None
     for scheduled_at in upcoming:
         if scheduled_at in begun:
@@ -259,15 +259,15 @@ def expected_plan(job: Job, job_state: JobState, now: datetime, most: int) -> ru
         if at > now:
             next_at = at
             break
-        settled.append((scheduled_at, at))
+        resolved.append((scheduled_at, at))
     ready: list[datetime] = []
     due = datetime.min.replace(tzinfo=UTC)
-    for scheduled_at, at in settled[-most:]:
+    for scheduled_at, at in resolved[-most:]:
         due = max(due, at)
         if now - due <= timedelta(seconds=job.grace_s):
             ready.append(scheduled_at)
     run = ready[:left] if job.misfire == "run_all" else ready[-1:]
-    missed = [scheduled_at for scheduled_at, _ in settled if not run or scheduled_at < run[0]]
+    missed = [scheduled_at for scheduled_at, _ in resolved if not run or scheduled_at < run[0]]
     return rules.Plan(
         run=tuple(run),
         misfired=rules.Misfire(first=missed[0], last=missed[-1], count=len(missed))
@@ -324,9 +324,9 @@ def test_no_run_runs_twice_whenever_one_looks(job: Job, naps: list[int]) -> None
         missed += planned.misfired.count if planned.misfired else 0
     assert ran == sorted(set(ran))
     assert job.max_runs is None or len(ran) <= job.max_runs
-    settled = list(coming(job, anchor, cursor, anchor))
-    assert set(ran) <= set(settled)
-    assert len(ran) + missed == len(settled)
+    resolved = list(coming(job, anchor, cursor, anchor))
+    assert set(ran) <= set(resolved)
+    assert len(ran) + missed == len(resolved)
 
 
 @examples(25)

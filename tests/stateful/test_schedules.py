@@ -350,15 +350,15 @@ class Schedules(RuleBasedStateMachine):
     ) -> None:
         """Check that all that was due of a job was begun, or passed over for a reason."""
         account = self.accounts[job.job_id]
-        assert account.settled is not None
+        assert account.resolved is not None
         if job.max_runs is not None and job_state.ran >= job.max_runs:
             return
         if job_state.armed is not None and now >= job_state.armed:
-            account.settled = max(account.settled, job_state.armed)
+            account.resolved = max(account.resolved, job_state.armed)
         until = now - timedelta(seconds=job.jitter_s)
-        for scheduled_at in Force(job, anchor).between(account.settled, until):
+        for scheduled_at in Force(job, anchor).between(account.resolved, until):
             assert account.is_accounted_for(scheduled_at), f"{utc_text(scheduled_at)} is lost"
-        account.settled = max(account.settled, until)
+        account.resolved = max(account.resolved, until)
 
     def check_people(self) -> None:
         """Check that each was told once."""

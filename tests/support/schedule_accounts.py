@@ -60,7 +60,7 @@ class Account:
     is_called_off: bool = False
     ran: int = 0
     "Since it was armed."
-    settled: datetime | None = None
+    resolved: datetime | None = None
     "Runs up to here need not be accounted for any more."
 
     def has_begun(self, scheduled_at: datetime) -> bool:
@@ -90,12 +90,12 @@ class Account:
                 self.is_called_off = True
             case Armed(at=at, since=since):
                 assert since == at or self.forces[-1].job.is_once, "it counts what was before it"
-                self.settled, self.ran = since, 0
+                self.resolved, self.ran = since, 0
                 self.is_called_off = False
             case Resumed(at=at):
-                self.settled = max(self.settled or at, at)
+                self.resolved = max(self.resolved or at, at)
             case Rebased(cursor=cursor):
-                self.settled = min(self.settled or cursor, cursor)
+                self.resolved = min(self.resolved or cursor, cursor)
                 self.misfired = [each for each in self.misfired if each.scheduled_at <= cursor]
             case _:
                 pass

@@ -64,7 +64,7 @@ def left_by(lives: Lives) -> Left:
         assert posted.setdefault(post.key, data) == data, "another thing with the same key"
     folder = lives.world.folder
     return Left(
-        job_states={path.stem: _settled(path) for path in sorted(folder.glob("runs/*.jsonl"))},
+        job_states={path.stem: _resolved(path) for path in sorted(folder.glob("runs/*.jsonl"))},
         finished=Counter(
             (job_id, record.scheduled_at)
             for job_id, record in lives.past.records
@@ -83,7 +83,7 @@ def standing_in(path: Path) -> JobState:
     return read_log(path.read_bytes()).job_state
 
 
-def _settled(path: Path) -> JobState:
+def _resolved(path: Path) -> JobState:
     job_state = standing_in(path)
     recent = tuple(
         replace(run, started_at=_NEVER, finished_at=None, session_id="", seq=0)

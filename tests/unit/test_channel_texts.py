@@ -62,7 +62,7 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
     assert ("the model is down" in text) == (outcome == "failed")
 
 
-@table("settled", get_args(Resolution))
+@table("resolved", get_args(Resolution))
 def test_a_button_that_is_pressed_too_late_says_so(settled: Resolution) -> None:
     """Whoever clicked it waits for something to happen."""
     assert texts.click_late(settled).startswith("Too late")

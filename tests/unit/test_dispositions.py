@@ -24,11 +24,11 @@ from everturn_channels.inbound.dispositions import Disposition, disposition_of
 @table(
     ("error", "expected"),
     [
-        (InvalidInputError(), "settled"),
-        (UnknownAgentError("a"), "settled"),
-        (QueueFullError(), "settled"),
-        (BusyError(), "settled"),
-        (CorruptJournalError("a hole"), "settled"),
+        (InvalidInputError(), "resolved"),
+        (UnknownAgentError("a"), "resolved"),
+        (QueueFullError(), "resolved"),
+        (BusyError(), "resolved"),
+        (CorruptJournalError("a hole"), "resolved"),
         (TimeoutError(), "not now"),
         (ActorStoppedError(), "not now"),
         (MailboxFullError(), "not now"),

@@ -129,7 +129,7 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def aside(path: Path, why: str) -> Path:
+def quarantine_path(path: Path, why: str) -> Path:
     """Return a free name beside `path`, stamped with the time at which it was last written.
 
     `events.jsonl` and `torn` give `events.jsonl.torn-20261121T224956123456Z`.

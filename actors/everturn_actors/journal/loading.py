@@ -15,9 +15,9 @@ from msgspec import Struct
 from everturn_actors.errors import CorruptJournalError, UnknownFormatError
 from everturn_actors.events import Event
 from everturn_actors.journal.disk import (
-    aside,
     cut,
     open_for_writing,
+    quarantine_path,
     replace_file,
     sync_directory,
     write_all,
@@ -299,7 +299,7 @@ def _repair_log(files: SessionFiles, log: Log) -> tuple[str, ...]:
     path = files.log
     try:
         if log.torn:
-            kept = aside(path, "torn")
+            kept = quarantine_path(path, "torn")
             replace_file(kept, log.torn)  # kept first: a crash between the two loses nothing
             cut(path, log.size_bytes)
             text = (
@@ -343,7 +343,7 @@ def _terminate(path: Path, size_bytes: int) -> None:
 
 def _quarantine_snapshot(files: SessionFiles, fault: str) -> str:
     try:
-        kept = aside(files.state, "bad")
+        kept = quarantine_path(files.state, "bad")
         files.state.rename(kept)
         sync_directory(files.folder)
     except OSError as error:

@@ -364,7 +364,7 @@ class CommandHandler:
             if self._access.is_flood(click):
                 await notify("")
                 return
-            told = await self._settled(partial(self._owners.click, click, owner))
+            told = await self._answered(partial(self._owners.click, click, owner))
             if told is not None:
                 await notify(told)
                 return
@@ -374,20 +374,20 @@ class CommandHandler:
         elif owner is None and self._access.is_flood(click):
             await notify("")
         else:
-            settle = partial(self._answer_click, click, admission.key)
-            await notify(await self._settled(settle, admission.key))
+            answer = partial(self._answer_click, click, admission.key)
+            await notify(await self._answered(answer, admission.key))
 
     async def _answer_click(self, click: ButtonClick, key: ConversationKey) -> str:
         with anyio.fail_after(COMMAND_S):
             told = await self._models.click(click, key)
         return await answer_click(click, key, self._context.service) if told is None else told
 
-    async def _settled(
-        self, settle: Callable[[], Awaitable[Answer]], key: ConversationKey | None = None
+    async def _answered(
+        self, answer: Callable[[], Awaitable[Answer]], key: ConversationKey | None = None
     ) -> Answer | str:
         """Answer the question of a button; return what the person is told, also where it fails."""
         try:
-            return await settle()
+            return await answer()
         except (CorruptJournalError, UnknownFormatError) as error:
             log_damaged(key, error)
             return DAMAGED

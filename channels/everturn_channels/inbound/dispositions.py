@@ -23,8 +23,8 @@ from everturn_actors.errors import (
     is_group,
 )
 
-Disposition: TypeAlias = Literal["settled", "not now", "unclear"]
-"""settled: it never will be taken as it is, and whoever sent it is told so; it is confirmed.
+Disposition: TypeAlias = Literal["resolved", "not now", "unclear"]
+"""resolved: it never will be taken as it is, and whoever sent it is told so; it is confirmed.
 not now: nothing is wrong with it; it is not confirmed, and tried again for as long as it takes.
 unclear: nobody foresaw this; it is tried again a few times, and then settled.
 """
@@ -59,7 +59,7 @@ def disposition_of(error: BaseException) -> Disposition:
     if isinstance(error, ActorFailedError):
         return disposition_of(error.cause)  # the session starts afresh with the next try
     if isinstance(error, _SETTLED):
-        return "settled"
+        return "resolved"
     if isinstance(error, _NOT_NOW):
         return "not now"
     if isinstance(error, OSError) and error.errno in _SCARCE:

@@ -73,7 +73,7 @@ class ChannelInboundHandler:
         self._backlog = Backlog(
             channel, tasks=tasks, notifier=self._notifier, is_known=self._is_known
         )
-        self._settled: RecentKeys[tuple[str, str, str]] = RecentKeys()
+        self._resolved: RecentKeys[tuple[str, str, str]] = RecentKeys()
         self._resolver = EventResolver(
             self._receive,
             channel=adapter.name,
@@ -103,7 +103,7 @@ class ChannelInboundHandler:
         event = moved_event(event, self._aliases)
         self._chat_types.note(event.chat)
         name = _name_of(event)
-        if name is not None and name in self._settled:
+        if name is not None and name in self._resolved:
             return
         key = self._access.key_of(event.chat, event.sender)
         agent = key.agent if key is not None else ""
@@ -111,7 +111,7 @@ class ChannelInboundHandler:
         with speaking(await ready(language)):
             await self._resolver.resolve(event)
         if name is not None:
-            self._settled.note(name)  # not before: one that failed comes again
+            self._resolved.note(name)  # not before: one that failed comes again
         await self._notices.heard(event)  # an owner who writes can be told what waits
 
     async def suggestions(self, command: Command) -> Sequence[str]:

@@ -50,7 +50,7 @@ class DefinitionReload:
             if why != self._unread:  # a folder that is missing is looked for again and again
                 logger.warning("scheduled jobs cannot be read", extra={"error": why})
         self._unread = why
-        if not self._registry.is_settled and not self._is_waiting:
+        if not self._registry.is_current and not self._is_waiting:
             self._is_waiting = True
             self._beside("schedules", self._read_again)
 

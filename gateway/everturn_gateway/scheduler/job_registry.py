@@ -149,7 +149,7 @@ class JobRegistry:
         "The job files that were taken over last."
         self._beside: tuple[int, tuple[Fault, ...]] = (0, ())
         "And what stood beside them: the version of the agents, damaged run logs."
-        self.is_settled = False
+        self.is_current = False
         """Whether all definitions are taken over, as they stood at the last look, and armed."""
         self._reading = anyio.Lock()
 
@@ -258,9 +258,9 @@ class JobRegistry:
 
     # --- definitions ---
 
-    def unsettle(self) -> None:
+    def invalidate(self) -> None:
         """Let the next look judge all jobs again: something else has changed."""
-        self.is_settled = False
+        self.is_current = False
 
     async def read(self) -> None:
         """Take over all definitions as they stand, and arm what is new.
@@ -272,9 +272,9 @@ class JobRegistry:
             await self._logs.recheck()
             page = await self.store.read()
             beside = (self._agents.version, self._logs.faults())
-            if self.is_settled and page is self._page and beside == self._beside:
+            if self.is_current and page is self._page and beside == self._beside:
                 return  # nothing has changed
-            self.is_settled, self._page, self._beside = False, page, beside
+            self.is_current, self._page, self._beside = False, page, beside
             found, twins = by_id((*page.jobs, *self._agents.jobs()))
             faults = (*page.faults, *twins)
             _log_new(faults, set(self._faults))
@@ -286,7 +286,7 @@ class JobRegistry:
             for job_id in dict.fromkeys((*gone, *self._logs.ids())):
                 if job_id not in found and not self._may_come_back(job_id, page):
                     await self._forget(job_id)
-            self.is_settled = not page.may_pass  # unless one of them cannot be armed
+            self.is_current = not page.may_pass  # unless one of them cannot be armed
             async with anyio.create_task_group() as arming:
                 for number, job in enumerate(found.values(), 1):
                     if number % AT_ONCE == 0:
@@ -313,7 +313,7 @@ class JobRegistry:
         """Return whether a job that is missing may stand in something that is only set aside."""
         agent, dot, _ = job_id.partition(".")
         is_loaded = agent in {name.lower() for name in self._agents.names()}
-        return job_id in page.set_aside or bool(dot and self._agents.faults() and not is_loaded)
+        return job_id in page.quarantined or bool(dot and self._agents.faults() and not is_loaded)
 
     async def _forget(self, job_id: str) -> None:
         """Write down that a job is no more."""
@@ -330,7 +330,7 @@ class JobRegistry:
         except OSError as error:
             entry.error = error
             entry.why = f"its run log cannot be written: {error.strerror or error}"
-            self.is_settled = False
+            self.is_current = False
         else:
             entry.error = None
         self._changed(entry.job_id)

@@ -239,7 +239,7 @@ class JobState(Value, frozen=True, kw_only=True):
     before them they are still to come."""
     left_out: tuple[Span, ...] = ()
     "Those that were left out last without being missed: it was paused, or they are older than it."
-    settled: tuple[Span, ...] = ()
+    resolved: tuple[Span, ...] = ()
     "Those beyond `cursor` that are settled too, oldest first: they ran by a clock that was ahead."
     ran: Count = 0
     "Runs that ran since then, those by hand left out."

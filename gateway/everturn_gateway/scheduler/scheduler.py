@@ -278,7 +278,7 @@ class Scheduler:
                 with suppress(UnknownJobError):  # somebody called it off in this moment
                     await self._cancel(entry.job_id)
         if tied:  # what people wrote stays, and waits
-            self._registry.unsettle()
+            self._registry.invalidate()
             await self._registry.read()
 
     # --- life ---
@@ -310,7 +310,7 @@ class Scheduler:
         self._runner.poster = poster
         self._storage = replace(self._storage, timezone=timezone)
         if self._registry.store.use_timezone(timezone):
-            self._registry.unsettle()
+            self._registry.invalidate()
             await self._definitions.reload()
 
     async def serve(self) -> NoReturn:
@@ -337,7 +337,7 @@ def _coming(job: Job, job_state: JobState, *, after: datetime, most: int) -> tup
     """Return the next instants of a job that is so far, at most `most`."""
     found: list[datetime] = []
     while len(found) < most:
-        scheduled_at = rules.next_unsettled(job, job_state, after=after)
+        scheduled_at = rules.next_unresolved(job, job_state, after=after)
         if scheduled_at is None:
             break
         found.append(scheduled_at)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from everturn_actors.errors import CorruptJournalError
 from everturn_actors.gaps import Gap, GapCause, with_gap
-from everturn_actors.journal.disk import aside, replace_file, sync_directory, write_error
+from everturn_actors.journal.disk import quarantine_path, replace_file, sync_directory, write_error
 from everturn_actors.journal.doctor.findings import check_files
 from everturn_actors.journal.doctor.stored import (
     LogLine,
@@ -50,7 +50,7 @@ def repair_files(files: SessionFiles) -> tuple[str, ...]:
         done += _replace(files.archive, archive)
         done += _replace(files.log, log)
         if session.snapshot_fault:
-            kept = aside(files.state, "damaged")
+            kept = quarantine_path(files.state, "damaged")
             files.state.rename(kept)
             sync_directory(files.folder)
             done.append(f"state.yaml ({session.snapshot_fault}) is kept as {kept.name}")
@@ -84,7 +84,7 @@ def _write_down(
         )
     record = ArchiveRecord(last_seq=max(in_archive, default=0), size_bytes=len(archive), gaps=gaps)
     if record != session.record:
-        kept = aside(files.state, "damaged")
+        kept = quarantine_path(files.state, "damaged")
         replace_file(kept, files.state.read_bytes())
         replace_file(files.state, encode_state(session.snapshot, record))
         done.append(f"{files.state.name} says what the archive holds; the old one is {kept.name}")
@@ -101,7 +101,7 @@ def _replace(path: Path, data: bytes) -> list[str]:
         return []
     done: list[str] = []
     if old is not None:
-        kept = aside(path, "damaged")
+        kept = quarantine_path(path, "damaged")
         replace_file(kept, old)
         what = "was rebuilt" if data else "held nothing that is good, and is empty now"
         done.append(f"{path.name} {what}; the damaged one is kept as {kept.name}")

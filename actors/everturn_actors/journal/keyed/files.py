@@ -17,7 +17,7 @@ from everturn_actors.journal.keyed.whole import (
     Stamped,
     delete,
     names_in,
-    put_aside,
+    quarantine,
     read_value,
     read_version,
     replace_value,
@@ -80,7 +80,7 @@ class FileKeyedStore:
 
     async def quarantine(self, key: str) -> str:
         """See `KeyedStore.quarantine`."""
-        return str(await self._in_thread(put_aside, self._path(key)))
+        return str(await self._in_thread(quarantine, self._path(key)))
 
     async def read(self, keys: Sequence[str]) -> tuple[bytes | JournalError, ...]:
         """See `KeyedStore.read`."""

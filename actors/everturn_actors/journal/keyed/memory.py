@@ -60,9 +60,9 @@ class MemoryKeyedStore:
         data = await self._found(key)
         if data is None:
             return self.place(key)
-        aside = f"{key}.damaged-{sum(name.startswith(key) for name in self._values)}"
-        self._values[aside] = self._values.pop(key)
-        return self.place(aside)
+        quarantine_path = f"{key}.damaged-{sum(name.startswith(key) for name in self._values)}"
+        self._values[quarantine_path] = self._values.pop(key)
+        return self.place(quarantine_path)
 
     async def read(self, keys: Sequence[str]) -> tuple[bytes | JournalError, ...]:
         """See `KeyedStore.read`."""

@@ -86,18 +86,18 @@ def delete(path: Path) -> None:
         sync_directory(path.parent)
 
 
-def put_aside(path: Path) -> Path:
+def quarantine(path: Path) -> Path:
     """Rename a damaged file to a free name beside it, and return that."""
     with writing(path), draft_of(path):
         if not os.path.lexists(path):
             return path
         for number in range(1, _ASIDE_MAX):
             end = "damaged" if number == 1 else f"damaged-{number}"
-            aside = path.with_name(f"{path.name}.{end}")
-            if not os.path.lexists(aside):
-                path.rename(aside)
+            quarantine_path = path.with_name(f"{path.name}.{end}")
+            if not os.path.lexists(quarantine_path):
+                path.rename(quarantine_path)
                 sync_directory(path.parent)
-                return aside
+                return quarantine_path
         why = f"{_ASIDE_MAX} damaged files have its name; look into them"
         raise OSError(errno.EEXIST, why)
 

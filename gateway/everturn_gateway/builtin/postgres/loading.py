@@ -76,7 +76,7 @@ async def find(database: Database, session_id: str) -> Found | None:
     )
 
 
-async def put_aside(database: Database, session_id: str, snapshot: bytes) -> None:
+async def quarantine(database: Database, session_id: str, snapshot: bytes) -> None:
     """Move a snapshot that cannot be read to the table of what is damaged."""
     await database.value(_QUARANTINE, session_id, snapshot, is_write=True)
 

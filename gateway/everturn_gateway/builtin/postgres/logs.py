@@ -19,7 +19,7 @@ from everturn_actors.model import Compaction
 from everturn_actors.ports import Loaded, SessionSummary
 from everturn_actors.state.session_state import SessionState
 from everturn_gateway.builtin.postgres.base import OnDatabase, checked, where
-from everturn_gateway.builtin.postgres.loading import find, put_aside
+from everturn_gateway.builtin.postgres.loading import find, quarantine
 from everturn_gateway.builtin.postgres.rows import (
     activity,
     as_text,
@@ -82,7 +82,7 @@ class PostgresLogs(OnDatabase):
         if found is None:
             return None
         if found.bad_snapshot is not None:
-            await put_aside(self._database, session_id, found.bad_snapshot)
+            await quarantine(self._database, session_id, found.bad_snapshot)
         return found.loaded
 
     async def inspect(self, session_id: str) -> Loaded | None:

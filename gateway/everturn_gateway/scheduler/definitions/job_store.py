@@ -55,7 +55,7 @@ class Page(Struct, frozen=True, kw_only=True):
     "By the name of their file; no two have one id."
     faults: tuple[Fault, ...] = ()
     "Why files, or fields in them, are set aside; by the name of the file."
-    set_aside: frozenset[str] = frozenset()
+    quarantined: frozenset[str] = frozenset()
     "The ids of jobs that may be meant by what is set aside."
     may_pass: bool = False
     "Whether something of it could only not be read now: it has to be looked at again."
@@ -227,11 +227,11 @@ def _page(folder: Path, by_name: Mapping[str, _Leaf], owners: Mapping[str, str])
         else:
             message = f"{leaf.job.job_id} is also the id of {folder / owner}"
             faults.append(Fault(file=folder / name, line=1, field="id", message=message))
-    aside = frozenset(
+    quarantined = frozenset(
         job_id for leaf in by_name.values() if leaf.job is None for job_id in leaf.ids
     )
     passes = any(leaf.may_pass for leaf in by_name.values())
-    return Page(jobs=tuple(jobs), faults=tuple(faults), set_aside=aside, may_pass=passes)
+    return Page(jobs=tuple(jobs), faults=tuple(faults), quarantined=quarantined, may_pass=passes)
 
 
 def _read_folder(folder: Path, timezone: str, before: _Leaves) -> _Leaves:

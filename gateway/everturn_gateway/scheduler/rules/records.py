@@ -192,8 +192,8 @@ class Draft:
         "_paused_in_file",
         "_ran",
         "_recent",
+        "_resolved",
         "_schedule",
-        "_settled",
         "_skipped",
     )
 
@@ -204,7 +204,7 @@ class Draft:
         self._schedule, self._anchor = job_state.schedule, job_state.anchor
         self._cursor, self._ran = job_state.cursor, job_state.ran
         self._armed = job_state.armed
-        self._skipped, self._settled = job_state.skipped, job_state.settled
+        self._skipped, self._resolved = job_state.skipped, job_state.resolved
         self._left_out = job_state.left_out
         self._paused, self._paused_in_file = job_state.paused, job_state.paused_in_file
         self._cancelled = job_state.cancelled
@@ -230,7 +230,7 @@ class Draft:
             armed=self._armed,
             skipped=self._skipped,
             left_out=self._left_out,
-            settled=self._settled,
+            resolved=self._resolved,
             ran=self._ran,
             open=tuple([run.run() for run in self._open.values()]),
             recent=tuple(self._recent[-RECENT:]),
@@ -258,7 +258,7 @@ class Draft:
             case Armed():
                 self._schedule = line.schedule
                 self._anchor = self._armed = self._cursor = line.since
-                self._skipped = self._left_out = self._settled = ()
+                self._skipped = self._left_out = self._resolved = ()
                 # Who paused a job does not expect that an edit of its times lets it run.
                 self._paused = self._paused and not self._cancelled
                 self._ran, self._cancelled = 0, False
@@ -286,11 +286,11 @@ class Draft:
         """Runs up to `scheduled_at` need not be looked at any more."""
         if self._cursor is None or self._cursor < scheduled_at:
             self._cursor = scheduled_at
-            self._settled = tuple([each for each in self._settled if each.ends > scheduled_at])
+            self._resolved = tuple([each for each in self._resolved if each.ends > scheduled_at])
 
     def _skip(self, line: Misfire) -> None:
         """Remember which runs were missed."""
-        missed = without(Span(begins=line.first - TICK, ends=line.scheduled_at), self._settled)
+        missed = without(Span(begins=line.first - TICK, ends=line.scheduled_at), self._resolved)
         skipped = joined((*self._skipped, *missed))
         longest = sorted(skipped, key=lambda each: each.ends - each.begins)[-SPANS:]
         self._skipped = tuple([each for each in skipped if each in longest])
@@ -298,7 +298,7 @@ class Draft:
     def _leave_out(self, until: datetime) -> None:
         """Pass over what nobody misses."""
         if self._cursor is not None and self._cursor < until:
-            self._left_out = without(Span(begins=self._cursor, ends=until), self._settled)
+            self._left_out = without(Span(begins=self._cursor, ends=until), self._resolved)
         self._settle(until)
 
     def _catch_up(self, now: datetime) -> None:
@@ -312,7 +312,7 @@ class Draft:
             # What was passed over beyond is still to come; all else there has run.
             gaps = (*self._skipped, *self._left_out, Span(begins=back, ends=anchor))
             ran = without(Span(begins=back, ends=cursor), gaps)
-            self._settled = merged(joined((*self._settled, *ran)), SPANS)
+            self._resolved = merged(joined((*self._resolved, *ran)), SPANS)
             self._skipped = _before(back, self._skipped)
             self._left_out = _before(back, self._left_out)
             self._anchor = min(anchor, line.anchor or back)

@@ -46,7 +46,7 @@ __all__ = [
     "local_time",
     "minimum_interval_s",
     "next_scheduled_time",
-    "next_unsettled",
+    "next_unresolved",
     "plan",
     "rebased",
     "schedule_name",
@@ -197,7 +197,7 @@ def _between(
     ends: datetime,
     anchor: datetime,
     most: int,
-    settled: tuple[Span, ...],
+    resolved: tuple[Span, ...],
 ) -> tuple[list[datetime], int, bool]:
     """Return a job's newest instants in `(begins, ends]`, those that are settled left out.
 
@@ -212,7 +212,7 @@ def _between(
     found: list[datetime] = []
     count = 0
     for since, until in loud(_quiet(job), floor, ends):
-        for span in reversed(without(Span(begins=since, ends=until), settled)):
+        for span in reversed(without(Span(begins=since, ends=until), resolved)):
             newest, number = _any_between(job, span.begins, span.ends, anchor, most - len(found))
             found += newest
             count += number
@@ -221,7 +221,7 @@ def _between(
         scheduled_at = next_scheduled_time(job, after=begins, anchor=anchor)
         if scheduled_at is None or scheduled_at > floor:
             break
-        passed = span_of(settled, scheduled_at)
+        passed = span_of(resolved, scheduled_at)
         if passed is None:
             older.append(scheduled_at)
         begins = scheduled_at if passed is None else passed.ends
@@ -315,7 +315,7 @@ def rebased(job: Job, job_state: JobState, now: datetime) -> Rebased | None:
     return Rebased(at=now, cursor=now, anchor=min(anchor, now))
 
 
-def _settled(job_state: JobState, now: datetime) -> datetime | None:
+def _resolved(job_state: JobState, now: datetime) -> datetime | None:
     """Return up to where everything is settled, by the present clock."""
     cursor, armed = job_state.cursor, job_state.armed
     if cursor is None or armed is None or now < armed:
@@ -327,7 +327,7 @@ def is_over(job: Job, job_state: JobState, now: datetime) -> bool:
     """Return whether nothing of a job is to come, and nothing that came is left to settle."""
     if job.max_runs is not None and job_state.ran >= job.max_runs:
         return True
-    after, anchor = _settled(job_state, now) or now, job_state.anchor or now
+    after, anchor = _resolved(job_state, now) or now, job_state.anchor or now
     return _next_new(job, after, anchor, _ran(job_state)) is None
 
 
@@ -348,7 +348,7 @@ class _Ran(Struct, frozen=True):
 
 def _ran(job_state: JobState) -> _Ran:
     runs = (*job_state.recent, *job_state.open)
-    spans = job_state.settled
+    spans = job_state.resolved
     begun = (run.scheduled_at for run in runs if not run.by_hand and run.outcome != "misfired")
     return _Ran(spans, frozenset(each for each in begun if not span_of(spans, each)))
 
@@ -361,7 +361,7 @@ def _next_new(job: Job, after: datetime, anchor: datetime, ran: _Ran) -> datetim
     return scheduled_at
 
 
-def next_unsettled(job: Job, job_state: JobState, *, after: datetime) -> datetime | None:
+def next_unresolved(job: Job, job_state: JobState, *, after: datetime) -> datetime | None:
     """Return a job's first instant after `after` that neither ran nor is under way; UTC.
 
     See `next_scheduled_time` for what is not looked at, and where there is none.
@@ -384,7 +384,7 @@ def plan(job: Job, job_state: JobState, *, now: datetime, most: int = 100) -> Pl
         now: UTC.
         most: How many may run at most.
     """
-    cursor, anchor, ran = _settled(job_state, now), job_state.anchor, _ran(job_state)
+    cursor, anchor, ran = _resolved(job_state, now), job_state.anchor, _ran(job_state)
     assert cursor is not None
     assert anchor is not None
     left = most if job.max_runs is None else job.max_runs - job_state.ran

@@ -102,7 +102,7 @@ class SharedScheduler(Scheduler):
         before = {each: self._registry.job_state(each) for each in self._registry.ids()}
         await self._logs.load()
         self._registry.store = self._storage.jobs()  # its files are made what the store says
-        self._registry.unsettle()
+        self._registry.invalidate()
         await self._registry.read()
         for entry in self._registry.entries():
             if before.get(entry.job_id) != self._registry.job_state(entry.job_id):
