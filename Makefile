@@ -27,14 +27,15 @@ model: $(VENV)/.test
 	@$(BIN)/everturn local pull || echo "No local model here: its test is left out."
 
 # The tests of the console look at it with Debian's chromium, or the browser that EVERTURN_BROWSER names;
-# those of the store in a database run Debian's PostgreSQL. The headless shell of the browser takes a third
-# less CPU, and is installed by itself, as not every distribution has it.
+# those of the store in a database run Debian's PostgreSQL, that of the example of a channel its IRC server. The
+# headless shell of the browser takes a third less CPU, and is installed by itself, as not every distribution has it.
 programs:
 	@wanted=; \
 	test -n "$$EVERTURN_BROWSER" || command -v chromium >/dev/null || command -v google-chrome >/dev/null \
 	  || wanted="chromium fonts-dejavu-core"; \
 	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
 	  || wanted="$$wanted postgresql"; \
+	command -v ngircd >/dev/null || wanted="$$wanted ngircd"; \
 	test -z "$$wanted" \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && echo "Installing $$wanted ..." \
 	    && { apt-get update && DEBIAN_FRONTEND=noninteractive \

@@ -98,7 +98,7 @@ class PluginAdapter(Adapter):
         restart: Restart,
         clock: Clock,
     ) -> None:
-        self._program, self._restart, self._clock = program, restart, clock
+        self.program, self._restart, self._clock = program, restart, clock
         self.name = program.channel
         self._hello = _UNKNOWN
         self._connection: Connection | None = None
@@ -126,15 +126,15 @@ class PluginAdapter(Adapter):
             raise SetupError(self._is_over)  # its owner said that it is not started again
         self._recall(handler)
         is_clean = False
-        async with open_plugin_process(self._program, self._clock) as process:
-            async with open_connection(process, self._program, self._clock) as connection:
+        async with open_plugin_process(self.program, self._clock) as process:
+            async with open_connection(process, self.program, self._clock) as connection:
                 try:
                     error = await self._serve(connection, handler)
                 finally:
                     self._connection = None  # whoever sends is told that there is none
             if error is None:
                 # What it wrote at last tells more than its exit code.
-                text, is_clean = await obituary(process, self._program, connection.why)
+                text, is_clean = await obituary(process, self.program, connection.why)
                 error = ConnectionLostError(text)
         if self._restart == "never" or (self._restart == "on_failure" and is_clean):
             self._is_over = f"{error}; it is not started again, by restart: {self._restart}"
@@ -145,7 +145,7 @@ class PluginAdapter(Adapter):
         """Speak with a plug-in to its end; return what went wrong, None = it has ended."""
         greeting = Greeting(channel=self.name, is_new=handler.is_new, cursor=handler.cursor(CURSOR))
         hands = self._hands(connection)
-        hello = await meet(connection, greeting, hands, self._program, self._clock)
+        hello = await meet(connection, greeting, hands, self.program, self._clock)
         if not isinstance(hello, Hello):
             return hello
         self._hello = hello
@@ -178,7 +178,7 @@ class PluginAdapter(Adapter):
                 case CursorSet():
                     await handler.keep_cursor(CURSOR, said.value)
                 case Failed():
-                    return failure(said, self._program)
+                    return failure(said, self.program)
                 case Hello():
                     why = "is said once, at the beginning"
                     connection.complain(Complaint(field="type", why=why, of="hello"))
@@ -200,7 +200,7 @@ class PluginAdapter(Adapter):
 
     def _log_findings(self, said: Connected) -> None:
         for finding in said.findings:
-            extra = {"channel": self.name, "finding": self._program.masked(finding)}
+            extra = {"channel": self.name, "finding": self.program.masked(finding)}
             logger.warning("plug-in found something", extra=extra)
 
     # --- looking whether it works ---
@@ -212,12 +212,12 @@ class PluginAdapter(Adapter):
             SetupError: It cannot work at all.
             ConnectionLostError: It ended, or cannot reach its platform.
         """
-        async with open_plugin_process(self._program, self._clock) as process:
-            async with open_connection(process, self._program, self._clock) as connection:
+        async with open_plugin_process(self.program, self._clock) as process:
+            async with open_connection(process, self.program, self._clock) as connection:
                 hands = self._hands(connection)
-                found = await look(connection, hands, self._program, self._clock)
+                found = await look(connection, hands, self.program, self._clock)
             if found is None:
-                text, _ = await obituary(process, self._program, connection.why)
+                text, _ = await obituary(process, self.program, connection.why)
                 found = ConnectionLostError(text)
         if isinstance(found, ChannelError):
             raise found
@@ -324,7 +324,7 @@ class PluginAdapter(Adapter):
         self, connection: Connection, request: Request, *, within_s: float = ANSWER_S
     ) -> Result:
         result = await connection.ask(request, within_s=within_s)
-        why = self._program.masked(result.why) or "the plug-in does not say why"
+        why = self.program.masked(result.why) or "the plug-in does not say why"
         match result.outcome:
             case "done":
                 return result

@@ -173,6 +173,12 @@ class PluginProcess:
         except _BROKEN as error:
             raise anyio.BrokenResourceError from error
 
+    async def close_input(self) -> None:
+        """Close its standard input, as it is closed when the gateway is killed."""
+        assert self._process.stdin is not None
+        with suppress(*_BROKEN):
+            await self._process.stdin.aclose()
+
     def kill(self) -> None:
         """Kill all processes of its group; what it wrote before can still be read."""
         self._signal(signal.SIGKILL)
@@ -224,9 +230,7 @@ class PluginProcess:
         """End it and all processes of its group; return when they are gone."""
         process = self._process
         if process.returncode is None:
-            assert process.stdin is not None
-            with suppress(*_BROKEN):
-                await process.stdin.aclose()
+            await self.close_input()
             self._signal(signal.SIGTERM)
             with anyio.move_on_after(TERM_S):
                 await process.wait()

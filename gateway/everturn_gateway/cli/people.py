@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +36,43 @@ def check_channels(
     The exit code is 0 when all is well, 1 for a problem, 2 for a fault in the configuration.
     """
     return commands.channel.check_channels(options, name, as_json=as_json)
+
+
+@command(channel_app, "new")
+def new_channel(
+    name: Annotated[str, typer.Argument(help="Of the channel.", show_default=False)],
+    *,
+    folder: Annotated[
+        Path, typer.Option(help="Where its own folder comes.", show_default="here")
+    ] = Path(),
+) -> int:
+    """Write a channel of your own that works: a program, the kit that it stands on, and a test."""
+    return commands.own_channels.new_channel(name, folder)
+
+
+@command(channel_app, "test")
+def try_channel(
+    options: Options,
+    name: Annotated[str, typer.Argument(help="Of a channel of your own.", show_default=False)],
+    *,
+    say: Annotated[
+        str,
+        typer.Option(
+            help="A command that writes to the bot twice, as a person does; no shell reads it.",
+            show_default="you write to it",
+        ),
+    ] = "",
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds for a message to come, or to come again.", min=0, max=3600),
+    ] = 60.0,
+    as_json: Json = False,
+) -> int:
+    """Play the gateway to a channel of your own, and say which rules of the protocol it breaks.
+
+    The exit code is 0 when it breaks none, 1 when it does, 2 for a fault in the configuration.
+    """
+    return commands.own_channels.try_channel(options, name, say=say, wait_s=wait, as_json=as_json)
 
 
 @command(pair_app, "list")

@@ -16,6 +16,7 @@ never pays for the gateway.
 - `model`: `everturn model`: what was learnt about models, and how it is forgotten
 - `move`: `everturn move`: all that a gateway keeps, from the folder to a database or back
 - `own_gateway`: the gateway that a command opens for itself, where none runs
+- `own_channels`: `everturn channel new` and `channel test`: a channel of one's own, begun and tried
 - `pair`: `everturn pair`: who asked to talk to an agent, and who may
 - `peers`: `everturn mcp` and `everturn acp`: agents for a program that starts the command
 - `pid`: `everturn pid`: which process serves the workspace, for whoever signals that one alone
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # for whoever checks types; at run time `__getattr__` is what
         maintenance,
         model,
         move,
+        own_channels,
         own_gateway,
         pair,
         peers,
@@ -97,6 +99,7 @@ __all__ = [
     "model",
     "move",
     "nodes",
+    "own_channels",
     "own_gateway",
     "pair",
     "peers",

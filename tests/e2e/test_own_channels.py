@@ -1,0 +1,158 @@
+"""A channel of one's own: begun by a command, tried by another, on a real server of IRC."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import Process, TaskStatus
+from support.command import everturn
+from support.database import free_port
+
+IRC = Path(__file__).parents[2] / "examples" / "irc_channel.py"
+SERVER = shutil.which("ngircd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+SERVER_SETTINGS = """\
+[Global]
+Name = irc.everturn.test
+Info = test
+Listen = 127.0.0.1
+Ports = {port}
+ServerUID = {uid}
+ServerGID = {gid}
+MotdPhrase = hello
+[Options]
+PAM = no
+DNS = no
+Ident = no
+"""
+ANN = """\
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as ann:
+    ann.sendall(b"NICK ann\\r\\nUSER ann 0 * :Ann\\r\\n")
+    heard = ann.makefile("rb")
+    while b" 001 " not in heard.readline():
+        pass
+    for text in ("hello", "are you there?"):
+        ann.sendall(f"PRIVMSG everturn :{text}\\r\\n".encode())
+    while heard.readline():  # and stays
+        pass
+"""
+TRIES = 5
+
+
+def write_config(folder: Path, *channels: Mapping[str, object]) -> None:
+    """Write a configuration with these programs as channels."""
+    (folder / "agents").mkdir()
+    config = {"workspace": "workspace", "channels": {"external": list(channels)}}
+    (folder / "everturn.yaml").write_text(json.dumps(config), encoding="utf-8")
+
+
+@asynccontextmanager
+async def irc_server(folder: Path) -> AsyncGenerator[int]:
+    """Run ngircd; yield its port."""
+    assert SERVER is not None
+    settings = anyio.Path(folder / "ngircd.conf")
+    for _ in range(TRIES):  # a port that is free now may be taken before it listens
+        port = free_port()
+        text = SERVER_SETTINGS.format(port=port, uid=os.getuid(), gid=os.getgid())
+        await settings.write_text(text)
+        async with (
+            await anyio.open_process(
+                [SERVER, "-n", "-f", str(settings)], stderr=subprocess.STDOUT
+            ) as server,
+            anyio.create_task_group() as tasks,
+        ):
+            is_listening = await tasks.start(read_log, server)
+            if is_listening:
+                yield port
+            server.terminate()
+        if is_listening:
+            return
+    msg = f"no free port after {TRIES} tries"
+    raise AssertionError(msg)
+
+
+async def read_log(server: Process, *, task_status: TaskStatus[bool]) -> None:
+    """Read all that a server says; started when it listens, or has ended without."""
+    assert server.stdout is not None
+    said, is_told = b"", False
+    async for chunk in server.stdout:
+        said = said[-100:] + chunk
+        if not is_told and b"Now listening" in said:
+            task_status.started(True)  # noqa: FBT003 - the only word there is for it
+            is_told = True
+    if not is_told:
+        task_status.started(False)  # noqa: FBT003 - see above
+
+
+async def test_the_example_of_irc_keeps_the_protocol_on_a_real_server(tmp_path: Path) -> None:
+    """On the kit: what was not taken comes again and in order, and a person can be answered."""
+    if SERVER is None and "CI" not in os.environ:
+        pytest.skip("no IRC server: apt-get install ngircd")
+    assert SERVER is not None
+    await anyio.Path(tmp_path / "ann.py").write_text(ANN)
+    async with irc_server(tmp_path) as port:
+        env = {"IRC_PORT": str(port)}
+        program = {"name": "irc", "command": sys.executable, "args": [str(IRC)], "env": env}
+        write_config(tmp_path, program)
+        say = f"{sys.executable} {tmp_path / 'ann.py'} {port}"
+        done = await everturn(
+            "channel", "test", "irc", "--say", say, "--wait", "3", "--json", cwd=tmp_path
+        )
+
+    trials = {each["rule"]: each["outcome"] for each in json.loads(done.out)}
+    assert done.code == 0, done
+    lost = "what was not confirmed comes again after a restart"  # IRC keeps nothing
+    assert trials.pop(lost) == "warning"
+    assert set(trials.values()) == {"ok"}
+    assert {
+        "what was not taken comes again",
+        "the next message of that chat comes after it",
+        "it ends when its standard input does",
+        "a message is sent",
+    } <= set(trials)
+
+
+async def test_a_new_channel_works_at_once_and_faults_are_named(tmp_path: Path) -> None:
+    """Its author begins with one that logs in; one that breaks a rule is told which, and fails."""
+    begun = await everturn("channel", "new", "line-chat", cwd=tmp_path)
+    again = await everturn("channel", "new", "line-chat", cwd=tmp_path)
+    bad = await everturn("channel", "new", "Line Chat", cwd=tmp_path)
+    deaf = "import json, sys\nsys.stdin.readline()\n" + "".join(
+        f"print(json.dumps({line}))\n"
+        for line in (
+            {"type": "hello", "protocol": "everturn-channel/1", "name": "deaf"}
+            | {"capabilities": {"chunk_units": 500}},
+            {"type": "connected"},
+        )
+    )
+    await anyio.Path(tmp_path / "deaf.py").write_text(f"{deaf}print('chatter', flush=True)\n")
+    write_config(
+        tmp_path,
+        {
+            "name": "line-chat",
+            "command": sys.executable,
+            "args": ["line-chat/line_chat.py"],
+            "env": {"CHAT_PORT": "0"},
+        },
+        {"name": "deaf", "command": sys.executable, "args": ["deaf.py"]},
+    )
+    checked = await everturn("channel", "check", "line-chat", cwd=tmp_path)
+    tried = await everturn("channel", "test", "deaf", "--wait", "0", cwd=tmp_path)
+    unknown = await everturn("channel", "test", "nowhere", cwd=tmp_path)
+
+    assert begun.code == 0
+    assert (again.code, bad.code, unknown.code) == (2, 2, 2)
+    assert "nothing was written" in again.err
+    assert checked.out.rstrip().endswith("ok")
+    assert tried.code == 1
+    assert "fault      it answers a `send` of what is not there" in tried.out
+    assert "not tried  what was not taken comes again: nobody wrote" in tried.out
