@@ -68,7 +68,7 @@ nightly: check
 	FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-2000} $(BIN)/python -m pytest -n $(WORKERS) --timeout=0 \
 	  tests/property tests/stateful tests/escape tests/integration/test_openapi.py \
 	  tests/integration/test_fault_matrix.py tests/integration/test_scheduler_crashes.py \
-	  tests/integration/test_browser_*.py tests/e2e/test_console.py
+	  tests/integration/test_browser_*.py tests/integration/test_tutorial_pages.py tests/e2e/test_console.py
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
@@ -76,8 +76,9 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 	$(BIN)/mypy gateway actors channels examples tests/typing
 
-# The types of the tests, which take as long again as those of the sources; and a second opinion on these.
+# The types of the tests, which take as long again as those of the sources; a second opinion on these; and spelling.
 check: lint
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs agents examples gateway actors channels
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 

@@ -16,13 +16,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
-from support.tables import table
+import pytest
+from support.examples import LONG_RUN
 from support.tutorial_chats import open_chats, open_platform
 from support.warm_start import everturn_command
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 TEXTS = {page.stem: page.read_text() for page in PAGES}
+FOLLOWED = [page for page in PAGES if LONG_RUN or "```chat" not in TEXTS[page.stem]]
+"Those with a bot load its platform's library several times: by night."
 _BLOCK = re.compile(r"^```([a-z-]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EVERTURN = """\
 #!/bin/sh
@@ -67,7 +70,7 @@ def script(page: str, port: int, chats: str = "") -> tuple[str, dict[int, list[s
     return "\n".join(lines), wanted
 
 
-@table("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", FOLLOWED, ids=lambda page: page.stem)
 async def test_a_tutorial_does_what_it_says(page: Path, tmp_path: Path) -> None:
     """From an empty folder, one block after the other."""
     port, text = free_port(), TEXTS[page.stem].replace("8099", str(free_port()))
