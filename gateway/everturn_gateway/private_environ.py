@@ -31,7 +31,9 @@ _HARMLESS: Final = frozenset(
 )
 "Variables that everybody may see; libraries look for them whenever they like."
 _HARMLESS_BEGINNINGS: Final = ("LC_", "LD_", "MALLOC_", "PROMPT_TOOLKIT_", "PYTHON", "XDG_")
-_FOR_LIBRARIES: Final = ("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY")
+_FOR_LIBRARIES: Final = (
+    *("ALL_PROXY", "DBUS_SESSION_BUS_ADDRESS", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+)
 "Read by libraries when a connection is made; an address may hold a password."
 _FOR_LIBRARIES_BEGINNING: Final = "OTEL_"
 _PR_SET_DUMPABLE: Final = 4

@@ -57,6 +57,34 @@ async def test_by_options_and_from_anywhere(tmp_path: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+async def test_a_key_is_kept_in_the_systems_keyring(tmp_path: Path) -> None:
+    """No file has it; where it is gone, the line that names it is told with what to do."""
+    ring = tmp_path / "ring.json"
+    env = {
+        "EVERTURN_HOME": str(tmp_path / "home"),
+        "PYTHON_KEYRING_BACKEND": "support.file_keyring.FileKeyring",
+        "PYTHON_KEYRING_FILE": str(ring),
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    async with open_model_api(default=Answer(text="Hello there")) as api:
+        options = ("--base-url", api.url, "--model", "small:4b", "--key-file", "-")
+        done = await everturn(
+            "setup", *options, "--keep", "keyring", cwd=tmp_path, stdin=KEY.encode(), env=env
+        )
+        said = await everturn("run", "hi", cwd=tmp_path, env=env)
+        headers = {request.headers["authorization"] for request in api.requests}
+    kept = (tmp_path / "home" / ".env").read_text()
+    ring.unlink()
+    gone = await everturn("run", "hi", cwd=tmp_path, env=env)
+
+    assert done.code == 0, done.err
+    assert (said.out, headers) == ("Hello there\n", {f"Bearer {KEY}"})
+    assert KEY not in kept
+    assert kept.startswith("OPENAI_API_KEY=keyring:everturn-")
+    assert gone.code == 2
+    assert ".env:1: OPENAI_API_KEY is not in this user's keyring any more" in gone.err
+
+
 async def test_by_questions(tmp_path: Path) -> None:
     """Three questions; models that do not talk are not offered, and the newest comes first."""
     env = {"EVERTURN_HOME": str(tmp_path / "home")}

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from everturn_gateway import commands
-from everturn_gateway.cli.declaration import BaseUrl, Json, ModelName, Provider, TestFirst, command
+from everturn_gateway.cli.declaration import (
+    BaseUrl,
+    Json,
+    KeepIn,
+    ModelName,
+    Provider,
+    TestFirst,
+    command,
+)
 from everturn_gateway.commands.shared.options import Options
 
 agent_app = typer.Typer(help="List, show, check and create agents.", no_args_is_help=True)
@@ -128,11 +136,12 @@ def use_model(
     key_file: Annotated[
         str, typer.Option(metavar="FILE", help="Holds the key; - reads it from stdin.")
     ] = "",
+    keep: KeepIn = "",
     test: TestFirst = True,
 ) -> int:
     """Have an agent use another model, by default of the provider that it uses now."""
     answers = commands.setup.Answers(
-        agent=agent, base_url=base_url, model=name, key_file=key_file, test=test
+        agent=agent, base_url=base_url, model=name, key_file=key_file, keep=keep, test=test
     )
     return commands.setup.use_model(options, answers)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import typer
 import typer.core
@@ -37,6 +37,15 @@ ModelName: TypeAlias = Annotated[
 ]
 TestFirst: TypeAlias = Annotated[
     bool, typer.Option("--test/--no-test", help="Whether the model is asked for a word first.")
+]
+KeepIn: TypeAlias = Annotated[
+    Literal["", "file", "keyring"],
+    typer.Option(
+        "--keep",
+        metavar="PLACE",
+        help="Where the key is kept: file, beside the configuration, or keyring, the system's.",
+        show_default=False,
+    ),
 ]
 BaseUrl: TypeAlias = Annotated[
     str, typer.Option(metavar="URL", help="Address of a server that speaks OpenAI's API.")

@@ -15,6 +15,7 @@ from everturn_gateway.cli.declaration import (
     AgentName,
     BaseUrl,
     Json,
+    KeepIn,
     ModelName,
     Provider,
     Session,
@@ -109,6 +110,7 @@ def setup(
     key_file: Annotated[
         str, typer.Option(metavar="FILE", help="Holds the key or token; - reads it from stdin.")
     ] = "",
+    keep: KeepIn = "",
     test: TestFirst = True,
     check: Annotated[
         bool, typer.Option("--check", help="Change nothing; tell what is set up, and try it.")
@@ -121,13 +123,14 @@ def setup(
     if check:
         return commands.setup.check(options)
     if part is not Part.MODEL:
-        return commands.setup.set_up(options, part.value, key_file)
+        return commands.setup.set_up(options, part.value, key_file, keep)
     answers = commands.setup.Answers(
         agent=agent,
         provider=provider,
         base_url=base_url,
         model=model,
         key_file=key_file,
+        keep=keep,
         test=test,
     )
     return commands.setup.setup(options, answers)

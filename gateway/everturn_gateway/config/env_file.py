@@ -6,7 +6,8 @@ import io
 from pathlib import Path
 from typing import Final
 
-from everturn_gateway.errors import ConfigError, Fault
+from everturn_gateway.config.system_keyring import MARK, secret_at
+from everturn_gateway.errors import ConfigError, Fault, GatewayError
 from everturn_gateway.workspace_files import rights_of_others
 
 ENV_NAME: Final = ".env"
@@ -16,8 +17,8 @@ _LIMIT_BYTES: Final = 1024 * 1024  # a key has a hundred or two
 def read_env_file(path: Path) -> dict[str, str]:
     """Return the variables that a file sets; none where there is no file.
 
-    Lines are `NAME=value`, with or without `export` and quotes; nothing in a value is expanded.
-    Reads a file: not for the event loop.
+    Lines are `NAME=value`, with or without `export` and quotes; nothing in a value is expanded. One
+    that begins with `keyring:` is read in the system's keyring. Not for the event loop.
 
     Raises:
         ConfigError: It cannot be read, or a line of it is no variable.
@@ -40,8 +41,18 @@ def read_env_file(path: Path) -> dict[str, str]:
         if line.error:
             raise _fault(path, "is no variable: write NAME=value", line.original.line)
         if line.key is not None and line.value is not None:
-            found[line.key] = line.value
+            found[line.key] = _secret(path, line.original.line, line.key, line.value)
     return found
+
+
+def _secret(path: Path, line: int, name: str, value: str) -> str:
+    """Return what a value stands for: itself, or what it names in the system's keyring."""
+    if not value.startswith(MARK):
+        return value
+    try:
+        return secret_at(value, name)
+    except GatewayError as error:
+        raise _fault(path, f"{name} {error}", line) from error
 
 
 def open_to_others(path: Path) -> str:

@@ -13,7 +13,12 @@ from everturn_gateway.channels import check_channel
 from everturn_gateway.clock import SystemClock
 from everturn_gateway.commands.first_steps.keyring import key_in
 from everturn_gateway.commands.first_steps.prompts import ask_secret, say
-from everturn_gateway.commands.first_steps.writing import explaining_faults, replace_file, write_key
+from everturn_gateway.commands.first_steps.writing import (
+    Keep,
+    explaining_faults,
+    replace_file,
+    write_key,
+)
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
 from everturn_gateway.commands.shared.settings import run_async
@@ -30,7 +35,7 @@ _WHERE: Final = {
 }
 
 
-def set_up_bot(file: Path, platform: str, key_file: str) -> int:
+def set_up_bot(file: Path, platform: str, key_file: str, keep: Keep = "") -> int:
     """Set up the bot of a platform; return the exit code.
 
     Nothing is written before the platform knows the token.
@@ -39,6 +44,7 @@ def set_up_bot(file: Path, platform: str, key_file: str) -> int:
         file: The configuration, which is there.
         platform: `telegram` or `discord`.
         key_file: Holds the token; empty = the environment has it, or it is asked for.
+        keep: Where the token is kept, see `write_key`.
 
     Raises:
         GatewayError: There is no token, or it does not work; says what to do.
@@ -63,8 +69,7 @@ def set_up_bot(file: Path, platform: str, key_file: str) -> int:
     with explaining_faults(file):
         replace_file(file, changed, mode=file.stat().st_mode & 0o777)
     if given:
-        write_key(file.with_name(ENV_NAME), variable, given)
-        say(f"token in {file.with_name(ENV_NAME)} (nobody else can read it)")
+        say(f"token in {write_key(file.with_name(ENV_NAME), variable, given, keep=keep)}")
     say(f"bot      {platform} in {file}")
     if not config.routes and len(list(config.agents_dir.glob("*/agent.yaml"))) > 1:
         say("note     routes in everturn.yaml have to say which of the agents answers there")

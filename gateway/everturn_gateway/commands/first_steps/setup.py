@@ -16,7 +16,7 @@ from everturn_gateway.commands import scaffold
 from everturn_gateway.commands.first_steps.keyring import Keyring
 from everturn_gateway.commands.first_steps.prompts import agrees, ask, choose, choose_name, say
 from everturn_gateway.commands.first_steps.trying import described_try, try_model
-from everturn_gateway.commands.first_steps.writing import model_in, write_key, write_model
+from everturn_gateway.commands.first_steps.writing import Keep, model_in, write_key, write_model
 from everturn_gateway.commands.local import pull_into
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.commands.shared.errors import EXIT_OK
@@ -60,6 +60,8 @@ class Answers(Struct, frozen=True, kw_only=True):
     model: str = ""
     key_file: str = ""
     "Holds the key; `-` = stdin."
+    keep: Keep = ""
+    "Where the key is kept: in a file beside the configuration, or the system's keyring."
     test: bool = True
     "Whether the model is asked for a word before anything is written."
 
@@ -70,6 +72,8 @@ class _Chosen(Struct, frozen=True, kw_only=True):
     model: ModelSpec
     key: str = ""
     "Empty = none is new."
+    keep: Keep = ""
+    "Where the key is kept, see `write_key`."
 
 
 def check(options: Options) -> int:
@@ -136,7 +140,7 @@ def use_model(options: Options, answers: Answers) -> int:
     return EXIT_OK
 
 
-def set_up(options: Options, what: str, key_file: str) -> int:
+def set_up(options: Options, what: str, key_file: str, keep: Keep = "") -> int:
     """Set up a bot (`telegram`, `discord`) or a `service`; return the exit code.
 
     Raises:
@@ -149,7 +153,7 @@ def set_up(options: Options, what: str, key_file: str) -> int:
     load(Options(config=file))
     if what == "service":
         return commands.services.set_up_service(file)
-    return commands.bots.set_up_bot(file, what, key_file)
+    return commands.bots.set_up_bot(file, what, key_file, keep)
 
 
 def place_of(options: Options) -> Path:
@@ -217,7 +221,7 @@ def _choose(answers: Answers, config: Config) -> _Chosen:
         if provider == "local" and name == plugin.usual_model:
             pull_into(config)
         if not answers.test or _answers(spec, keyring, config, is_last=bool(answers.model)):
-            return _Chosen(model=spec, key=keyring.new)
+            return _Chosen(model=spec, key=keyring.new, keep=answers.keep)
 
 
 def _server(answers: Answers) -> tuple[str, str, tuple[str, ...]]:
@@ -312,8 +316,7 @@ def _answers(spec: ModelSpec, keyring: Keyring, config: Config, *, is_last: bool
 def _write(folder: Path, config: Config, agent: str, chosen: _Chosen) -> None:
     if chosen.key:
         variable = key_variable(chosen.model.provider)
-        write_key(folder / ENV_NAME, variable, chosen.key)
-        say(f"key in   {folder / ENV_NAME} (nobody else can read it)")
+        say(f"key in   {write_key(folder / ENV_NAME, variable, chosen.key, keep=chosen.keep)}")
         if process_environ().get(variable, chosen.key) != chosen.key:
             say(f"note     {variable} of the environment goes before it: take that one out")
     path = config.agents_dir / agent / "agent.yaml"

@@ -7,22 +7,45 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from everturn_actors.spec import ModelSpec
+from everturn_gateway.commands.first_steps.prompts import choose
+from everturn_gateway.commands.shared.questions import can_ask
 from everturn_gateway.config.env_file import read_env_file
+from everturn_gateway.config.system_keyring import keyring_name, put_secret
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.yaml_files.editing import EditError, fields_at, with_fields
 
+Keep: TypeAlias = Literal["", "file", "keyring"]
 
-def write_key(path: Path, name: str, value: str) -> None:
+
+def write_key(path: Path, name: str, value: str, *, keep: Keep = "") -> str:
     """Set a variable in a file that nobody else may read; its other lines stay.
 
-    Written whole or not at all.
+    Written whole or not at all. With the keyring the secret goes there, and the file says so.
+
+    Args:
+        path: The file of variables.
+        name: The variable.
+        value: The secret.
+        keep: Where; empty = a person is asked where the system has a keyring, else the file.
+
+    Returns:
+        Where it is, for people.
 
     Raises:
         GatewayError: It cannot be written, or the file has a fault.
     """
-    read_env_file(path)  # what is wrong there is told with its line, and stays
+    where = f"{path} (nobody else can read it)"
+    if not keep and can_ask() and (ring := keyring_name()):
+        places = [("file", f"in {where}"), ("keyring", f"in the system's keyring ({ring})")]
+        keep = "keyring" if choose("Where is it kept?", places, option="--keep") != "file" else ""
+    if keep == "keyring":
+        value = put_secret(path.parent, name, value)
+        where = f"the system's keyring; {path} says so"
+    else:
+        read_env_file(path)  # what is wrong there is told with its line, and stays
     with explaining_faults(path):
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         line = re.compile(rf"^[ \t]*(?:export[ \t]+)?{re.escape(name)}[ \t]*=.*$", re.MULTILINE)
@@ -31,6 +54,7 @@ def write_key(path: Path, name: str, value: str) -> None:
         if not count:
             text = f"{old}{'' if not old or old.endswith(chr(10)) else chr(10)}{new}\n"
         replace_file(path, text, mode=0o600)
+    return where
 
 
 def write_model(path: Path, model: ModelSpec) -> bool:
