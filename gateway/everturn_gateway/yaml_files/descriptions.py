@@ -26,9 +26,12 @@ def described_schema(
         model: The model.
         ref_template: How the models within are referred to, where `{model}` is their name.
     """
+    kinds = {model, *_models_in(model)}
+    for kind in kinds:
+        kind.model_rebuild()  # one that is a default is put into words by itself
     schema = model.model_json_schema(ref_template=ref_template)
     definitions: dict[str, dict[str, Any]] = schema.get("$defs", {})
-    for kind in {model, *_models_in(model)}:
+    for kind in kinds:
         if (found := schema if kind is model else definitions.get(kind.__name__)) is not None:
             describe_fields(found, kind)
     return schema
