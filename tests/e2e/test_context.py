@@ -182,6 +182,7 @@ async def test_an_item_of_openais_stands_for_older_turns_after_a_kill(tmp_path: 
             await say(client, session, "two")
             last = (await client.get(path)).json()["last_event"]
             past = (await client.get(f"{path}/context/{last - 1}")).json()
+            first = past["request"]["messages"][0]
             found = (await client.get("/api/v1/search", params={"q": "count words"})).json()
 
     one, two = (orjson.loads(each)["input"] for each in asked(api)[-2:])
@@ -189,6 +190,8 @@ async def test_an_item_of_openais_stands_for_older_turns_after_a_kill(tmp_path: 
     assert one[0] == two[0] == compacted()
     assert two[: len(one)] == one
     assert past["verdict"] == "same"
+    assert "They count words." in first["content"]
+    assert "enc-1" in first["opaque"], "a person sees what went in its place"
     assert "They count words." in json.dumps(found), "others read the text beside it"
 
 

@@ -151,6 +151,7 @@ def _message(message: AnyMessage) -> Json:
         "tool_calls": [],
         "tool_call_id": None,
         "is_error": False,
+        "opaque": "",
     }
     match message:
         case UserMessage(sender=sender):
@@ -164,8 +165,8 @@ def _message(message: AnyMessage) -> Json:
                 "tool_call_id": message.call_id,
                 "is_error": message.is_error,
             }
-        case Notice():
-            return record
+        case Notice(opaque=opaque):
+            return record | {"opaque": opaque}
         case _:
             assert_never(message)
 
@@ -200,7 +201,7 @@ def _message_from(record: Mapping[str, Any]) -> AnyMessage:
                 is_error=record["is_error"],
             )
         case "system":
-            return Notice(seq=seq, text=text)
+            return Notice(seq=seq, text=text, opaque=record.get("opaque") or "")
         case role:
             msg = f"a message has the role {role!r}"
             raise ValueError(msg)

@@ -122,6 +122,10 @@ class SentMessageBody(Body):
     tool_calls: tuple[ToolCallBody, ...] = ()
     tool_call_id: str | None = None
     is_error: bool = False
+    opaque: str = Field(
+        default="",
+        description="What went in place of the content: its provider gave it, and gets it back.",
+    )
 
 
 class ToolDefinitionBody(Body):

@@ -127,10 +127,11 @@ function body(found) {
     ${shown.map(message)}`;
 }
 
-function message({ seq, role, content, name, sender, tool_calls: calls = [] }) {
+function message({ seq, role, content, name, sender, opaque, tool_calls: calls = [] }) {
   return html`<article class="sent ${role}">
     <header>${seq ? html`<a href=${place(seq)}>#${seq}</a> ` : nothing}<b>${role}</b> ${plain(name || sender || "")}</header>
     ${content ? folded(content) : nothing}
+    ${opaque ? folded(opaque) : nothing}
     ${calls.map((each) => html`<pre class="mono">${plain(`${each.name} ${each.arguments}`)}</pre>`)}
   </article>`;
 }
