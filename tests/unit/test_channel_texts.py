@@ -63,9 +63,9 @@ def test_every_turn_without_an_answer_says_so(outcome: Outcome) -> None:
 
 
 @table("resolved", get_args(Resolution))
-def test_a_button_that_is_pressed_too_late_says_so(settled: Resolution) -> None:
+def test_a_button_that_is_pressed_too_late_says_so(resolved: Resolution) -> None:
     """Whoever clicked it waits for something to happen."""
-    assert texts.click_late(settled).startswith("Too late")
+    assert texts.click_late(resolved).startswith("Too late")
 
 
 def test_every_decision_has_a_button() -> None:
