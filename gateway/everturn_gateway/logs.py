@@ -342,6 +342,12 @@ def setup_logging(
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
+def speaks_json() -> bool:
+    """Say whether this process logs JSON: then whoever reads its log is told in JSON alone."""
+    handlers = logging.getLogger().handlers
+    return any(isinstance(each.formatter, JsonFormatter) for each in handlers)
+
+
 _STANDARD: Final = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime"}
 
 

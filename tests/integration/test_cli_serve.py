@@ -128,6 +128,25 @@ async def test_a_workspace_has_one_owner(tmp_path: Path) -> None:
     assert second.err.count("everturn: ") == 1
 
 
+async def test_a_json_log_has_nothing_but_json(tmp_path: Path) -> None:
+    """In a container both streams are one, and a line that is none breaks whoever reads them."""
+    write_agent(tmp_path)
+    (tmp_path / "agents" / "broken").mkdir()
+    (tmp_path / "agents" / "broken" / "agent.yaml").write_text("kind: Agent\n")
+    async with start("serve", "--port", "0", "--log-format", "json", cwd=tmp_path) as running:
+        err = await running.until_error('"ready"')
+        running.process.terminate()
+        rest = await running.end()
+    (tmp_path / "everturn.yaml").write_text("server: {prot: 1}\n")
+    faulty = await everturn("serve", "--log-format", "json", cwd=tmp_path)
+
+    lines = [json.loads(line) for line in (err + rest.err + rest.out).splitlines()]
+    assert lines[-1]["message"].startswith("stopping")
+    assert any("broken" in line["message"] for line in lines)
+    assert "server.prot" in json.loads(faulty.err)["message"]
+    assert faulty.out == ""
+
+
 async def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     """The most common reason why a server does not start."""
     write_agent(tmp_path)

@@ -53,7 +53,7 @@ from everturn_gateway.errors import ConfigError, GatewayError
 from everturn_gateway.gc_tuning import short_rounds, tune_collector
 from everturn_gateway.heap import keep_heap_whole
 from everturn_gateway.http.server import serve_http
-from everturn_gateway.logs import LogFormat, RecentLog, SecretRegistry, setup_logging
+from everturn_gateway.logs import LogFormat, RecentLog, SecretRegistry, setup_logging, speaks_json
 from everturn_gateway.private_environ import process_environ, seal_process, shown_above
 
 logger = logging.getLogger(__name__)
@@ -85,7 +85,12 @@ def serve(
             `telemetry` needs.
         SetupError: A channel cannot work as it is set up.
     """
-    config = load(options, host=host, port=port, with_channels=True)
+    try:
+        config = load(options, host=host, port=port, with_channels=True)
+    except GatewayError:
+        if log_format == "json":  # who reads the log reads of this fault as well
+            setup_logging(logging.INFO, crash_log.secrets, form="json")
+        raise
     if offer_setup(options, config):
         config = load(options, host=host, port=port, with_channels=True)
     _require_configuration(config, options)
@@ -231,6 +236,10 @@ def _greet(gateway: Gateway, url: str, listens_on: str, options: Options) -> Non
         say(note)
     if not names:
         say("no agent can be used; nothing is answered until one is set right")
+    if speaks_json() and not sys.stdout.isatty():  # both are one stream in a container
+        told = {"url": url, "agents": names, "workspace": str(gateway.config.workspace)}
+        logger.info("ready", extra={**told, "version": gateway.version})
+        return
     lines = [
         f"Everturn {gateway.version} listens on {listens_on}",
         f"  agents     {', '.join(names) or 'none'}",

@@ -37,6 +37,7 @@ from everturn_gateway.config.cluster import ClusterConfig, host_name
 from everturn_gateway.config.settings import Config
 from everturn_gateway.errors import GatewayError
 from everturn_gateway.http.server import listen
+from everturn_gateway.logs import speaks_json
 from everturn_gateway.plugins import installed
 from everturn_gateway.private_environ import process_environ
 
@@ -302,13 +303,16 @@ class _Workers:
         address = f"http://{host}:{port}"
         running = Running(pid=os.getpid(), url=from_here(address))
         async with noted(self._config.workspace, running):
-            sys.stdout.write(
-                f"Everturn listens on {address}\n"
-                f"  workers    {len(self._workers)}\n"
-                f"  workspace  {self._config.workspace}\n"
-                "Ctrl-C stops them.\n"
-            )
-            sys.stdout.flush()
+            if speaks_json() and not sys.stdout.isatty():  # one stream in a container
+                logger.info("ready", extra={"url": address, "workers": len(self._workers)})
+            else:
+                sys.stdout.write(
+                    f"Everturn listens on {address}\n"
+                    f"  workers    {len(self._workers)}\n"
+                    f"  workspace  {self._config.workspace}\n"
+                    "Ctrl-C stops them.\n"
+                )
+                sys.stdout.flush()
             self._manager.notify(READY, f"STATUS=listens on {address}")
             await anyio.sleep_forever()
 

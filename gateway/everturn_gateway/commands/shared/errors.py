@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ from everturn_channels.errors import ChannelError
 from everturn_channels.names import clean
 from everturn_gateway.commands.shared.crash import crash_log
 from everturn_gateway.errors import ConfigError, GatewayError
+from everturn_gateway.logs import speaks_json
+
+logger = logging.getLogger(__name__)
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -28,19 +32,26 @@ def explain(error: BaseException) -> int:
         path = crash_log.write(error)
         first = unexpected[0]
         where = f"; the traceback is in {path}" if path else ""
-        say(f"unexpected {type(first).__name__}: {crash_log.secrets.mask(str(first))}{where}")
+        text = f"unexpected {type(first).__name__}: {crash_log.secrets.mask(str(first))}{where}"
+        say(text, level=logging.ERROR)
         return EXIT_FAILED
     if not expected:
         return EXIT_INTERRUPTED
     for text in dict.fromkeys(map(_text, expected)):
-        say(text)
+        say(text, level=logging.ERROR)
     if any(isinstance(leaf, WorkspaceLostError) for leaf in expected):
         return EXIT_FAILED  # nothing is wrong with what was asked: it may be started again
     return EXIT_BAD_INPUT
 
 
-def say(text: str) -> None:
-    """Write a line, or several, to stderr under the program's name."""
+def say(text: str, *, level: int = logging.WARNING) -> None:
+    """Write a line, or several, to stderr under the program's name.
+
+    Where the process logs JSON, they are records of its log, of this level.
+    """
+    if speaks_json():
+        logger.log(level, text)
+        return
     lines = clean(text).splitlines() or [""]
     encoding = sys.stderr.encoding or "utf-8"
     for line in lines:
