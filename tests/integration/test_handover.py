@@ -11,12 +11,13 @@ import pytest
 from msgspec import Struct
 from support.owning import EVERYTHING, SwitchedOwnership, open_owner
 
-from everturn_actors.errors import MovedError
+from everturn_actors.errors import JournalError, MovedError
 from everturn_actors.journal.memory import MemoryDisk, open_memory_store
 from everturn_actors.model import ConversationKey, IncomingMessage
 from everturn_actors.ports import SessionStore
 from everturn_actors.service import TurnService
-from everturn_actors.testing import ScriptedProvider
+from everturn_actors.service.handover import AGAIN_S
+from everturn_actors.testing import ManualClock, ScriptedProvider
 
 KEY = ConversationKey(channel="test", chat="chat", agent="test")
 
@@ -125,3 +126,65 @@ async def test_who_wakes_too_late_writes_nothing_and_has_not_failed(
             assert len(pair.asked_first.requests) == 1
             assert (await pair.second.view(sent.session_id)).turns == 2
     assert not caplog.records
+
+
+class Homing(SwitchedOwnership):
+    """One that has to be told of which conversation a session is."""
+
+    def __init__(self, name: str, *, owns: bool) -> None:
+        super().__init__(name, owns=owns)
+        self._known = set[str]()
+
+    def is_known(self, session_id: str) -> bool:
+        """See `Ownership.is_known`."""
+        return session_id in self._known
+
+    def learn(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.learn`."""
+        self._known.add(session_id)
+
+    def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
+        """See `Ownership.partition`."""
+        return 0 if key is not None or session_id in self._known else -1
+
+
+class Away:
+    """A store that cannot be asked whose a session is, so many times."""
+
+    def __init__(self, store: SessionStore, times: int) -> None:
+        self._store, self.times = store, times
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def summary(self, session_id: str) -> object:
+        """Fail, or tell."""
+        if self.times:
+            self.times -= 1
+            msg = "it is away"
+            raise JournalError(msg)
+        return await self._store.summary(session_id)
+
+
+async def test_a_turn_goes_on_where_the_store_could_not_say_at_first_whose_it_is() -> None:
+    """Its session is looked up until that succeeds, and does not wait for its next message."""
+    clock, asked = ManualClock(), (ScriptedProvider(), ScriptedProvider())
+    async with open_memory_store(MemoryDisk()) as store:
+        first = SwitchedOwnership("first", owns=True)
+        async with open_owner(store, first, asked[0]) as one:
+            asked[0].hold()
+            await one.submit(IncomingMessage(text="one", key=KEY))
+            await asked[0].until_called()
+            first.switch(owns=False)
+            await one.handover.lose(EVERYTHING, 0.0)
+        away: SessionStore = Away(store, times=2)  # type: ignore[assignment]
+        async with (
+            open_owner(away, Homing("second", owns=True), asked[1], clock) as other,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(other.handover.take, EVERYTHING)
+            with anyio.fail_after(20):
+                for _ in range(2):
+                    await clock.until_sleeping(AGAIN_S)
+                    clock.advance(AGAIN_S)
+                await asked[1].until_called()

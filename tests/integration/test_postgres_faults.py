@@ -13,6 +13,7 @@ import anyio.abc
 import anyio.to_thread
 import pytest
 from support.database import Server, needs_database, running_server
+from support.lines import State, open_line
 from support.stores import open_postgres_store, postgres_setup
 
 from everturn.testing._histories import KEY, SESSION_ID, next_event, replay, simple_log, state_in
@@ -46,6 +47,22 @@ def section(database_server: Server) -> PostgresSettings:
 
 
 # --- how it is set up ---
+
+
+@pytest.mark.parametrize("state", ["silent", "cut"])
+async def test_a_host_that_is_gone_hides_no_other_one(
+    database_server: Server, section: PostgresSettings, tmp_path: Path, state: State
+) -> None:
+    """Whether its machine answers nothing, or something there hangs up."""
+    async with open_line(database_server.port) as gone:
+        gone.set(state)
+        hosts = f"127.0.0.1:{gone.port},127.0.0.1:{database_server.port}"
+        url = section.url.replace(f"127.0.0.1:{database_server.port}", hosts)
+        assert hosts in url
+        both = section.model_copy(update={"url": f"{url}&target_session_attrs=read-write"})
+        with anyio.fail_after(5):
+            async with POSTGRES.open(postgres_setup(both, tmp_path)) as opened:
+                assert await opened.store.active() == ()
 
 
 async def refusal(section: PostgresSettings, folder: Path) -> str:

@@ -12,6 +12,7 @@ from support.nodes import Cluster, open_cluster
 from everturn_actors.cluster.partitions import partition_of
 from everturn_actors.errors import (
     ActorFailedError,
+    FencedError,
     OwnerAwayError,
     SessionEndedError,
     UnknownApprovalError,
@@ -373,8 +374,14 @@ class Late(Dying):
         await super().append(session_id, events, expected_seq=expected_seq)
 
 
-async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by_it() -> None:
-    """A lease ran out while a message was on its way to the store: nothing was open there yet."""
+@pytest.mark.parametrize("has_loaded", [False, True], ids=["passive", "idle"])
+async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by_it(
+    *, has_loaded: bool
+) -> None:
+    """A lease ran out while a message was on its way to the store: nothing was open there yet.
+
+    Also where the next owner has loaded the session meanwhile, and idles with what was there then.
+    """
     async with open_memory_store(MemoryDisk()) as store:
         late = Late(store)
         async with open_cluster("a", "b", store=late) as it:  # type: ignore[arg-type]
@@ -388,18 +395,62 @@ async def test_what_was_written_behind_the_look_of_the_next_owner_is_answered_by
                 )
                 told.append((await sent.result()).text)
 
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(say)
-                await late.reached.wait()
-                it.board.holders[partition_of(session_id)] = "b"
-                it.board.notify()
-                await it.services["b"].handover.take(partitions)
-                await anyio.wait_all_tasks_blocked()
-                assert session_id not in await store.active()
-                late.passes.set()
-                await it.services["a"].handover.lose(partitions, 0.0)
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(say)
+                    await late.reached.wait()
+                    it.board.holders[partition_of(session_id)] = "b"
+                    it.board.notify()
+                    await it.services["b"].handover.take(partitions)
+                    if has_loaded:
+                        assert not await it.services["b"].resume(session_id)
+                    await anyio.wait_all_tasks_blocked()
+                    assert has_loaded or session_id not in await store.active()
+                    late.passes.set()
+                    await it.services["a"].handover.lose(partitions, 0.0)
             assert told == ["reply 1"]
             assert [len(each.requests) for each in it.providers.values()][1] == 1
+            assert answered(await log(store, session_id)) == ["x"]
+
+
+class Unheard(Late):
+    """A store that says of what was received first that another writer was there; it is written.
+
+    So is an append whose answer was lost, and that is looked for after the next owner appended.
+    """
+
+    async def append(self, session_id: str, events: Sequence[Event], *, expected_seq: int) -> None:
+        """Append; let others work before the answer."""
+        await Dying.append(self, session_id, events, expected_seq=expected_seq)
+        if any(isinstance(event.body, Received) for event in events) and not self.reached.is_set():
+            self.reached.set()
+            await self.passes.wait()
+            raise FencedError(session_id)
+
+
+async def test_a_message_without_a_key_counts_once_where_its_owner_changes_meanwhile() -> None:
+    """It was written, nobody heard of it, and it is said again to the next owner."""
+    async with open_memory_store(MemoryDisk()) as store:
+        unheard = Unheard(store)
+        async with open_cluster("a", "b", store=unheard) as it:  # type: ignore[arg-type]
+            session_id = await it.services["a"].conversations.create(KEY)
+            told: list[str] = []
+
+            async def say() -> None:
+                sent = await it.services["a"].submit(
+                    IncomingMessage(text="x", session_id=session_id)
+                )
+                told.append((await sent.result()).text)
+
+            with anyio.fail_after(20):
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(say)
+                    await unheard.reached.wait()
+                    it.board.holders[partition_of(session_id)] = "b"
+                    it.board.notify()
+                    await it.services["b"].handover.take(frozenset((partition_of(session_id),)))
+                    unheard.passes.set()
+            assert told == ["reply 1"]
             assert answered(await log(store, session_id)) == ["x"]
 
 

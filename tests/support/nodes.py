@@ -244,9 +244,14 @@ class Cluster(Struct, kw_only=True):
 
     async def lose(self, session_id: str, to: str) -> None:
         """Let the owner of a session be gone, without a word; another one takes over."""
-        self.board.cut.add(self.owner(session_id))
-        self.board.notify()
-        await self.move(session_id, to, drain_s=0.0)
+        board, partitions = self.board, frozenset((partition_of(session_id),))
+        before = self.owner(session_id)
+        board.cut.add(before)
+        board.holders[partition_of(session_id)] = to
+        board.notify()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.services[before].handover.lose, partitions, 0.0)
+            tasks.start_soon(self.services[to].handover.take, partitions)
 
 
 @asynccontextmanager

@@ -72,7 +72,10 @@ class SwitchedOwnership(IdsAlone):
 
 @asynccontextmanager
 async def open_owner(
-    store: SessionStore, ownership: SwitchedOwnership, provider: ScriptedProvider
+    store: SessionStore,
+    ownership: SwitchedOwnership,
+    provider: ScriptedProvider,
+    clock: ManualClock | None = None,
 ) -> AsyncGenerator[TurnService]:
     """Open a service that shares a store."""
     agent = Agent(spec=make_spec(), provider=provider)
@@ -82,7 +85,7 @@ async def open_owner(
             store=store,
             scratch=scratch,
             agents=StaticAgents({"test": agent}),
-            clock=ManualClock(),
+            clock=clock or ManualClock(),
             settings=ServiceSettings(leave_grace_s=0, drain_s=0),
             ports=ServicePorts(ownership=ownership),
         ) as service,

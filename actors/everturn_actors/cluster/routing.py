@@ -38,7 +38,7 @@ from everturn_actors.protocol.commands import (
     Command,
     Compact,
     End,
-    GetState,
+    GetStatus,
     OutsideCommand,
     Retry,
     Submit,
@@ -118,25 +118,22 @@ class RoutedActors:
     ) -> T:
         """See `Actors.ask`."""
         await self.place(session_id, begin_with)
+        # Once for all tries, here as well: whichever of them arrives, it is the same message.
+        outside = with_key(command) if isinstance(command, _OUTSIDE) else None
         if self.is_here(session_id):
             try:
                 return await self._local.ask(
                     session_id,
-                    command,
+                    command if outside is None else cast("Command[T]", outside),
                     begin_with=begin_with,
                     passivate_at_once=passivate_at_once,
                     is_new=is_new,
                 )
             except MovedError:
                 pass  # in this moment
-        if not isinstance(command, _OUTSIDE):
+        if outside is None:
             raise MovedError(session_id)
-        # Once for all tries: whichever of them arrives, it is the same message.
-        asked = Asked(
-            session_id=session_id,
-            command=with_key(cast("OutsideCommand", command)),
-            begin_with=begin_with,
-        )
+        asked = Asked(session_id=session_id, command=outside, begin_with=begin_with)
         return cast("T", await self._route(asked))
 
     def feed(self, session_id: str) -> Feed:
@@ -262,10 +259,13 @@ class RoutedActors:
         await self.place(session_id)
         if not self.is_here(session_id):
             raise MovedError(session_id)
-        if subscriber.waits and self.present(session_id) is None:
+        known = self.present(session_id)
+        if subscriber.waits and (known is None or known.last_seq < subscriber.after):
             # What they wait for goes on, also where nobody said that it is open.
             with suppress(CoreError):
-                await self._local.ask(session_id, GetState(), passivate_at_once=True)
+                await self._local.ask(
+                    session_id, GetStatus(at_least=subscriber.after), passivate_at_once=True
+                )
         served = self._served[subscriber] = _Served(self._local.feed(session_id))
         self.followers_changed(subscriber)
         try:

@@ -147,6 +147,8 @@ class GetStatus(Command[KnownStatus], frozen=True):
 
     idempotency_key: str = ""
     "Asked about besides; empty = none."
+    at_least: int = 0
+    "The log goes so far, as somebody knows: who has loaded less of it loads it again."
 
 
 class Resume(Command[bool], frozen=True):

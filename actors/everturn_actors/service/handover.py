@@ -8,8 +8,15 @@ from typing import Protocol
 
 import anyio
 
-from everturn_actors.errors import CoreError, MovedError
-from everturn_actors.ports import Ownership, SessionStore
+from everturn_actors.errors import (
+    CoreError,
+    CorruptJournalError,
+    JournalError,
+    MovedError,
+    OwnerAwayError,
+    UnknownFormatError,
+)
+from everturn_actors.ports import Clock, Ownership
 from everturn_actors.protocol.actors import Actors
 from everturn_actors.protocol.commands import GetStatus
 from everturn_actors.protocol.placing import place
@@ -18,6 +25,7 @@ from everturn_actors.session.registry import Registry
 logger = logging.getLogger(__name__)
 
 WOKEN_AT_ONCE = 8  # sessions whose next owner is told
+AGAIN_S = 1.0  # until what the store or the next owner did not answer is asked again
 
 
 class _Resume(Protocol):
@@ -34,12 +42,12 @@ class Handover:
         registry: Registry,
         actors: Actors,
         ownership: Ownership,
-        store: SessionStore,
+        clock: Clock,
         resume: _Resume,
     ) -> None:
         """Only `open_service` makes one; `actors` leads to those of other processes, too."""
         self._registry, self._ownership, self._resume = registry, ownership, resume
-        self._actors, self._store = actors, store
+        self._actors, self._store, self._clock = actors, registry.store, clock
 
     async def take(self, partitions: frozenset[int]) -> None:
         """Let turns go on that are open in partitions that are this process's from now on.
@@ -71,21 +79,27 @@ class Handover:
             return  # whoever takes it looks after it was given back
         limiter = anyio.CapacityLimiter(WOKEN_AT_ONCE)
         async with anyio.create_task_group() as tasks:
-            for session_id in due:
-                tasks.start_soon(self._wake, session_id, limiter)
+            for session_id, last_seq in due.items():
+                tasks.start_soon(self._wake, session_id, last_seq, limiter)
 
-    async def _wake(self, session_id: str, limiter: anyio.CapacityLimiter) -> None:
-        """Let what is open in a session go on, whoever has it now."""
-        async with limiter:
+    async def _wake(self, session_id: str, last_seq: int, limiter: anyio.CapacityLimiter) -> None:
+        """Let what is open in a session go on, whoever has it now, as soon as one can be asked."""
+        command = GetStatus(at_least=last_seq)
+        while True:
             try:
-                await self._actors.ask(session_id, GetStatus())
+                async with limiter:
+                    await self._actors.ask(session_id, command)
             except MovedError:
                 return  # no other process can be asked from here
-            except CoreError as error:
-                logger.warning(
-                    "a session goes on when its next owner looks, or is asked for something",
-                    extra={"session_id": session_id, "error": str(error)},
-                )
+            except (JournalError, OwnerAwayError) as error:
+                if _stays(error):
+                    return
+                self._log("the next owner of a session cannot be told", session_id, error)
+            except CoreError:  # it has failed there, or was deleted
+                return
+            else:
+                return
+            await self._clock.sleep(AGAIN_S)
 
     async def rebind(self, bind: Callable[[], None], drain_s: float) -> None:
         """Let other agents' or channels' sessions go with a seat than before.
@@ -110,7 +124,27 @@ class Handover:
         await self._resume(is_concerned=is_concerned)
 
     async def _place(self, session_id: str) -> None:
-        try:
-            await place(self._ownership, self._store, session_id)
-        except CoreError:  # nobody's: one that is damaged, or was deleted in this moment
-            return
+        """Find out whose a session is; again where the store is away."""
+        while True:
+            try:
+                await place(self._ownership, self._store, session_id)
+            except JournalError as error:
+                if _stays(error):
+                    return
+                self._log("the store cannot say whose a session is", session_id, error)
+            except CoreError:  # nobody's: it was deleted in this moment
+                return
+            else:
+                return
+            await self._clock.sleep(AGAIN_S)
+
+    @staticmethod
+    def _log(what: str, session_id: str, error: CoreError) -> None:
+        logger.warning(
+            "%s; trying again", what, extra={"session_id": session_id, "error": str(error)}
+        )
+
+
+def _stays(error: CoreError) -> bool:
+    """Say whether a session fails of the same however often it is looked at."""
+    return isinstance(error, CorruptJournalError | UnknownFormatError)

@@ -136,7 +136,7 @@ async def open_service(
         half, remove = service.branches.is_half, service.delete
         resume = partial(resume_open_turns, store, registry, clock, is_half=half, remove=remove)
         ownership = ports.ownership or LocalOwnership()
-        service.handover = Handover(registry, router or registry, ownership, store, resume)
+        service.handover = Handover(registry, router or registry, ownership, clock, resume)
         try:
             async with anyio.create_task_group() as maintenance:
                 if settings.resume and ports.ownership is None:

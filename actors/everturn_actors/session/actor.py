@@ -47,7 +47,6 @@ from everturn_actors.turn.loop import is_repeatable
 logger = logging.getLogger(__name__)
 
 _command_of = attrgetter("command")
-
 CARRY_ON_S = 5.0  # that the delivery port of a session that has ended may take to leave
 FLUSH_S = 5.0  # deadline of the last snapshot when the actor is cancelled
 
@@ -333,6 +332,7 @@ class SessionActor:
     async def _handle(self, batch: list[Envelope]) -> None:
         """Decide all commands of `batch`, make their events durable, answer their callers."""
         try:
+            self._snapshots.check_end(self.known, map(_command_of, batch))
             decision = self._decide(batch)
             await self._commit(decision, batch)
         except BaseException as error:

@@ -217,14 +217,14 @@ class Registry:
             self._runtime.note_key(session_id, key)
         return self._runtime.is_here(session_id)
 
-    async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> tuple[str, ...]:
+    async def let_go(self, is_leaving: Callable[[str], bool], drain_s: float) -> dict[str, int]:
         """Let the actors of sessions go that another process is to have.
 
         Commands that come meanwhile wait until they are gone, and are sent there. Running turns may
         finish; after `drain_s` what still runs is cut off, and goes on where the session is then.
 
         Returns:
-            The sessions of those in which something is to go on.
+            The sessions of those in which something is to go on, each with its last event.
         """
         found = {name: each for name, each in self._active.items() if is_leaving(name)}
         leaving = found.values()
@@ -237,7 +237,7 @@ class Registry:
         for active in leaving:
             active.scope.cancel()
             await active.gone.wait()
-        return tuple([name for name, active in found.items() if active.is_due])
+        return {name: active.last_seq for name, active in found.items() if active.is_due}
 
     def followed(self) -> tuple[Feed, ...]:
         """Return the feeds that somebody holds."""

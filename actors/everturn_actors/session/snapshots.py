@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from anyio import to_thread
 
@@ -10,6 +11,7 @@ from everturn_actors.errors import CoreError, FencedError
 from everturn_actors.events import Event
 from everturn_actors.model import Labels
 from everturn_actors.ports import Loaded
+from everturn_actors.protocol.commands import AnyCommand, GetStatus
 from everturn_actors.session.runtime import Runtime
 from everturn_actors.state.recovery import Recovered, recover
 from everturn_actors.state.session_state import SessionState
@@ -33,6 +35,22 @@ class Snapshots:
         self._checkpoint: SessionState | None = None
         self._saved: SessionState | None = None
         self._has_written = False
+        self._told = 0
+        "How far the log goes, as others said; it was loaded since."
+
+    def check_end(self, state: SessionState | None, commands: Iterable[AnyCommand]) -> None:
+        """See whether somebody knows of a longer log than what was loaded.
+
+        Raises:
+            FencedError: Somebody does. Once for each length: what a log does not hold any more is
+                not looked for again and again.
+        """
+        ends = [each.at_least for each in commands if isinstance(each, GetStatus)]
+        told, known = max(ends, default=0), state.last_seq if state is not None else 0
+        if told > max(known, self._told):
+            self._told = told
+            msg = f"the log of session {self._session_id} goes to event {told}, as others know"
+            raise FencedError(msg)
 
     async def load(self) -> tuple[SessionState | None, tuple[Event, ...]]:
         """Return the session, and the events that the log holds of it behind its snapshot.

@@ -29,6 +29,7 @@ CONNECT_S: Final = 10.0
 COMMAND_S: Final = 60.0  # a statement takes milliseconds; what takes longer hangs
 PING_S: Final = 2.0
 _CLOSE_S: Final = 5.0
+_HOST_S: Final = 0.25  # between two hosts, and two tries of one
 _BACKOFF: Final = Backoff(first_s=0.05, longest_s=1.0)
 # What a server learns of a client whose machine is gone, after some 15 s instead of two hours.
 # Source: https://www.postgresql.org/docs/current/runtime-config-connection.html (read 2026-11-26).
@@ -208,8 +209,49 @@ async def _starting_up(pool: asyncpg.Pool[asyncpg.Record]) -> None:
 
 
 async def _connect(settings: PostgresSettings, name: str) -> Connection:
+    """Return a connection to the first host that takes it.
+
+    The library asks one host after the other, and none behind one whose machine is gone, or that
+    lets connect and hangs up. So each is asked by itself, a moment after the one before, and again
+    as long as another one has not answered.
+    """
+    urls = hosts_of(settings.url)
+    if len(urls) == 1:
+        return await _connect_to(urls[0], settings, name)
+    found: list[Connection] = []
+    failures: dict[str, BaseException] = {}
+
+    async def ask(url: str, answered: anyio.Event, tries: anyio.CancelScope) -> None:
+        while len(failures) < len(urls):
+            try:
+                connection = await _connect_to(url, settings, name)
+            except (*LIBRARY_ERRORS, ValueError) as error:
+                failures[url] = error
+            else:
+                if found:
+                    connection.terminate()  # both let themselves be used
+                else:
+                    found.append(connection)
+                tries.cancel()
+                return
+            answered.set()
+            await anyio.sleep(_HOST_S)
+
+    async with anyio.create_task_group() as tasks:
+        for url in urls:
+            answered = anyio.Event()
+            tasks.start_soon(ask, url, answered, tasks.cancel_scope)
+            with anyio.move_on_after(_HOST_S):
+                await answered.wait()
+    if found:
+        return found[0]
+    lasting = [error for error in failures.values() if not passes(error)]
+    raise [*lasting, *failures.values()][0]
+
+
+async def _connect_to(url: str, settings: PostgresSettings, name: str) -> Connection:
     connection: Connection = await asyncpg.connect(
-        settings.url,
+        url,
         timeout=CONNECT_S,
         command_timeout=COMMAND_S,
         server_settings={
@@ -219,6 +261,18 @@ async def _connect(settings: PostgresSettings, name: str) -> Connection:
         },
     )
     return connection
+
+
+def hosts_of(url: str) -> list[str]:
+    """Return an address of several hosts as several of one each."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    user, at, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [url]
+    return [parts._replace(netloc=f"{user}{at}{host}").geturl() for host in hosts.split(",")]
 
 
 def place_of(settings: PostgresSettings) -> str:
