@@ -13,14 +13,16 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
-import typer
+import typer.main
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from everturn_gateway.cli import GROUPS, declare_groups
 from everturn_gateway.cli.program import NAME, app
 from everturn_gateway.plugins import installed
 
+_Command: TypeAlias = TyperCommand | TyperGroup
 _FILES: Final = (
     ("everturn.yaml", "The configuration, in the folder of work or in the home folder."),
     (".env", "Variables beside it, such as keys."),
@@ -42,23 +44,28 @@ def write_pages(folder: Path) -> list[Path]:
 def pages() -> dict[str, str]:
     """Return the pages by their names: `everturn`, `everturn-sessions-list`."""
     declare_groups(GROUPS)
-    found = dict(_walk(typer.main.get_command(app), (NAME,)))
+    program = typer.main.get_command(app)
+    assert isinstance(program, TyperGroup), "it has commands"
+    found = dict(_walk(program, (NAME,)))
     names = sorted(set(found) - {NAME})
     found[NAME] += _section("SEE ALSO") + ", ".join(f"\\fB{_text(each)}\\fR(1)" for each in names)
     return {name: f"{text.rstrip()}\n" for name, text in found.items()}
 
 
-def _walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - typer's
+def _walk(command: _Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the page of a command and of those below it, without those that are hidden."""
+    commands = command.commands if isinstance(command, TyperGroup) else {}
     below = {
-        name: each for name, each in getattr(command, "commands", {}).items() if not each.hidden
+        name: each
+        for name, each in commands.items()
+        if isinstance(each, _Command) and not each.hidden
     }
     yield "-".join(path), _page(command, path, below)
     for name, each in below.items():
         yield from _walk(each, (*path, name))
 
 
-def _page(command: Any, path: tuple[str, ...], below: dict[str, Any]) -> str:  # noqa: ANN401
+def _page(command: _Command, path: tuple[str, ...], below: dict[str, _Command]) -> str:
     name = "-".join(path)
     about = " ".join((command.help or "").split())
     first, _, rest = about.partition(". ")
@@ -71,13 +78,11 @@ def _page(command: Any, path: tuple[str, ...], below: dict[str, Any]) -> str:  #
         _section("DESCRIPTION"),
         _text(f"{first}. {rest}" if rest else about),
     ]
-    shown = [each for each in command.params if not getattr(each, "hidden", False)]
-    options = [each for each in shown if each.opts and each.opts[0].startswith("-")]
-    if arguments := [each for each in shown if each not in options]:
+    if arguments := _arguments(command):
         lines += [_section("ARGUMENTS"), *(_entry(_metavar(each), each) for each in arguments)]
+    options = [p for p in command.params if isinstance(p, TyperOption) and not p.hidden]
     if options:
-        context = command.context_class(command)
-        lines += [_section("OPTIONS"), *(_entry(_names(each, context), each) for each in options)]
+        lines += [_section("OPTIONS"), *(_entry(_names(each, command), each) for each in options)]
     if below:
         lines.append(_section("COMMANDS"))
         for child, each in below.items():
@@ -89,26 +94,33 @@ def _page(command: Any, path: tuple[str, ...], below: dict[str, Any]) -> str:  #
     return "\n".join(lines)
 
 
-def _synopsis(command: Any, below: dict[str, Any]) -> str:  # noqa: ANN401 - typer's own types
+def _synopsis(command: _Command, below: dict[str, _Command]) -> str:
     words = ["[\\fIOPTIONS\\fR]"]
-    for each in command.params:
-        if each.opts and not each.opts[0].startswith("-") and not getattr(each, "hidden", False):
-            word = f"\\fI{_text(_metavar(each))}\\fR"
-            words.append(word if each.required else f"[{word}]")
+    for each in _arguments(command):
+        word = f"\\fI{_text(_metavar(each))}\\fR"
+        words.append(word if each.required else f"[{word}]")
     return " ".join([*words, "\\fICOMMAND\\fR"] if below else words)
 
 
-def _metavar(argument: Any) -> str:  # noqa: ANN401 - typer's own types
+def _arguments(command: _Command) -> list[TyperArgument]:
+    return [p for p in command.params if isinstance(p, TyperArgument) and not p.hidden]
+
+
+def _metavar(argument: TyperArgument) -> str:
     return str(argument.metavar or argument.name or "").strip("[]").upper()
 
 
-def _names(option: Any, context: object) -> str:  # noqa: ANN401 - typer's own types
+def _names(option: TyperOption, command: _Command) -> str:
     names = ", ".join((*option.opts, *option.secondary_opts))
-    return names if option.is_flag else f"{names} {option.metavar or option.display_type(context)}"
+    return (
+        names
+        if option.is_flag
+        else f"{names} {option.metavar or option.display_type(command.context_class(command))}"
+    )
 
 
-def _entry(name: str, parameter: Any) -> str:  # noqa: ANN401 - typer's own types
-    text = " ".join((getattr(parameter, "help", "") or "").split())
+def _entry(name: str, parameter: TyperArgument | TyperOption) -> str:
+    text = " ".join((parameter.help or "").split())
     if "{" in text:
         names = installed()
         text = text.format(
