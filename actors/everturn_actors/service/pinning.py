@@ -17,16 +17,14 @@ from everturn_actors.outside import one_source
 def pin_of(event: Event) -> Pin | None:
     """Return what is kept of a message; None where the event is none, or has no text."""
     match event.body:
-        case Received(text=text, sender=sender) as body:
-            outside, who = _outside(body.untrusted, "what others said here"), sender or "user"
-        case AmbientStored(text=text, sender=sender) as body:
-            outside, who = _outside(body.untrusted, "what others said here"), sender or "user"
+        case Received(text=text, sender=sender) | AmbientStored(text=text, sender=sender) as body:
+            outside, who = _outside(body, "what others said here"), sender or "user"
         case ModelReplied(text=text) as body:
             outside, who = body.outside, "you"
         case Announced(text=text) as body:
-            outside, who = _outside(body.untrusted, "what a scheduled job said"), "you"
+            outside, who = _outside(body, "what a scheduled job said"), "you"
         case CallFinished(text=text) as body:
-            outside = _outside(body.untrusted, body.source or f"the result of {body.call_id}")
+            outside = _outside(body, body.source or f"the result of {body.call_id}")
             who = f"result of the call {body.call_id}"
         case _:
             return None
@@ -34,5 +32,7 @@ def pin_of(event: Event) -> Pin | None:
     return Pin(seq=event.seq, text=text, who=who, outside=outside) if text.strip() else None
 
 
-def _outside(untrusted: bool, source: str) -> tuple[str, ...]:  # noqa: FBT001 - as events have it
-    return (one_source(source),) if untrusted else ()
+def _outside(
+    body: Received | AmbientStored | Announced | CallFinished, source: str
+) -> tuple[str, ...]:
+    return (one_source(source),) if body.untrusted else ()

@@ -207,7 +207,7 @@ class Sender:
 
 
 def _payload(payload: str) -> tuple[str, list[dict[str, object]]]:
-    value = cast("dict[str, object]", json.loads(payload))
+    value: dict[str, object] = json.loads(payload)
     return str(value["text"]), cast("list[dict[str, object]]", value["entities"])
 
 

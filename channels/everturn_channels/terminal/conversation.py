@@ -68,7 +68,8 @@ class Conversation:
         "The way to the gateway."
         self._key = key
         self._new_id = new_id
-        self._home = key
+        self.home = key
+        "The conversation that this one began with; None = it began with a named session."
         self.session_id = session_id
         "The session; empty until it is opened."
         self.own_messages: set[str] = set()
@@ -105,16 +106,11 @@ class Conversation:
         Raises:
             InvalidInputError: It began with one named session, which has no other one after it.
         """
-        if self._home is None:
+        if self.home is None:
             msg = "this goes on in the session that was named; `everturn chat --new` begins one"
             raise InvalidInputError(msg)
-        self._key = self._home
+        self._key = self.home
         return await self.open(new=True)
-
-    @property
-    def home(self) -> ConversationKey | None:
-        """The conversation that this one began with; None = it began with a named session."""
-        return self._home
 
     async def go_to(self, session_id: str) -> Status:
         """Go on in exactly this session from now on; return what is known of it.

@@ -106,9 +106,9 @@ async def _subject(config: Config, *, repair: bool) -> Subject:
     async def agents() -> tuple[Sequence[AgentFile], Sequence[Fault]]:
         return await run_sync(check_agents, config)
 
-    async def journals(is_repair: bool) -> Sequence[JournalNote]:  # noqa: FBT001 - see `Subject`
+    async def journals(*, repair: bool = False) -> Sequence[JournalNote]:
         async with slow_progress("sessions") as looked:
-            return await check_journals(config, repair=is_repair, looked=looked)
+            return await check_journals(config, repair=repair, looked=looked)
 
     return Subject(
         config=config,
@@ -119,7 +119,8 @@ async def _subject(config: Config, *, repair: bool) -> Subject:
         statistics=statistics,
         agents=agents,
         keyed=partial(open_keyed, config, is_change=False),
-        journals=journals,
+        check_journals=journals,
+        repair_journals=partial(journals, repair=True) if repair else None,
         can_be_examined=partial(can_be_examined, config),
     )
 

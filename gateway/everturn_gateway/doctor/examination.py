@@ -176,10 +176,10 @@ async def _journals(subject: Subject) -> AsyncGenerator[Finding]:
         yield Finding(verdict="note", subject="journals", text=text)
         return
     try:
-        for found in await subject.journals(True) if subject.repair else ():  # noqa: FBT003
+        for found in await subject.repair_journals() if subject.repair_journals else ():
             verdict: Verdict = "repaired" if found.is_repair else "note"
             yield Finding(verdict=verdict, subject="journals", text=found.text)
-        problems = await subject.journals(False)  # noqa: FBT003
+        problems = await subject.check_journals()
     except (CoreError, GatewayError) as error:
         yield Finding(verdict="problem", subject="journals", text=str(error))
         return

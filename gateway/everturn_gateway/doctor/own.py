@@ -54,9 +54,6 @@ async def examine_own(gateway: Gateway, own: Own) -> AsyncGenerator[Finding]:
         await checkpoint()
         return own.agents(), gateway.library.faults()
 
-    async def journals(_repair: bool) -> Sequence[JournalNote]:  # noqa: FBT001 - see `Subject`
-        return await own.check_journals()
-
     subject = Subject(
         config=gateway.config,
         secrets=own.secrets,
@@ -66,7 +63,7 @@ async def examine_own(gateway: Gateway, own: Own) -> AsyncGenerator[Finding]:
         statistics=statistics,
         agents=agents,
         keyed=lambda: nullcontext(own.keyed),
-        journals=journals,
+        check_journals=own.check_journals,
         can_be_examined=own.can_be_examined,
     )
     async with aclosing(examine(subject)) as findings:

@@ -66,7 +66,9 @@ class Subject(Struct, frozen=True, kw_only=True):
     "Returns those that work, and what is wrong with the others; raises GatewayError."
     keyed: Callable[[], AbstractAsyncContextManager[KeyedStore]]
     "Opens what is kept beside sessions, to be read; raises CoreError or GatewayError."
-    journals: Callable[[bool], Awaitable[Sequence[JournalNote]]]
-    "Looks at the journals, or repairs them; raises CoreError."
+    check_journals: Callable[[], Awaitable[Sequence[JournalNote]]]
+    "Looks at the journals; raises CoreError."
+    repair_journals: Callable[[], Awaitable[Sequence[JournalNote]]] | None = None
+    "Repairs them first; raises CoreError. None = they are left as they are."
     can_be_examined: Callable[[], bool]
     "Whether the store can be looked at. Not for the event loop."

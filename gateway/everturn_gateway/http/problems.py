@@ -48,6 +48,7 @@ from everturn_actors.errors import (
     UnusableModelError,
     WorkspaceLostError,
 )
+from everturn_actors.json_values import Json
 
 MEDIA_TYPE = "application/problem+json"
 OPENAI_PREFIX = "/v1/"
@@ -64,11 +65,11 @@ class Problem(Struct, frozen=True, kw_only=True):
     title: str
     status: int
     detail: str
-    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    extra: Mapping[str, Any] = field(default_factory=Json)
     "Further members of the document."
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def document(self, instance: str) -> dict[str, Any]:
+    def document(self, instance: str) -> Json:
         """Return the RFC 9457 document; `instance` is the path that was asked for, encoded."""
         return {
             "type": _URN + self.kind,

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 from mcp.server.context import ServerRequestContext
 from msgspec import Struct
 
+from everturn_actors.json_values import Json
 from everturn_gateway.client import Api
 
-Context: TypeAlias = ServerRequestContext[dict[str, Any], Any]
+Context: TypeAlias = ServerRequestContext[Json, Any]
 """One request of a client, as the protocol's library hands it over."""
 
 

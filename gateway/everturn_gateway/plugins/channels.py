@@ -125,7 +125,7 @@ class ChannelSetup(Struct, Generic[SettingsT], frozen=True, kw_only=True):
     """
 
 
-def _no_secret(_settings: Any) -> str:  # noqa: ANN401 - any settings
+def _no_secret(_settings: object) -> str:
     return ""
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from everturn_actors.context.catalog import unsure_room
 from everturn_actors.context.prompt import system_prompt
 from everturn_actors.errors import ContextDoesNotFitError
+from everturn_actors.json_values import Json
 from everturn_actors.spec import AgentSpec, ContextPolicy, ModelSpec, PromptSpec
 from everturn_channels.command_registry import CommandSpec
 from everturn_channels.settings import AccessRules
@@ -79,7 +80,7 @@ class AgentFile:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     inactive: tuple[str, ...] = ()
     "What is set and has no effect, and why."
-    document: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    document: Mapping[str, Any] = field(default_factory=Json, repr=False)
     "The data of `agent.yaml`, variables not expanded."
     text: str = field(default="", repr=False)
     "`agent.yaml` itself, variables not expanded."

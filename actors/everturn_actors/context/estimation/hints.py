@@ -53,13 +53,15 @@ def with_limit(
     if not is_named and proven * (1 - _NEAR) < tokens < proven:
         tokens = proven  # the estimate was a little low
     limit = statistics.limit
-    known = limit if limit is not None and _is_same(limit.tokens, tokens, is_named) else None
+    known = (
+        limit if limit is not None and _is_same(limit.tokens, tokens, is_named=is_named) else None
+    )
     if known is not None and not known.is_over:
         less = min(known.tokens, tokens)
         again = replace(known, tokens=less, refusals=known.refusals + 1)
         return replace(statistics, limit=again)
     contradicted = tokens < max(proven, statistics.window_tokens or 0)
-    doubted = _is_same(statistics.doubted_tokens, tokens, is_named)
+    doubted = _is_same(statistics.doubted_tokens, tokens, is_named=is_named)
     if contradicted and known is None and not doubted:
         return replace(statistics, doubted_tokens=tokens)
     first_s = CONTRADICTED_FOR_S if contradicted else HINT_FOR_S
@@ -68,7 +70,7 @@ def with_limit(
     return replace(statistics, limit=made, doubted_tokens=0)
 
 
-def _is_same(one: int, two: int, is_named: bool) -> bool:  # noqa: FBT001 - of one module
+def _is_same(one: int, two: int, *, is_named: bool) -> bool:
     """Whether two refusals are about the same limit."""
     return one == two if is_named else abs(one - two) <= _NEAR * max(one, two)
 

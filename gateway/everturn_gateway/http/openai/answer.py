@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
 import orjson
 from msgspec import Struct
 
 from everturn_actors.errors import CoreError
 from everturn_actors.events import CallsHandedOver, Discarded, SessionEnded, TurnFinished
+from everturn_actors.json_values import Json
 from everturn_actors.model import Usage
 from everturn_actors.service import Submission, TextDelta, TurnResult
 from everturn_gateway.http.openai.call_ids import given_id
@@ -53,7 +54,7 @@ class Completion(Struct, frozen=True, kw_only=True):
     questions: Questions = SILENT
     "What is told of calls that wait to be allowed."
 
-    def whole(self, result: TurnResult) -> dict[str, Any]:
+    def whole(self, result: TurnResult) -> Json:
         """Return the completion of a turn that is answered, or waits for its client's tools."""
         message: dict[str, object] = {"role": "assistant", "content": result.text, "refusal": None}
         if self.has_form and result.stop_reason == APPROVAL_REQUIRED:
@@ -77,7 +78,7 @@ class Completion(Struct, frozen=True, kw_only=True):
             "usage": _usage(result.usage),
         }
 
-    def chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> bytes:
+    def chunk(self, delta: Json, finish_reason: str | None = None) -> bytes:
         """Return one piece of a streamed completion."""
         choice: dict[str, object] = {
             "index": 0,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Depends
 from msgspec import Struct
 from starlette.requests import Request
 
+from everturn_actors.json_values import Json
 from everturn_gateway.http.openai.refusals import refuse
 
 SESSION_HEADER: Final = "X-Everturn-Session"
@@ -29,7 +30,7 @@ _NOT_KEPT: Final = ("temporary:", "local:", "channel:", "{{")
 "How ids begin of chats that a page keeps nowhere, and a placeholder that nobody filled in."
 
 # FastAPI would check each with a model of its own, which takes longer than all that is done here.
-DESCRIBED: Final[dict[str, Any]] = {
+DESCRIBED: Final[Json] = {
     "parameters": [
         {
             "name": name,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import orjson
 from fastapi import APIRouter, Header
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
+from everturn_actors.json_values import Json
 from everturn_actors.service import Submission
 from everturn_gateway.http.access.auth import SESSION
 from everturn_gateway.http.access.callers import CallerOf
@@ -183,7 +184,7 @@ async def _whole(
     waits: OpenWaits,
     *,
     repeatable: bool,
-) -> dict[str, Any]:
+) -> Json:
     """Return the completion when the turn is done.
 
     Raises:

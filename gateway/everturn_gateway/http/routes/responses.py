@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from hashlib import sha256
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import orjson
 from fastapi import APIRouter, Path, Query
@@ -19,6 +19,7 @@ from starlette.responses import Response
 from everturn_actors.errors import CannotBranchError, UnknownSessionError
 from everturn_actors.events import CallsAnswered, Received
 from everturn_actors.ids import is_session_id
+from everturn_actors.json_values import Json
 from everturn_actors.model import CallOptions, ConversationKey, IncomingMessage
 from everturn_actors.service import Copied, Submission
 from everturn_actors.state.session_state import SessionState
@@ -459,7 +460,7 @@ async def _stored(gateway: OpenAiHost, caller: Principal, given: str) -> Respons
     return Response(orjson.dumps(whole), media_type=_JSON)
 
 
-def _items(body: object, given: str) -> list[dict[str, Any]]:
+def _items(body: object, given: str) -> list[Json]:
     """Return what stands in the log at the beginning of a response, as items of an input."""
     match body:
         case Received(text=text):

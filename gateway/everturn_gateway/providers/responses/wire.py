@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import orjson
 
+from everturn_actors.json_values import Json
 from everturn_actors.model import (
     AnyMessage,
     ModelRequest,
@@ -46,7 +47,7 @@ _FORM: Final = "responses"
 _LEAST_OUTPUT_TOKENS: Final = 16  # a lower limit is refused
 _TRIGGER: Final = b'{"type":"compaction_trigger"}'
 
-_Items: TypeAlias = dict[str, Any] | orjson.Fragment
+_Items: TypeAlias = Json | orjson.Fragment
 """An item, or several as bytes with commas between."""
 
 
@@ -103,7 +104,7 @@ class BodyWriter:
         head = b"".join((dumps(options)[:-1], system, tools, b',"input":['))
         return b"".join((head, b",".join(parts), b"]}"))
 
-    def block(self, request: ModelRequest) -> tuple[dict[str, Any], ...]:
+    def block(self, request: ModelRequest) -> tuple[Json, ...]:
         """Return the items that stand for what its provider compacted; none = there are none."""
         first = request.messages[0] if request.messages else None
         if not isinstance(first, Notice):
@@ -178,13 +179,13 @@ def _of_reply(request: ModelRequest, leave_out: Collection[str]) -> dict[str, ob
     }
 
 
-def _kept(opaque: str, origin: str, model: str) -> tuple[dict[str, Any], ...]:
+def _kept(opaque: str, origin: str, model: str) -> tuple[Json, ...]:
     """Return the items that were packed; none where another model gave them."""
-    kept: dict[str, Any] = unpack(opaque, origin, model, dict[str, Any]) or {}
+    kept = unpack(opaque, origin, model, dict[str, list[Json]]) or {}
     return tuple(kept.get("items") or ())
 
 
-def _reply(reply: Reply, origin: str, model: str) -> Iterator[dict[str, Any]]:
+def _reply(reply: Reply, origin: str, model: str) -> Iterator[Json]:
     """Yield the items of a reply, in the order in which they came."""
     kept = _kept(reply.opaque, origin, model) if origin else ()
     if not kept:
@@ -208,7 +209,7 @@ def _reply(reply: Reply, origin: str, model: str) -> Iterator[dict[str, Any]]:
                 yield item
 
 
-def _joined(items: Iterator[dict[str, Any]]) -> bytes:
+def _joined(items: Iterator[Json]) -> bytes:
     return b",".join(compact(each) for each in items)
 
 

@@ -152,7 +152,7 @@ def _read(output: bytes) -> Found:
     hits: list[Hit] = []
     end: finder.End | None = None
     for line in output.split(b"\n")[:-1]:
-        value = cast("dict[str, object]", json.loads(line))
+        value: dict[str, object] = json.loads(line)
         if "error" in value:
             raise ToolFailedError(str(value["error"]))
         if "hit" in value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from everturn_actors.json_values import as_object, is_list
+from everturn_actors.json_values import Json, as_object, is_list
 from everturn_gateway.tools.mcp.errors import McpAnswerError
 from everturn_gateway.tools.mcp.listing import NAME_CHARACTERS, shortened
 from everturn_gateway.tools.mcp.results import result_text
@@ -19,7 +19,7 @@ PROMPTS_MOST: Final = 100  # of one server
 ARGUMENTS_MOST: Final = 20  # of one prompt
 
 
-def sifted_prompts(result: Mapping[str, Any]) -> dict[str, Any]:
+def sifted_prompts(result: Mapping[str, Any]) -> Json:
     """Return a page of prompts with what is shown of it, and nothing that is wrong."""
     entries: object = result.get("prompts")
     listed = entries[:PROMPTS_MOST] if is_list(entries) else []

@@ -6,14 +6,14 @@ Imports `mcp`, which takes half a second: nothing but `wire` imports this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import anyio
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types import RequestId
 
-from everturn_actors.json_values import is_list
+from everturn_actors.json_values import Json, is_list
 from everturn_gateway.tools.mcp import prompts, resources
 from everturn_gateway.tools.mcp.listing import sifted
 from everturn_gateway.tools.mcp.results import images_of, result_text
@@ -41,7 +41,7 @@ class Sifting(JSONRPCDispatcher):
         opts: CallOptions | None = None,
         *,
         _related_request_id: RequestId | None = None,
-    ) -> dict[str, Any]:
+    ) -> Json:
         """Send a request and return its result."""
         result = await super().send_raw_request(
             method, params, opts, _related_request_id=_related_request_id
