@@ -22,7 +22,8 @@ from everturn_actors.model import (
 )
 
 _SIZE_BYTES = 8  # nobody forges these; they only have to differ where requests do
-_ROLES = {UserMessage: b"u", Notice: b"n", Reply: b"a", ToolResult: b"t"}
+_AT_ONCE = 250  # messages that are hashed
+_ROLES = {UserMessage: "u", Notice: "n", Reply: "a", ToolResult: "t"}
 
 
 class _Hashed(Struct, kw_only=True):
@@ -55,13 +56,20 @@ class Fingerprints(Struct):
         kept = self._kept
         if kept is None or kept.head != head or finished < kept.messages or not finished:
             kept = _Hashed(head=head, hasher=_begin(request))
-        hasher, known = kept.hasher, ""
-        for index in range(kept.messages, len(messages)):
-            if index == at:
+        hasher, known, begin = kept.hasher, "", kept.messages
+        for end in sorted({at, finished, len(messages)}):
+            if not begin <= end <= len(messages):
+                continue
+            # Some hundred messages at once: one by one takes half as long again.
+            for start in range(begin, end, _AT_ONCE):
+                part = messages[start : min(start + _AT_ONCE, end)]
+                text = "".join([_text(message) for message in part])
+                hasher.update(text.encode("utf-8", "surrogatepass"))
+            begin = end
+            if end == at < len(messages):
                 known = hasher.copy().hexdigest()
-            if index == finished:
+            if end == finished < len(messages):
                 kept.messages, hasher = finished, hasher.copy()
-            hasher.update(_bytes(messages[index]))
         if len(messages) == finished:
             kept.messages = finished
         self._kept = kept if finished else None
@@ -76,19 +84,20 @@ def _begin(request: ModelRequest) -> blake2b:
     return hasher
 
 
-def _bytes(message: AnyMessage) -> bytes:
-    """Return all of a message that goes to the model."""
-    text = message.text
+def _text(message: AnyMessage) -> str:
+    """Return all of a message that goes to the model, between what no other one has there."""
+    text, kind = message.text, type(message)
     match message:
+        case Reply(calls=calls):
+            if calls:
+                asked = (f"{call.call_id}\0{call.name}\0{call.arguments}" for call in calls)
+                text = "\0".join((text, *asked))
+        case UserMessage(attachments=attached):
+            if attached:
+                text = "\0".join((text, *(each.name for each in attached)))
         case ToolResult(call_id=call_id, attachments=attached):
             text = "\0".join((call_id, text, *(each.name for each in attached)))
-        case UserMessage(attachments=attached) if attached:
-            text = "\0".join((text, *(each.name for each in attached)))
-        case Notice(opaque=opaque) if opaque:
-            text = f"{text}\0{opaque}"
-        case Reply(calls=calls) if calls:
-            asked = (f"{call.call_id}\0{call.name}\0{call.arguments}" for call in calls)
-            text = "\0".join((text, *asked))
-        case _:
-            pass
-    return _ROLES[type(message)] + text.encode("utf-8", "surrogatepass") + b"\0"
+        case Notice(opaque=opaque):
+            if opaque:
+                text = f"{text}\0{opaque}"
+    return f"{_ROLES[kind]}{text}\0"

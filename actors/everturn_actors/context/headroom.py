@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
+from everturn_actors.context.catalog import policy_of
 from everturn_actors.context.estimation.calibration import (
     ModelStatistics,
     prior_statistics,
@@ -17,15 +20,18 @@ from everturn_actors.context.estimation.estimates import (
 )
 from everturn_actors.context.estimation.forecast import own_rate, surely_far
 from everturn_actors.context.policy import Headroom
-from everturn_actors.context.projection.projection import projection_units
-from everturn_actors.context.rendered import Prepared
+from everturn_actors.context.projection.projection import Projection, projection_units
+from everturn_actors.context.rendered import Prepared, can_recall, hidden_by
+from everturn_actors.events import ContextReduced
 from everturn_actors.model import Conversation, ToolDefinition
-from everturn_actors.spec import AgentSpec
+from everturn_actors.spec import AgentSpec, ContextSpec
 
 Asked: TypeAlias = tuple[
     Conversation, AgentSpec, tuple[ToolDefinition, ...], ModelStatistics | None
 ]
 "What a request is made of."
+Hidden: TypeAlias = tuple[Projection, tuple[ContextReduced, ...]]
+"What is left of a projection, and the events that hide the rest."
 
 _FAR = 4  # a prompt of less than a quarter of the window
 _DOUBTS = 2.0  # standard deviations by which an estimate is taken to be wrong at most
@@ -104,3 +110,39 @@ def _has_room(
     less = max(count.tokens(prepared.fingerprint.units - shown) * (scaled - 1), 0)
     room = headroom.older * max(count.tokens(shown), 1) - less - _ROUNDED_TOKENS
     return count.tokens(shown + added) * scaled < room
+
+
+def fits(prepared: Prepared, projection: Projection) -> bool:
+    """Whether what the policy's ladder leaves of a projection fits, by the default estimate."""
+    policy = prepared.policy
+    for stage in policy.ladder(policy.numbers, prepared.limits):
+        projection, _ = stage(projection, prepared.budget)
+    count, budget = prepared.estimates, prepared.budget
+    preamble = policy.preamble(
+        prepared.system, projection.whole_summary, projection.omitted_messages
+    )
+    texts = (preamble.system, preamble.notice, preamble.preface)
+    fixed = sum(map(count.text, texts)) + count.tools(prepared.request.tools)
+    needed = fixed + count.tokens(projection_units(projection)) + budget.reserve_tokens
+    return budget.window_tokens <= 0 or needed <= budget.window_tokens
+
+
+def lastingly_hidden(prepared: Prepared, tools: tuple[ToolDefinition, ...]) -> Hidden:
+    """Return what has to be hidden for good, with one event for each stage that hides something.
+
+    Raises:
+        ContextDoesNotFitError: What cannot be hidden is larger than the window.
+    """
+    policy = prepared.policy
+    stages = policy.lasting(policy.numbers, prepared.limits)
+    projection, bodies = hidden_by(prepared, prepared.projection, stages)
+    if policy.promises_fit or fits(prepared, projection):
+        return projection, bodies
+    # Its system leaves it to the provider to refuse a request; here none is sent that large.
+    default = policy_of(ContextSpec(), recalls=can_recall(tools))
+    count = prepared.estimates
+    fixed = count.text(prepared.system), count.tools(tools)
+    prepared = replace(prepared, budget=default.divide(default.numbers, prepared.limits, *fixed))
+    stages = default.lasting(default.numbers, prepared.limits)
+    projection, more = hidden_by(prepared, projection, stages)
+    return projection, (*bodies, *more)

@@ -6,7 +6,7 @@ ended. A `Renderer` keeps what it built for the next request: a turn costs what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import structs
 
@@ -16,7 +16,7 @@ from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
 from everturn_actors.context.estimation.forecast import Forecast, surely_far
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
-from everturn_actors.context.headroom import Asked, is_doubtful, is_far
+from everturn_actors.context.headroom import Asked, Hidden, is_doubtful, is_far, lastingly_hidden
 from everturn_actors.context.history import History, begun_history, outside_in, shown_history
 from everturn_actors.context.policy import NO_HEADROOM, AnyPolicy
 from everturn_actors.context.projection.projection import (
@@ -31,7 +31,6 @@ from everturn_actors.context.rendered import (
     Rendered,
     as_sent,
     can_recall,
-    fits,
     hidden_by,
     outside_of_summary,
     preamble_units,
@@ -44,7 +43,7 @@ from everturn_actors.spec import AgentSpec, ContextSpec
 
 OVERFLOW_TRIES_MAX = 40  # each of them halves at least: far beyond the largest window
 LONG_MESSAGES = 500  # of a history that is built for some milliseconds
-TURNS_AT_ONCE = 200  # are built in 2 ms
+TURNS_AT_ONCE = 100  # are built in a millisecond
 
 
 def render(
@@ -134,31 +133,31 @@ class Renderer:
             ContextDoesNotFitError: What cannot be hidden is larger than the window, by a policy
                 that does not leave that to the provider.
         """
+        hiding = self.hiding(conversation, spec, tools, statistics)
+        return () if hiding is None else self.hidden(hiding())
+
+    def hiding(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        statistics: ModelStatistics | None = None,
+    ) -> Callable[[], Hidden] | None:
+        """Return what finds out, in any thread, what has to be hidden; None = nothing has."""
         prepared = self._prepared(conversation, spec, tools, statistics)
         policy = prepared.policy
-        numbers, limits = policy.numbers, prepared.limits
         self.stored = ()
-        self._headroom = policy.headroom(numbers, limits, prepared.projection, prepared.budget)
+        limits, projection = prepared.limits, prepared.projection
+        self._headroom = policy.headroom(policy.numbers, limits, projection, prepared.budget)
         # The policy said how much room is left: most requests need nothing hidden.
         if self._headroom.lasting > 1 and policy.promises_fit:
-            return ()
-        projection, bodies = hidden_by(
-            prepared, prepared.projection, policy.lasting(numbers, limits)
-        )
-        self.stored = projection.stored
-        if policy.promises_fit or fits(prepared, projection):
-            return bodies
-        # Its system leaves it to the provider to refuse a request; here none is sent that large.
-        default = policy_of(ContextSpec(), recalls=can_recall(tools))
-        count = prepared.estimates
-        fixed = count.text(prepared.system), count.tools(tools)
-        prepared = structs.replace(
-            prepared, budget=default.divide(default.numbers, prepared.limits, *fixed)
-        )
-        stages = default.lasting(default.numbers, prepared.limits)
-        projection, more = hidden_by(prepared, projection, stages)
-        self.stored = projection.stored
-        return (*bodies, *more)
+            return None
+        return lambda: lastingly_hidden(prepared, tools)
+
+    def hidden(self, found: Hidden) -> tuple[ContextReduced, ...]:
+        """Take what `hiding` found, and return the events that hide it."""
+        self.stored = found[0].stored
+        return found[1]
 
     def shrink(
         self,

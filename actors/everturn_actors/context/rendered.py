@@ -30,7 +30,6 @@ from everturn_actors.context.projection.projection import (
     PROJECTION_UNITS,
     Projection,
     Stage,
-    projection_units,
 )
 from everturn_actors.context.projection.reductions import changes, event_of, shown_blocks
 from everturn_actors.context.projection.turns import Block, flatten
@@ -212,21 +211,6 @@ def _summary_of(reductions: Reductions, *, opens: bool) -> str:
 def can_recall(tools: Sequence[ToolDefinition]) -> bool:
     """Whether the agent has the tool that reads back what is hidden."""
     return RECALL_TOOL in [tool.name for tool in tools]
-
-
-def fits(prepared: Prepared, projection: Projection) -> bool:
-    """Whether what the policy's ladder leaves of a projection fits, by the default estimate."""
-    policy = prepared.policy
-    for stage in policy.ladder(policy.numbers, prepared.limits):
-        projection, _ = stage(projection, prepared.budget)
-    count, budget = prepared.estimates, prepared.budget
-    preamble = policy.preamble(
-        prepared.system, projection.whole_summary, projection.omitted_messages
-    )
-    texts = (preamble.system, preamble.notice, preamble.preface)
-    fixed = sum(map(count.text, texts)) + count.tools(prepared.request.tools)
-    needed = fixed + count.tokens(projection_units(projection)) + budget.reserve_tokens
-    return budget.window_tokens <= 0 or needed <= budget.window_tokens
 
 
 def hidden_by(

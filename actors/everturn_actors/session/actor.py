@@ -244,7 +244,7 @@ class SessionActor:
             if is_free and state is not None and state.turns != self._compactor.considered:
                 # Between two turns, when everybody has been answered, older ones are summarised.
                 agent = self._runtime.agent(state.key.agent, state.model)
-                self._compactor.consider(agent, self._tasks)
+                await self._compactor.consider(agent, self._tasks)
             if self._snapshots.is_due(state):
                 await self._snapshots.save()  # after the answers: nobody waits for it
 

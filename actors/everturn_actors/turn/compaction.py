@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 
 import anyio
+import anyio.lowlevel
 from anyio import to_thread
 from msgspec import Struct, field, structs
 
@@ -80,7 +81,7 @@ class Compactor(Struct, kw_only=True):
         """Whether a summary is being made."""
         return self._scope is not None
 
-    def consider(self, agent: Agent | None, tasks: Background) -> None:
+    async def consider(self, agent: Agent | None, tasks: Background) -> None:
         """Begin a summary if the session's policy wants one, now that no turn runs.
 
         A fault of the policy, or of what it is asked with, costs this summary alone.
@@ -97,7 +98,7 @@ class Compactor(Struct, kw_only=True):
         if self._useless_at is not None and state.turns < self._useless_at + USELESS_TURNS:
             return
         try:
-            task = self._wanted(state, agent)
+            task = await self._wanted(state, agent)
         except Exception:
             logger.exception(
                 "no summary could be considered", extra={"session_id": self.session_id}
@@ -129,7 +130,7 @@ class Compactor(Struct, kw_only=True):
         if is_over or self.busy or state.status == "ended":
             return
         try:
-            task = self._wanted(state, agent, is_cold=True)
+            task = await self._wanted(state, agent, is_cold=True)
         except Exception:
             logger.exception("no summary at rest", extra={"session_id": self.session_id})
             return
@@ -155,7 +156,7 @@ class Compactor(Struct, kw_only=True):
         self._asked.append(answer)
         self._begin(task, agent, tasks)
 
-    def _wanted(
+    async def _wanted(
         self, state: SessionState, agent: Agent, *, is_cold: bool = False
     ) -> SummaryTask | None:
         """Return the summary that the session's policy wants now."""
@@ -167,6 +168,9 @@ class Compactor(Struct, kw_only=True):
         if not is_cold and self.renderer.is_far(conversation, agent.spec, statistics):
             return None
         tools = agent.offered(statistics, state.open_turn)
+        # Where turns have left, all of the history is built anew: in parts, so that others go on.
+        for _ in self.renderer.begin(conversation, agent.spec, tools, statistics):
+            await anyio.lowlevel.checkpoint()
         older = self.renderer.older_turns(
             conversation, agent.spec, tools, statistics, is_cold=is_cold
         )

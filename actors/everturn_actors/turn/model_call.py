@@ -17,6 +17,7 @@ from typing import Protocol
 
 import anyio
 import anyio.lowlevel
+from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -31,6 +32,7 @@ from everturn_actors.context.model_stats.reports import (
     observed_in_unnamed,
 )
 from everturn_actors.context.projection.projection import Stored
+from everturn_actors.context.render import LONG_MESSAGES
 from everturn_actors.context.rendered import Rendered
 from everturn_actors.errors import (
     CallTimeoutError,
@@ -40,15 +42,10 @@ from everturn_actors.errors import (
     NotCalledError,
     ToolsRefusedError,
 )
-from everturn_actors.events import ModelCallFailed, ModelReplied, ReplyBroken
+from everturn_actors.events import ContextReduced, ModelCallFailed, ModelReplied, ReplyBroken
 from everturn_actors.ids import result_name
 from everturn_actors.model import Conversation, OpenTurn, Reply, Resolution, ToolDefinition
-from everturn_actors.ports import (
-    Agent,
-    Clock,
-    ToolContext,
-    counter_of,
-)
+from everturn_actors.ports import Agent, Clock, ToolContext, counter_of
 from everturn_actors.protocol.feed import LiveReply
 from everturn_actors.scopes import loop_time, new_scope
 from everturn_actors.spec import AgentSpec
@@ -217,7 +214,7 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     statistics = host.model_statistics.of(agent.spec.model)
     tools = agent.offered(statistics, host.state.open_turn)
     conversation = await _begun(host, agent.spec, tools, statistics)
-    hidden = host.renderer.reduce(conversation, agent.spec, tools, statistics)
+    hidden = await _hidden(host, conversation, agent, tools, statistics)
     if hidden:
         await _keep(host, host.renderer.stored)
         await host.record(*hidden)
@@ -231,6 +228,25 @@ async def _prepare(host: TurnHost, agent: Agent) -> Rendered:
     # The newest first: they are the last to be left out.
     media = await host.read_media(reversed([*rendered.pictures.shown]))
     return replace(rendered, request=dataclasses.replace(rendered.request, media=media))
+
+
+async def _hidden(
+    host: TurnHost,
+    conversation: Conversation,
+    agent: Agent,
+    tools: tuple[ToolDefinition, ...],
+    statistics: ModelStatistics,
+) -> tuple[ContextReduced, ...]:
+    """Return what has to be hidden; of a long conversation it is found out beside the loop.
+
+    Raises:
+        ContextDoesNotFitError: What cannot be hidden is larger than the window.
+    """
+    hiding = host.renderer.hiding(conversation, agent.spec, tools, statistics)
+    if hiding is None:
+        return ()
+    is_long = conversation.held_messages >= LONG_MESSAGES
+    return host.renderer.hidden(await to_thread.run_sync(hiding) if is_long else hiding())
 
 
 async def _begun(
