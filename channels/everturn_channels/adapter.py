@@ -472,7 +472,7 @@ class Adapter(Protocol):
         raise RefusedError(_CANNOT.format(self.platform, "show that somebody types"))
 
     async def react(self, chat_id: str, message_id: str, emoji: str) -> None:
-        """Put a reaction of the bot on somebody's message; empty takes it away.
+        """Put a reaction of the bot on somebody's message, in the place of its last; empty: none.
 
         Raises:
             SendError: It could not be done.

@@ -80,6 +80,21 @@ class Route(Struct, frozen=True, kw_only=True):
     sender_id: str = ""
 
 
+class StatusReactions(Struct, frozen=True, kw_only=True):
+    """Emojis of the bot on a message, one at a time, that say how far it is; empty = none."""
+
+    working: str = ""
+    "Its turn runs."
+    done: str = ""
+    "Its turn is over."
+    failed: str = ""
+    "Its turn failed; empty = as `done`."
+
+    def __bool__(self) -> bool:
+        """Whether anything is shown."""
+        return bool(self.working or self.done or self.failed)
+
+
 class ChannelSettings(Struct, frozen=True, kw_only=True):
     """How a channel behaves, whatever its platform."""
 
@@ -92,6 +107,8 @@ class ChannelSettings(Struct, frozen=True, kw_only=True):
     file_after_chunks: int = 5
     acknowledge: str = ""
     "An emoji put on each message that is taken; empty = none."
+    status_reactions: StatusReactions = field(default_factory=StatusReactions)
+    "What takes its place once the turn of the message runs, and is over."
     files_max_bytes: int = 20 * 1024 * 1024
     "The largest file that is taken from people."
     backlog_max_messages: int = 100

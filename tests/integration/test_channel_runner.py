@@ -37,6 +37,7 @@ from everturn_channels.settings import (
     GroupRules,
     QueueRules,
     Route,
+    StatusReactions,
 )
 from everturn_channels.texts import busy, no_private_chats, not_kept
 
@@ -285,6 +286,24 @@ async def test_a_taken_message_is_acknowledged_and_a_repeat_is_not(tmp_path: Pat
         await fed.adapter.until(lambda: bool(fed.adapter.reacted))
 
         assert fed.adapter.reacted == [("7", message.id, "👀")]
+
+
+async def test_reactions_say_how_far_a_message_is(tmp_path: Path) -> None:
+    """Seen, then worked on, then done; where the turn fails, that; one sign at a time."""
+    wanted = ChannelSettings(
+        acknowledge="👀", status_reactions=StatusReactions(working="⏳", done="👍", failed="👎")
+    )
+    async with feeding(tmp_path, settings=wanted) as fed:
+        good = await fed.say()
+        await fed.adapter.until(lambda: len(fed.adapter.reacted) == 3)
+        shown = list(fed.adapter.reacted)
+    taken_away = ChannelSettings(status_reactions=StatusReactions(working="⏳"))
+    async with feeding(tmp_path / "more", settings=taken_away) as fed:
+        other = await fed.say()
+        await fed.adapter.until(lambda: len(fed.adapter.reacted) == 2)
+
+        assert shown == [("7", good.id, each) for each in ("👀", "⏳", "👍")]
+        assert fed.adapter.reacted == [("7", other.id, each) for each in ("⏳", "")]
 
 
 async def test_one_chat_whose_file_hangs_stops_no_other(tmp_path: Path) -> None:

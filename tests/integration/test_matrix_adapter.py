@@ -237,7 +237,7 @@ async def test_a_button_is_a_reaction(tmp_path: Path, is_encrypted: bool) -> Non
 
 
 async def test_reactions_typing_and_receipts(tmp_path: Path) -> None:
-    """The same reaction twice is there once."""
+    """The same reaction twice is there once, another takes its place."""
     async with open_world(tmp_path) as world, world.serving() as bot:
         written = await world.ann.write(world.room, "hello")
         await world.heard("hello")
@@ -247,11 +247,16 @@ async def test_reactions_typing_and_receipts(tmp_path: Path) -> None:
         events = await world.ann.events(world.room)
         await bot.react(world.room, written, "")
         left = await world.ann.events(world.room)
+        for emoji in ("👀", "👍"):
+            await bot.react(world.room, written, emoji)
+        replaced = await world.ann.events(world.room)
         await world.api.until(lambda: world.api.receipts)
 
     shown = [e["content"] for e in events if e["type"] == "m.reaction"]
     assert [c["m.relates_to"]["key"] for c in shown] == ["👀"]
     assert [e["content"] for e in left if e["type"] == "m.reaction"] == [{}]
+    last = [e["content"] for e in replaced if e["type"] == "m.reaction" and e["content"]]
+    assert [c["m.relates_to"]["key"] for c in last] == ["👍"]
     assert world.api.typing == {world.room}
     assert world.api.receipts == {world.room: written}
 

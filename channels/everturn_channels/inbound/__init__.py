@@ -20,6 +20,8 @@
 - `receiver`: what becomes of messages that arrive, and of edits of them
 - `reports`: what a session is and what stands in its context, as Markdown for people in a chat
 - `running_channel`: what one channel works with while it runs
+- `status_reactions`: reactions on a person's message that say how far it is: seen, being worked on,
+  done
 - `text_files`: which files can be shown as text
 - `owners/`: what owners do from a private chat, and the questions that are brought to them
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -51,6 +50,7 @@ from everturn_channels.inbound.file_fetch import AT_ONCE, Fetched, fetch_files, 
 from everturn_channels.inbound.message_text import ambient_text, compose, edit_text
 from everturn_channels.inbound.notifier import BackgroundTasks, Notifier
 from everturn_channels.inbound.running_channel import RunningChannel
+from everturn_channels.inbound.status_reactions import StatusReactor
 from everturn_channels.inbound.text_files import text_of
 from everturn_channels.languages import marked, speaking, t
 from everturn_channels.rate_limits import Cooldown
@@ -105,6 +105,7 @@ class Receiver:
         self._fields = {"channel": channel.name}
         self._worded: Cooldown[tuple[str, str, str]] = Cooldown(self._limits.word_every_s)
         self._holding = anyio.CapacityLimiter(AT_ONCE)
+        self._reactor = StatusReactor(channel.adapter, channel.settings, tasks)
         self._extras: OrderedDict[str, _Extras] = OrderedDict()
 
     # --- messages ---
@@ -255,7 +256,7 @@ class Receiver:
         self._remember(incoming.idempotency_key, extras)  # an edit brings the text alone
         submission = await self._submit(message, incoming, decision.queue)
         if submission is not None and not submission.duplicate:
-            self._acknowledge(message)  # only now is it on disk
+            self._reactor.show(message, submission)  # only now is it on disk
 
     async def say(
         self, command: Command, text: str, admission: Admission, *, untrusted: bool
@@ -326,12 +327,6 @@ class Receiver:
             if is_for_us:
                 self._word(message, DAMAGED)
         return None
-
-    def _acknowledge(self, message: Message) -> None:
-        emoji = self._settings.acknowledge
-        if emoji and self._adapter.capabilities.reactions:
-            react = partial(self._adapter.react, message.chat.id, message.id, emoji)
-            self._tasks.start("a reaction", react)
 
     # --- edits ---
 

@@ -14,7 +14,7 @@ from everturn_actors.model import ConversationKey
 from everturn_actors.ports import Clock
 from everturn_actors.state.validation import ATTACHMENT_BYTES
 from everturn_channels.adapter import Adapter, ChatType
-from everturn_channels.settings import ChannelSettings
+from everturn_channels.settings import ChannelSettings, StatusReactions
 from everturn_gateway.plugins.base import Plugin, Remarks, no_remarks
 from everturn_gateway.yaml_files import SettingsModel
 
@@ -48,6 +48,20 @@ class DeliverySettings(SettingsModel):
     give_up_after_hours: Annotated[float, Field(gt=0, le=8760, allow_inf_nan=False)] = 24
 
 
+_Emoji = Annotated[str, Field(max_length=_EMOJI_CHARACTERS)]
+
+
+class StatusReactionSettings(SettingsModel):
+    """Emojis that take the place of `acknowledge` on a message, as its turn goes on."""
+
+    working: _Emoji = ""
+    "While its turn runs; empty = none of its own."
+    done: _Emoji = ""
+    "Once its turn is over; empty = the one before is taken away."
+    failed: _Emoji = ""
+    "Once its turn failed; empty = as done."
+
+
 class PluginChannelSettings(SettingsModel):
     """The settings that every channel has; a channel adds its own in a subclass.
 
@@ -67,8 +81,9 @@ class PluginChannelSettings(SettingsModel):
     long_replies: Literal["split", "file"] = "split"
     "Whether a reply too long for file_after_chunks messages goes as one file instead."
     file_after_chunks: Annotated[int, Field(ge=1)] = 5
-    acknowledge: Annotated[str, Field(max_length=_EMOJI_CHARACTERS)] = ""
+    acknowledge: _Emoji = ""
     "An emoji put on each message that is taken; empty = none."
+    status_reactions: StatusReactionSettings | None = None
     files_max_megabytes: Annotated[int, Field(ge=0, le=_FILES_MAX_MEGABYTES)] = 20
     "The largest file that is taken from people."
     backlog: BacklogSettings = BacklogSettings.model_construct()
@@ -96,6 +111,7 @@ class PluginChannelSettings(SettingsModel):
             long_replies=self.long_replies,
             file_after_chunks=self.file_after_chunks,
             acknowledge=self.acknowledge,
+            status_reactions=StatusReactions(**dict(self.status_reactions or {})),
             files_max_bytes=self.files_max_megabytes * _MEGABYTE,
             backlog_max_messages=self.backlog.max_messages,
             backlog_max_age_s=self.backlog.max_age_hours * 3600,
