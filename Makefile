@@ -8,8 +8,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 
-# Tests wait for disks, clocks and processes about half as long as they compute.
-WORKERS ?= $(shell expr 3 \* `getconf _NPROCESSORS_ONLN` / 2)
+# Tests wait for disks, clocks and processes about half as long as they compute. A container may have fewer cores
+# than its machine.
+CORES := $(shell n=`getconf _NPROCESSORS_ONLN`; read -r quota period 2>/dev/null </sys/fs/cgroup/cpu.max && \
+  test "$$quota" != max && test $$((quota / period)) -lt $$n && n=$$(((quota + period - 1) / period)); echo $$n)
+WORKERS ?= $(shell expr 3 \* $(CORES) / 2)
 
 .PHONY: run test model programs suite synapse quick nightly lint check lock schema docs release clean
 
