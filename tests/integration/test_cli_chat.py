@@ -77,6 +77,11 @@ async def test_a_person_talks_to_an_agent(tmp_path: Path, served: bool) -> None:
     assert roles[-1] == "user"
 
 
+def texts_below(folder: Path, pattern: str) -> list[str]:
+    """Return what the files of a pattern hold."""
+    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob(pattern))]
+
+
 async def test_the_prompt_stays_while_an_answer_runs(tmp_path: Path) -> None:
     """A person writes on, stops what runs, and goes from one session to another and back."""
     async with model(tmp_path) as api:
@@ -104,6 +109,8 @@ async def test_the_prompt_stays_while_an_answer_runs(tmp_path: Path) -> None:
     asked = [request.json()["messages"] for request in api.requests]
 
     assert code == 0
+    logs = texts_below(tmp_path, ".everturn/sessions/*/events*.jsonl")
+    assert sum('"partial":"This will' in log for log in logs) == 1
     assert "a long story" in str(asked[3])  # what was gone to is where it goes on
     assert "**" not in table
     assert "a  b" in table

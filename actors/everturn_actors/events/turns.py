@@ -123,3 +123,8 @@ class TurnFinished(EventBody, frozen=True, kw_only=True):
     error: str = ""
     by: str = ""
     "Who cancelled it, where that is known."
+    partial: str = ""
+    """What the model had said of the reply that was cut short; people may have read it.
+
+    It is no part of the conversation: later requests do not have it.
+    """

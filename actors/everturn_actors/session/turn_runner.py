@@ -161,11 +161,14 @@ class TurnRunner:
             await self.record(*close_turn(turn, "failed", error))
         elif not task.close_as:
             # Its deadline ended it: nobody else did.
-            await self.record(*close_turn(turn, "failed", too_slow(agent)))
+            partial = self._feed.partial
+            await self.record(*close_turn(turn, "failed", too_slow(agent), partial=partial))
         elif task.close_as == "stopped":
             await self.record(*close_turn(turn, "failed", "what it asked for had stopped"))
         elif task.close_as == "cancel":
-            await self.record(*close_turn(turn, "cancelled", "cancelled by its user", task.by))
+            partial = self._feed.partial  # what was read stands in the log
+            error = "cancelled by its user"
+            await self.record(*close_turn(turn, "cancelled", error, task.by, partial=partial))
         elif task.close_as == "pause":
             # The decision closes what was cut short.
             await self._mailbox.put(Pause(), own=True).wait()

@@ -115,7 +115,12 @@ def first_step(turn: OpenTurn, spec: AgentSpec) -> StepStarted:
 
 
 def close_turn(
-    turn: OpenTurn, outcome: Outcome, error: str, by: str = "", text: str = CANCELLED
+    turn: OpenTurn,
+    outcome: Outcome,
+    error: str,
+    by: str = "",
+    text: str = CANCELLED,
+    partial: str = "",
 ) -> list[Body]:
     """Return the events that end `turn` here: first a result, `text`, for every call without."""
     bodies: list[Body] = []
@@ -126,4 +131,5 @@ def close_turn(
             for call in step.reply.calls
             if call.call_id not in step.results
         ]
-    return [*bodies, TurnFinished(turn=turn.number, outcome=outcome, error=error, by=by)]
+    end = TurnFinished(turn=turn.number, outcome=outcome, error=error, by=by, partial=partial)
+    return [*bodies, end]

@@ -99,7 +99,12 @@ class MarkdownExport:
             case Summarised(text=text, messages=messages):
                 yield f"*For the model, {messages:,} messages were summarised as*"
                 yield from _said(text)
-            case TurnFinished(outcome=outcome, error=error, turn=turn) if outcome != "answered":
+            case TurnFinished(outcome=outcome, error=error, turn=turn, partial=partial) if (
+                outcome != "answered"
+            ):
+                if partial:
+                    yield "*Of a reply that was cut short*"
+                    yield from _said(partial)
                 yield f"*Turn {turn}: {outcome}*"
                 yield from _said(error)
             case SessionEnded(reason=reason):
