@@ -106,17 +106,44 @@ def late_names(package: str, homes: Mapping[str, str]) -> Callable[[str], object
 def loading_late() -> Generator[None]:
     """Load modules for a block, in a thread, without keeping the event loop from its work.
 
+    A turn took ten times as long while FastAPI was loaded. The collector does not look through
+    half-made modules either.
+    """
+    # One at a time: modules that import each other are half made while that goes on.
+    with _ONE_AT_A_TIME, no_rounds(), giving_way():
+        yield
+
+
+@contextmanager
+def giving_way() -> Generator[None]:
+    """Have threads that compute for a block let the event loop go first; several may at a time.
+
     Python lets a thread run for 5 ms before another one gets its turn, and the event loop waits for
-    that at each of its callbacks: a turn took ten times as long while FastAPI was loaded. For this
-    block it is half a millisecond. The collector does not look through half-made modules either.
+    that at each of its callbacks, once for each thread. For this block it is half a millisecond.
 
     Source: https://docs.python.org/3/library/sys.html#sys.setswitchinterval (read 2026-11-24).
     """
-    # One at a time: modules that import each other are half made while that goes on.
-    with _ONE_AT_A_TIME, no_rounds():
-        usual_s = sys.getswitchinterval()
-        sys.setswitchinterval(min(usual_s, _SWITCH_S))
-        try:
-            yield
-        finally:
-            sys.setswitchinterval(usual_s)
+    with _GIVING.mutex:
+        if not _GIVING.blocks:
+            _GIVING.usual_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(_GIVING.usual_s, _SWITCH_S))
+        _GIVING.blocks += 1
+    try:
+        yield
+    finally:
+        with _GIVING.mutex:
+            _GIVING.blocks -= 1
+            if not _GIVING.blocks:
+                sys.setswitchinterval(_GIVING.usual_s)
+
+
+class _Giving:
+    """How many blocks give way now, and what holds without them."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self.blocks = 0
+        self.usual_s = 0.0
+
+
+_GIVING: Final = _Giving()

@@ -110,7 +110,7 @@ async def test_the_prompt_stays_while_an_answer_runs(tmp_path: Path) -> None:
 
     assert code == 0
     logs = texts_below(tmp_path, ".everturn/sessions/*/events*.jsonl")
-    assert sum('"partial":"This will' in log for log in logs) == 1
+    assert any('"partial":"This will' in log for log in logs)
     assert "a long story" in str(asked[3])  # what was gone to is where it goes on
     assert "**" not in table
     assert "a  b" in table

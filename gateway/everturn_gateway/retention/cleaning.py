@@ -20,6 +20,7 @@ from everturn_actors.ports import Clock, KeyedStore, Place, SessionFilter, Sessi
 from everturn_actors.ports.maintenance import Maintenance, StoredSizes
 from everturn_actors.service import TurnService
 from everturn_gateway.config.keep import KeepConfig
+from everturn_gateway.late_loading import giving_way
 from everturn_gateway.retention.planning import KeptSession, Step, plan_sessions
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class Cleaner(Struct, frozen=True, kw_only=True):
             JournalError: The store cannot be read.
         """
         async with self.cleaning:
-            with self.service.maintenance.watching() as waked:
+            with giving_way(), self.service.maintenance.watching() as waked:
                 async with aclosing(self._clean(waked)) as steps:
                     async for each in steps:
                         yield each
