@@ -21,6 +21,7 @@ from everturn_actors.context.estimation.estimates import (
 from everturn_actors.context.estimation.forecast import own_rate, surely_far
 from everturn_actors.context.policy import Headroom
 from everturn_actors.context.projection.projection import Projection, projection_units
+from everturn_actors.context.projection.reductions import shown_blocks
 from everturn_actors.context.rendered import Prepared, can_recall, hidden_by
 from everturn_actors.events import ContextReduced
 from everturn_actors.model import Conversation, ToolDefinition
@@ -146,3 +147,25 @@ def lastingly_hidden(prepared: Prepared, tools: tuple[ToolDefinition, ...]) -> H
     stages = default.lasting(default.numbers, prepared.limits)
     projection, more = hidden_by(prepared, projection, stages)
     return projection, (*bodies, *more)
+
+
+def older_of(prepared: Prepared, conversation: Conversation, *, is_cold: bool) -> int:
+    """Return how many of the oldest turns a summary should stand for; see `older_turns`."""
+    policy, projection = prepared.policy, prepared.projection
+    if is_cold:
+        projection = replace(projection, is_cold=True)
+    leaving = policy.older(policy.numbers, prepared.limits, projection, prepared.budget)
+    reductions = conversation.reductions
+    if leaving <= 0:
+        # What had to leave to make such a policy's request fit is told of all the same.
+        if policy.promises_fit or prepared.projection.unsummarised <= len(reductions.dropped):
+            return 0
+        return sum(1 for turn in conversation.turns if turn.number < reductions.cut_turn)
+    last = 0
+    for turn in prepared.turns:
+        leaving -= len(shown_blocks(turn, reductions, policy.gap))
+        # Whole turns alone: half of one would leave calls without their results.
+        if leaving < 0:
+            break
+        last = turn.number
+    return sum(1 for turn in conversation.turns if turn.number <= last)

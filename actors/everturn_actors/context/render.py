@@ -16,7 +16,14 @@ from everturn_actors.context.estimation.estimates import UNITS_PER_TOKEN
 from everturn_actors.context.estimation.forecast import Forecast, surely_far
 from everturn_actors.context.estimation.windows import input_window
 from everturn_actors.context.fingerprint import Fingerprints
-from everturn_actors.context.headroom import Asked, Hidden, is_doubtful, is_far, lastingly_hidden
+from everturn_actors.context.headroom import (
+    Asked,
+    Hidden,
+    is_doubtful,
+    is_far,
+    lastingly_hidden,
+    older_of,
+)
 from everturn_actors.context.history import History, begun_history, outside_in, shown_history
 from everturn_actors.context.policy import NO_HEADROOM, AnyPolicy
 from everturn_actors.context.projection.projection import (
@@ -24,7 +31,6 @@ from everturn_actors.context.projection.projection import (
     projection_messages,
     projection_units,
 )
-from everturn_actors.context.projection.reductions import shown_blocks
 from everturn_actors.context.projection.turns import flatten
 from everturn_actors.context.rendered import (
     Prepared,
@@ -95,7 +101,6 @@ class Renderer:
         statistics: ModelStatistics | None = None,
     ) -> Iterator[None]:
         """Build what later requests go on from, where that takes long; yield after each part."""
-        # A short history takes no time that would be worth dividing.
         if conversation.held_messages < LONG_MESSAGES:
             return
         known = self._history
@@ -211,28 +216,24 @@ class Renderer:
 
         `is_cold` says that the provider's cache of the last request is about to go.
         """
+        finding = self.finding_older(conversation, spec, tools, statistics, is_cold=is_cold)
+        return finding() if finding is not None else 0
+
+    def finding_older(
+        self,
+        conversation: Conversation,
+        spec: AgentSpec,
+        tools: tuple[ToolDefinition, ...] = (),
+        statistics: ModelStatistics | None = None,
+        *,
+        is_cold: bool = False,
+    ) -> Callable[[], int] | None:
+        """Return what finds `older_turns` out, in any thread; None = none are."""
         is_known = self._last is not None and self._last[0][2] == tools
         if not is_cold and is_known and self.is_far(conversation, spec, statistics):
-            return 0
+            return None
         prepared = self._prepared(conversation, spec, tools, statistics)
-        policy, projection = prepared.policy, prepared.projection
-        if is_cold:
-            projection = structs.replace(projection, is_cold=True)
-        leaving = policy.older(policy.numbers, prepared.limits, projection, prepared.budget)
-        reductions = conversation.reductions
-        if leaving <= 0:
-            # What had to leave to make such a policy's request fit is told of all the same.
-            if policy.promises_fit or prepared.projection.unsummarised <= len(reductions.dropped):
-                return 0
-            return sum(1 for turn in conversation.turns if turn.number < reductions.cut_turn)
-        last = 0
-        for turn in prepared.turns:
-            leaving -= len(shown_blocks(turn, reductions, policy.gap))
-            # Whole turns alone: half of one would leave calls without their results.
-            if leaving < 0:
-                break
-            last = turn.number
-        return sum(1 for turn in conversation.turns if turn.number <= last)
+        return lambda: older_of(prepared, conversation, is_cold=is_cold)
 
     def compactable_turns(
         self,

@@ -15,7 +15,7 @@ from anyio import to_thread
 from msgspec import Struct, field, structs
 
 from everturn_actors.context.estimation.windows import input_window
-from everturn_actors.context.render import Renderer
+from everturn_actors.context.render import LONG_MESSAGES, Renderer
 from everturn_actors.context.summaries import (
     SummaryTask,
     compaction_request,
@@ -125,17 +125,22 @@ class Compactor(Struct, kw_only=True):
         turns = self.present().turns
         with scope:
             await self.timing.clock.sleep(agent.spec.model.cache_life_s - IDLE_S)
-        state = self.present()
-        is_over = scope.cancel_called or state.turns != turns or state.open_turn is not None
-        if is_over or self.busy or state.status == "ended":
+        if not self._rests(scope, turns):
             return
         try:
-            task = await self._wanted(state, agent, is_cold=True)
+            task = await self._wanted(self.present(), agent, is_cold=True)
         except Exception:
             logger.exception("no summary at rest", extra={"session_id": self.session_id})
             return
-        if task is not None:
+        # To find it out takes a moment, in which the conversation may have gone on.
+        if task is not None and self._rests(scope, turns):
             self._begin(task, agent, tasks)
+
+    def _rests(self, scope: anyio.CancelScope, turns: int) -> bool:
+        """Whether nothing has happened since the wait for the end of the cache began."""
+        state = self.present()
+        is_over = scope.cancel_called or state.turns != turns or state.open_turn is not None
+        return not (is_over or self.busy or state.status == "ended")
 
     def ask(
         self, focus: str, answer: ReplySlot[Compacted], agent: Agent, tasks: Background
@@ -171,9 +176,13 @@ class Compactor(Struct, kw_only=True):
         # Where turns have left, all of the history is built anew: in parts, so that others go on.
         for _ in self.renderer.begin(conversation, agent.spec, tools, statistics):
             await anyio.lowlevel.checkpoint()
-        older = self.renderer.older_turns(
+        finding = self.renderer.finding_older(
             conversation, agent.spec, tools, statistics, is_cold=is_cold
         )
+        if finding is None:
+            return None
+        is_long = conversation.held_messages >= LONG_MESSAGES
+        older = await to_thread.run_sync(finding) if is_long else finding()
         return summary_task(conversation, older_turns=older) if older else None
 
     def _possible(self, state: SessionState, agent: Agent, focus: str) -> SummaryTask | None:
