@@ -46,6 +46,7 @@ def find(trace: Sequence[str], wanted: tuple[str, int, Moment]) -> KillPoint:
     return KillPoint(number=number, moment=wanted[2])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_a_kill_at_a_durable_operation_changes_nothing_but_what_is_documented(
     tmp_path: Path,

@@ -25,6 +25,7 @@ EXAMPLES = LONG_RUN // 20 or 1  # of each kind for each route
 SEED = 20_261_121  # the same examples on every run
 
 
+@pytest.mark.long
 @pytest.mark.timeout(0 if LONG_RUN else 400)
 async def test_answers_are_those_that_the_document_promises(tmp_path: Path) -> None:
     """A client that is generated from the document must never meet an answer it does not know."""
