@@ -8,9 +8,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 UV := $(BIN)/uv pip install --no-config --quiet --python $(BIN)/python
 
-# A test waits for disks, clocks and processes two fifths of its time: with two workers for each core, a core
-# has nothing to do for a tenth of the run, with three for two for a fifth.
-WORKERS ?= $(shell expr 2 \* `getconf _NPROCESSORS_ONLN`)
+# A test waits for disks, clocks and processes two fifths of its time: with two workers for each core, a core has
+# nothing to do for a tenth of the run. A container may have fewer cores than its machine.
+CORES := $(shell n=`getconf _NPROCESSORS_ONLN`; read -r quota period 2>/dev/null </sys/fs/cgroup/cpu.max && \
+  test "$$quota" != max && test $$((quota / period)) -lt $$n && n=$$(((quota + period - 1) / period)); echo $$n)
+WORKERS ?= $(shell expr 2 \* $(CORES))
 
 .PHONY: run test model programs suite synapse quick nightly lint check lock schema docs release clean
 
