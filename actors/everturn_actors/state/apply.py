@@ -98,9 +98,22 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
     # People sort what is over, too; nothing else follows an end.
     if state.status == "ended" and not isinstance(body, Labelled):
         raise impossible(event, "the session has ended")
+    # What every turn brings is looked for first: each case costs those behind it a look.
     match body:
         case Received():
             return apply_received(state, event, body)
+        case TurnStarted():
+            return apply_turn_started(state, event, body)
+        case StepStarted():
+            return apply_step_started(state, event, body)
+        case ModelReplied():
+            return apply_model_replied(state, event, body)
+        case TurnFinished():
+            return apply_turn_finished(state, event, body)
+        case CallStarted():
+            return apply_call_started(state, event, body)
+        case CallFinished():
+            return apply_call_finished(state, event, body)
         case AmbientStored():
             return apply_ambient_stored(state, event, body)
         case Announced():
@@ -109,12 +122,6 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return apply_edited(state, event, body)
         case Discarded():
             return apply_discarded(state, event, body)
-        case TurnStarted():
-            return apply_turn_started(state, event, body)
-        case StepStarted():
-            return apply_step_started(state, event, body)
-        case ModelReplied():
-            return apply_model_replied(state, event, body)
         case ReplyBroken():
             return apply_reply_broken(state, event, body)
         case ModelCallFailed():
@@ -129,10 +136,6 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return apply_calls_handed_over(state, event, body)
         case CallsAnswered():
             return apply_calls_answered(state, event, body)
-        case CallStarted():
-            return apply_call_started(state, event, body)
-        case CallFinished():
-            return apply_call_finished(state, event, body)
         case PreviewSent():
             return apply_preview_sent(state, event, body)
         case DeliveryPlanned() | ChunkMarked():
@@ -141,10 +144,7 @@ def apply(state: SessionState | None, event: Event) -> SessionState:
             return apply_context_reduced(state, event, body)
         case Summarised():
             return apply_summarised(state, event, body)
-        case TurnFinished():
-            return apply_turn_finished(state, event, body)
-        # What every turn brings is looked for first: nobody waits for the rest. That `rest` is
-        # all that is left is checked by its type.
+        # That `rest` is all that is left is checked by its type.
         case rest:
             return _apply_to_whole(state, event, rest)
 
