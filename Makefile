@@ -14,7 +14,7 @@ CORES := $(shell n=`getconf _NPROCESSORS_ONLN`; read -r quota period 2>/dev/null
   test "$$quota" != max && test $$((quota / period)) -lt $$n && n=$$(((quota + period - 1) / period)); echo $$n)
 WORKERS ?= $(shell expr 2 \* $(CORES))
 
-.PHONY: run test model programs suite synapse quick nightly lint check lock schema docs release clean
+.PHONY: run test model programs suite synapse dovecot quick nightly lint check lock schema docs release clean
 
 run: $(VENV)/.run
 	@$(BIN)/everturn local pull && export EVERTURN_PROVIDER=local EVERTURN_MODEL=smollm2-135m-instruct \
@@ -60,6 +60,12 @@ $(VENV)-synapse/.done:
 	$(PYTHON) -m venv $(VENV)-synapse
 	$(VENV)-synapse/bin/python -m pip --disable-pip-version-check --quiet install matrix-synapse==1.163.2
 	@touch $@
+
+# Half a minute: the same on a real IMAP server, Debian's Dovecot (LGPL and MIT: no part of the product).
+dovecot: $(VENV)/.test
+	command -v dovecot >/dev/null || ls /usr/sbin/dovecot >/dev/null 2>&1 || { apt-get update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends dovecot-imapd dovecot-lmtpd; }
+	EVERTURN_DOVECOT=1 $(BIN)/python -m pytest -n 0 tests/integration/test_email_dovecot.py
 
 # Less than a minute: what needs no gateway and no library of a platform, and so waits for nothing.
 quick: $(VENV)/.test

@@ -194,6 +194,25 @@ channels:
             "matrix: {homeserver: 'https://m.example.org', user: a, access_token: b}",
             "matrix.access_token: stands beside user and password; keep one of the two",
         ),
+        (
+            "email: {address: b@x.org, imap: {host: i}, smtp: {host: s}, authserv_id: x}",
+            "email.password: password is empty; set EMAIL_PASSWORD, or a token_command,",
+        ),
+        (
+            "email: {address: b@x.org, password: p, imap: {host: i}, smtp: {host: s}}",
+            "email.authserv_id: is required, or secret_tag: anybody can write any From line",
+        ),
+        (
+            (
+                "email: {address: b@x.org, password: p, authserv_id: x, smtp: {host: s},"
+                " imap: {host: i, security: none}}"
+            ),
+            "email.imap.security: none would send the password for all to read",
+        ),
+        (
+            "email: {address: 'Bot <b@x.org>', imap: {host: i}, smtp: {host: s}}",
+            "email.address: must be an address like bot@example.org",
+        ),
         ("telegram: yes", "telegram: must be a section of fields, or a list of them for several"),
         (
             "telegram: {bot_token: '1:a', name: Family}",

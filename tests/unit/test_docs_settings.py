@@ -33,6 +33,7 @@ NAMES = (
     "docs/approvals",
     "docs/builtin-tools",
     "docs/discord",
+    "docs/email",
     "docs/groups",
     "docs/matrix",
     "docs/mcp",
@@ -70,6 +71,7 @@ TOKENS = {
     "DISCORD_BOT_TOKEN": "three",
     "CLUB_BOT_TOKEN": "four",
     "MATRIX_PASSWORD": "five",
+    "EMAIL_PASSWORD": "six",
     "TELEGRAM_WEBHOOK_SECRET": "secret",
 }
 SECTIONS = [(plugin.docs, plugin.settings) for plugin in installed().channels.all()]
@@ -147,7 +149,7 @@ def test_configurations_load(tmp_path: Path, snippet: str) -> None:
 
 def test_the_pages_have_settings() -> None:
     """The tests above must not pass by finding nothing."""
-    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 16)
+    assert (len(POLICIES), len(CONFIGURATIONS)) == (3, 18)
     assert len(SPECS) >= 20
     assert len(RULES) >= 5
     assert len(JOBS) >= 5

@@ -1,0 +1,64 @@
+"""What a mail server says of a mail that could not be delivered (RFC 3464). Pure."""
+
+from __future__ import annotations
+
+import re
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from typing import Final, cast
+
+from msgspec import Struct
+
+from everturn_channels.email.parsing.fields import Fields
+from everturn_channels.names import one_line
+
+_RETURNED: Final = frozenset({"message/rfc822", "message/global", "message/global-headers"})
+_WORDS: Final = 200
+_STATUS: Final = re.compile(r"5\.\d{1,3}\.\d{1,3}")
+
+
+class Bounce(Struct, frozen=True, kw_only=True):
+    """A mail that came back for good."""
+
+    message_id: str
+    "Of the mail that came back."
+    why: str
+    "In the server's words, one line."
+
+
+def may_be_bounce(fields: Fields) -> bool:
+    """Whether a mail may say that another one could not be delivered."""
+    kind = fields.first("content-type").lower()
+    return kind.startswith("multipart/report") and "delivery-status" in kind
+
+
+def bounce_of(raw: bytes) -> Bounce | None:
+    """Return what came back; None where nothing did, or only for now."""
+    message: Message = BytesParser(policy=compat32).parsebytes(raw)
+    why = message_id = ""
+    for part in message.walk():
+        kind = part.get_content_type()
+        if kind == "message/delivery-status" and not why:
+            why = _why(part)
+        elif kind in _RETURNED and part.is_multipart() and not message_id:
+            within = cast("list[Message]", part.get_payload())
+            message_id = Fields(within[0]).message_id
+        elif kind == "text/rfc822-headers" and not message_id:
+            data = part.get_payload(decode=True)
+            message_id = Fields.of(data).message_id if isinstance(data, bytes) else ""
+    return Bounce(message_id=message_id, why=why) if why and message_id else None
+
+
+def _why(part: Message) -> str:
+    """Return why a recipient was given up; empty where none was."""
+    blocks = part.get_payload()
+    for block in blocks if isinstance(blocks, list) else ():
+        if not isinstance(block, Message):
+            continue
+        fields = Fields(block)
+        failed = fields.first("action").lower() == "failed"
+        if failed and _STATUS.match(fields.first("status")):
+            said = fields.text("diagnostic-code") or fields.first("status")
+            return one_line(said.partition(";")[2] or said, _WORDS)
+    return ""

@@ -1,0 +1,383 @@
+"""A mailbox that answers, on pretended servers: threads, loops, new numbers, refusals, logins."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+from anyio import to_thread
+from support.email_contract import ANN, BOB, BOT, account, mail_from
+from support.email_world import EmailWorld, open_email_world
+from support.imap_server import open_imap_server
+from support.smtp_server import open_smtp_server, read_mail, text_of
+from support.web_server import certificates_for
+
+from everturn.testing import RecordingHandler
+from everturn_channels.adapter import Button, ButtonClick, Command, Message, Outbound
+from everturn_channels.email import EmailAdapter, MailServer, reading
+from everturn_channels.email.account import Security
+from everturn_channels.errors import (
+    ConnectionLostError,
+    NotSentError,
+    RefusedError,
+    SendError,
+    SetupError,
+)
+from everturn_gateway.clock import SystemClock
+
+CHOICES: Final = (Button(label="Yes", data="ap:o:1"), Button(label="No", data="ap:d:1"))
+
+
+def message_of(handler: RecordingHandler, text: str) -> Message:
+    """Return the message of a text."""
+    return next(each for each in handler.events if isinstance(each, Message) and each.text == text)
+
+
+async def test_a_thread_is_a_conversation_and_is_answered_in_it() -> None:
+    """Whatever the other's mail program leaves out, and after a restart as before."""
+    async with open_email_world(display_name="Bót") as world:
+        async with world.running() as handler:
+            first = mail_from(f"Ann <{ANN}>", "shall we?", Message_ID="<a1@example.org>")
+            world.deliver(first.as_bytes())
+            await handler.until(lambda: "shall we?" in handler.texts())
+            asked = message_of(handler, "shall we?")
+            topic = asked.chat.topic
+            reply = await world.say(
+                ANN, "**yes** <b>x</b>", topic=topic, reply_to=asked.id, nonce="n1"
+            )
+            began = await world.say(ANN, "# Good morning\n\nNews.", nonce="n2")
+        async with world.running() as handler:
+            later = await world.say(ANN, "and more", topic=topic, nonce="n3")
+            # Some programs name the mail that they answer alone, others the first one as well.
+            answer = mail_from(ANN, "fine", Subject="Re: Lunch", In_Reply_To=reply)
+            world.deliver(answer.as_bytes())
+            named = f"<a1@example.org> {reply} {later}"
+            world.deliver(mail_from(ANN, "good", References=named).as_bytes())
+            world.deliver(mail_from(ANN, "thanks", In_Reply_To=began).as_bytes())
+            world.deliver(mail_from(ANN, "else").as_bytes())
+            await handler.until(lambda: len(handler.texts()) == 4)
+        sent = world.smtp.mails(ANN)
+
+    topics = {text: message_of(handler, text).chat.topic for text in handler.texts()}
+    assert topics == {"fine": topic, "good": topic, "thanks": "", "else": topics["else"]}
+    assert topics["else"] not in {topic, ""}
+    assert asked.sender.name == "Ann"
+    assert asked.described == ("e-mail, subject: Lunch",)
+    assert [str(mail["Message-ID"]) for mail in sent] == [reply, began, later]
+    assert reply == f"<n1.{topic}@everturn.test>"
+    answered, new, more = sent
+    assert str(answered["Subject"]) == str(more["Subject"]) == "Re: Lunch"
+    assert answered["In-Reply-To"] == answered["References"] == "<a1@example.org>"
+    assert str(answered["From"]) == "Bót <bot@everturn.test>"
+    assert answered["Auto-Submitted"] == "auto-replied"
+    assert new["Auto-Submitted"] == "auto-generated"
+    assert (str(new["Subject"]), new["In-Reply-To"]) == ("Good morning", None)
+    assert more["In-Reply-To"] == "<a1@example.org>"
+    assert "**yes** <b>x</b>" in text_of(answered)
+    assert "> shall we?" in text_of(answered)
+    page = answered.get_body(("html",))
+    assert page is not None
+    assert "<strong>yes</strong> &lt;b&gt;x&lt;/b&gt;" in page.get_content()
+
+
+async def test_who_is_not_believed_and_machines_are_not_heard() -> None:
+    """A forged sender is told nothing: they never wrote."""
+    async with open_email_world(mails_per_hour=2) as world, world.running() as handler:
+        forged = mail_from(ANN, "forged", Authentication_Results="evil; dmarc=pass")
+        world.deliver(forged.as_bytes())
+        world.deliver(mail_from(ANN, "away", Auto_Submitted="auto-replied").as_bytes())
+        for text in ("one", "two", "three", "four"):
+            world.deliver(mail_from(ANN, text).as_bytes())
+        world.deliver(mail_from(BOB, "last").as_bytes())
+        await handler.until(lambda: "last" in handler.texts())
+        await handler.until(lambda: len(handler.texts(ANN)) == 2)
+
+    assert handler.texts(ANN) == ["one", "two"]
+    assert [each.partition(": ")[2] for each in handler.passed_over] == [
+        f"{ANN}: evil says whether its sender is authentic, who is not trusted"
+    ]
+    assert [(chat.id, count) for chat, count, _ in handler.skips] == [(ANN, 1)]
+    assert world.smtp.taken == []
+
+
+async def test_two_bots_do_not_answer_each_other() -> None:
+    """A war of automatic answers ends with the first of them."""
+    other = "bot@other.test"
+    async with open_email_world() as world:
+        world.imap.add_account(other, "pw")
+        here = world.settings
+        there = EmailWorld(world.imap, world.smtp, {**here, "address": other, "user": other})
+
+        async def deliver(address: str, raw: bytes) -> None:
+            vouched = "Authentication-Results: mx.everturn.test; dmarc=pass header.from="
+            domain = str(read_mail(raw)["From"]).rpartition("@")[2]
+            world.imap.deliver(address, f"{vouched}{domain}\r\n".encode() + raw)
+
+        world.smtp.deliver = deliver
+        async with world.running() as left, there.running() as right:
+            await world.say(other, "hello, I am a bot")
+            await there.say(BOT, "so am I")
+            for address, handler in ((BOT, left), (other, right)):
+                world.imap.deliver(address, mail_from(ANN, "a person").as_bytes())
+                await handler.until(handler.texts)
+
+    assert left.texts() == right.texts() == ["a person"]
+
+
+async def test_new_numbers_of_all_mails_lose_nothing() -> None:
+    """What came since the last mail that was taken is found by its time."""
+    async with open_email_world() as world:
+        old = mail_from(BOB, "before the bot").as_bytes()
+        world.imap.deliver(BOT, old, SystemClock().now().replace(year=2020))
+        async with world.running() as handler:
+            world.deliver(mail_from(ANN, "known").as_bytes())
+            await handler.until(lambda: handler.cursor("inbox").endswith(":2"))
+        world.deliver(mail_from(ANN, "meanwhile").as_bytes())
+        world.imap.accounts[BOT].folders["INBOX"].renumber()
+        async with world.running() as handler:
+            await handler.until(lambda: "meanwhile" in handler.texts())
+            world.deliver(mail_from(ANN, "after").as_bytes())
+            await handler.until(lambda: "after" in handler.texts())
+            await handler.until(lambda: handler.cursor("inbox").endswith(":4"))
+
+    # What is known comes again, under the name by which it is known.
+    assert handler.texts() == ["known", "meanwhile", "after"]
+    assert world.cursors["inbox"] == "1700000001:4"
+
+
+@pytest.mark.parametrize("kind", ["says it at once", "has no IDLE"])
+async def test_mail_is_noticed_whatever_the_server_does(kind: str) -> None:
+    """News may stand behind the answer to IDLE in one packet, and some have no IDLE."""
+    async with open_email_world() as world:
+        world.imap.idle_at_once = kind == "says it at once"
+        if not world.imap.idle_at_once:
+            world.imap.capabilities = "IMAP4rev1"
+        async with world.running() as handler:
+            world.deliver(mail_from(ANN, "hello").as_bytes())
+            await handler.until(lambda: "hello" in handler.texts())
+
+
+async def test_questions_and_commands_are_mails_of_one_line() -> None:
+    """Also after a restart; what is quoted or hidden in HTML is no command of an owner."""
+    async with open_email_world() as world:
+        async with world.running():
+            asked = await world.say(ANN, "May I?", buttons=CHOICES, nonce="q")
+        async with world.running() as handler:
+            quoted = "2.\n\nOn Mon, 3 Nov 2026 at 10:00, Bot wrote:\n> 1. Yes"
+            world.deliver(mail_from(ANN, quoted, In_Reply_To=asked).as_bytes())
+            world.deliver(mail_from(ANN, "maybe", In_Reply_To=asked).as_bytes())
+            world.deliver(mail_from(ANN, "/status").as_bytes())
+            page = mail_from(ANN)
+            page.set_content("<p>/allow</p>", subtype="html")
+            world.deliver(page.as_bytes())
+            world.deliver(mail_from(ANN, " ", Subject="only a subject").as_bytes())
+            click, maybe, status, allow, subject = await handler.until_handled(5)
+            assert isinstance(status, Command)
+            await status.answer("all **well**")
+        sent = world.smtp.mails(ANN)
+
+    assert isinstance(click, ButtonClick)
+    assert (click.data, click.chat.topic) == ("ap:d:1", "")
+    assert isinstance(maybe, Message)
+    assert (status.name, status.is_typed) == ("status", True)
+    assert isinstance(allow, Command)
+    assert not allow.is_typed
+    assert isinstance(subject, Message)
+    assert subject.text == "only a subject"
+    assert text_of(sent[0]).endswith("1. Yes\n2. No")
+    assert sent[1]["In-Reply-To"] == status.id
+    assert text_of(sent[1]) == "all **well**\n\nAnn:\n> /status".replace("Ann", ANN)
+
+
+async def test_what_comes_back_ends_the_chat_until_somebody_writes() -> None:
+    """A stranger who says so of a mail that was never sent ends nothing."""
+
+    def bounce(message_id: str) -> bytes:
+        head = "From: MAILER-DAEMON@example.org\nReturn-Path: <>\nContent-Type: multipart/report;"
+        return (
+            f"{head} report-type=delivery-status; boundary=b\n\n--b\nContent-Type: "
+            "message/delivery-status\n\nReporting-MTA: dns; x\n\nAction: failed\nStatus: 5.1.1\n"
+            "Diagnostic-Code: smtp; 550 nobody here\n--b\nContent-Type: text/rfc822-headers\n\n"
+            f"Message-ID: {message_id}\n--b--\n"
+        ).encode()
+
+    async with open_email_world() as world, world.running() as handler:
+        sent = await world.say(ANN, "hello", nonce="n")
+        world.deliver(bounce("<x.0@everturn.test>"))
+        world.deliver(bounce(sent))
+        await handler.until(lambda: handler.cursor("inbox").endswith(":2"))
+        with pytest.raises(RefusedError, match="550 nobody here") as gone:
+            await world.say(ANN, "are you there?")
+        world.deliver(mail_from(ANN, "I am back").as_bytes())
+        await handler.until(handler.texts)
+        await world.say(ANN, "good")
+
+    assert gone.value.is_chat_gone
+    assert world.smtp.texts(ANN) == ["hello", "good"]
+
+
+async def test_an_answer_of_the_server_says_what_may_be_tried_again() -> None:
+    """4xx is for now; 5xx is for good, and for the chat where nobody is there."""
+    rows: dict[tuple[str, str], tuple[type[SendError], bool | None]] = {
+        ("RCPT", "450 4.2.0 greylisted"): (NotSentError, None),
+        ("RCPT", "421 too many connections"): (NotSentError, None),
+        ("RCPT", "550 5.1.1 no such user"): (RefusedError, True),
+        ("RCPT", "550 5.7.1 not allowed"): (RefusedError, False),
+        ("RCPT", "550 5.4.5 daily limit exceeded"): (NotSentError, None),
+        ("DATA", "452 4.3.1 disk full"): (NotSentError, None),
+        ("DATA", "554 5.7.1 looks like spam"): (RefusedError, False),
+    }
+    found: dict[tuple[str, str], tuple[type[SendError], bool | None]] = {}
+    async with open_email_world() as world, world.running():
+        for step, answer in rows:
+            world.smtp.answers[step].append(answer)
+            with pytest.raises(SendError) as raised:
+                await world.say(ANN, "hello")
+            is_gone = getattr(raised.value, "is_chat_gone", None)
+            found[step, answer] = type(raised.value), is_gone
+        (payload,) = world.adapter.render("x")
+        with pytest.raises(RefusedError, match="no address"):
+            await world.adapter.send(Outbound(chat_id="no address", payload=payload))
+        world.smtp.password = "another"
+        with pytest.raises(NotSentError, match="535"):
+            await world.say(ANN, "hello")
+        world.smtp.port = 1
+        taken = list(world.smtp.taken)
+
+    assert found == rows
+    assert taken == []
+
+
+async def test_what_is_filed_as_sent_is_not_sent_again() -> None:
+    """A provider that files what it sends settles what became of a mail."""
+    async with open_email_world(files_sent=True) as world, world.running():
+        first = await world.say(ANN, "once", nonce="n1")
+        again = await world.say(ANN, "once", nonce="n1", is_repeat=True)
+        other = await world.say(ANN, "never sent", nonce="n2", is_repeat=True)
+        filed = world.imap.accounts[BOT].folders["Sent"].mails
+
+    assert first == again != other
+    assert world.smtp.texts(ANN) == ["once", "(This may be a repeat.)\n\nnever sent"]
+    assert len(filed) == 2
+
+
+async def test_a_large_mail_is_read_at_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its text comes first; a file that is not whole is no file."""
+    monkeypatch.setattr(reading, "MAIL_MAX_BYTES", 2_000)
+    monkeypatch.setattr(reading, "BEGINNING_BYTES", 2_000)
+    mail = mail_from(ANN, "see the file")
+    mail.add_attachment(b"x" * 9_000, maintype="application", subtype="pdf", filename="a.pdf")
+    async with open_email_world() as world, world.running() as handler:
+        world.deliver(mail.as_bytes())
+        (event,) = await handler.until_handled(1)
+
+    assert isinstance(event, Message)
+    assert (event.text, event.files) == ("see the file", ())
+    assert event.described == (
+        "e-mail, subject: Lunch; it is too large: only its beginning was read",
+    )
+
+
+async def test_a_token_is_asked_for_and_shown(tmp_path: Path) -> None:
+    """What a program prints; one that fails is tried again, one that is not there never works."""
+    script = tmp_path / "token.py"
+    script.write_text("print('tok-1')")
+    command = (sys.executable, str(script))
+    secret = {"password": "", "token_command": command}
+    async with open_email_world(**secret) as world:
+        world.imap.accounts[BOT].password = "tok-1"
+        async with world.running():
+            assert world.imap.logins == ["XOAUTH2"]
+        failures: list[type[Exception]] = []
+        for text in ("raise SystemExit('no network')", "print('two words')"):
+            script.write_text(text)
+            with pytest.raises((ConnectionLostError, SetupError)) as raised:
+                await world.make().serve(RecordingHandler())
+            failures.append(type(raised.value))
+        world.settings = {**secret, "token_command": ("/no/such/program",)}
+        with pytest.raises(SetupError, match="cannot be started"):
+            await world.make().serve(RecordingHandler())
+
+    assert failures == [ConnectionLostError, SetupError]
+
+
+async def test_a_login_that_may_work_later_is_tried_again() -> None:
+    """Servers refuse for many reasons; a wrong password is one for its owner."""
+    async with open_email_world(password="wrong") as world:  # noqa: S106 - of a test
+        with pytest.raises(SetupError, match="does not let "):
+            await world.make().serve(RecordingHandler())
+        world.imap.refusal = "[UNAVAILABLE] Temporary authentication failure."
+        with pytest.raises(ConnectionLostError):
+            await world.make().serve(RecordingHandler())
+        world.imap.is_away = True
+        with pytest.raises(ConnectionLostError):
+            await world.make().serve(RecordingHandler())
+
+
+async def test_a_look_says_who_vouches_for_senders() -> None:
+    """Nobody knows that name by heart, and with a wrong one nobody is heard."""
+    async with open_email_world(authserv_id="mx.wrong.test") as world:
+        world.deliver(mail_from(ANN, "hello").as_bytes())
+        lines = await world.make().check()
+        world.smtp.password = "another"
+        worse = await world.make().check()
+
+    problems = [line for line in lines if line.startswith("problem: ")]
+    assert len(problems) == 1
+    assert "these vouch for the sender: mx.everturn.test (1)" in problems[0]
+    assert sum(line.startswith("problem: ") for line in worse) == 2
+
+
+async def test_a_server_that_says_nothing_holds_up_no_end() -> None:
+    """Who is cancelled leaves no thread behind that waits for a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        here = MailServer(host="127.0.0.1", port=port, security="tls")
+        silenced = account(port, port, imap=here)
+        adapter = EmailAdapter(name="email", account=silenced, clock=SystemClock())
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as serving:
+                serving.start_soon(adapter.serve, RecordingHandler())
+                taken, _ = await to_thread.run_sync(listening.accept)
+                serving.cancel_scope.cancel()
+        taken.close()
+
+
+def test_an_account_hides_its_secrets() -> None:
+    """A repr ends up in logs."""
+    secret = account(1, 1, password="sesame", secret_tag="sesame2")  # noqa: S106 - of a test
+
+    assert "sesame" not in repr(secret)
+
+
+@pytest.mark.parametrize("security", ["tls", "starttls"])
+async def test_connections_are_secret_and_servers_prove_their_names(
+    security: Security, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A certificate that nobody vouches for ends the login before the password is shown."""
+    secret = certificates_for("localhost", tmp_path).server
+    at_once, later = (secret, None) if security == "tls" else (None, secret)
+    async with (
+        open_imap_server(at_once) as imap,
+        open_smtp_server(tls=at_once, starttls=later) as smtp,
+    ):
+        imap.tls, imap.capabilities = later, f"{imap.capabilities} STARTTLS"
+        imap.add_account(BOT, "pw")
+        here = (
+            MailServer(host="localhost", port=p, security=security) for p in (imap.port, smtp.port)
+        )
+        world = EmailWorld(imap, smtp, dict(zip(("imap", "smtp"), here, strict=True)))
+        with pytest.raises(SetupError, match="certificate of localhost cannot be trusted"):
+            await world.make().serve(RecordingHandler())
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "server.pem"))
+        async with world.running() as handler:
+            world.deliver(mail_from(ANN, "hello").as_bytes())
+            await handler.until(handler.texts)
+            await world.say(ANN, "hello yourself")
+
+    assert smtp.texts(ANN) == ["hello yourself"]
+    assert len(imap.logins) == 2

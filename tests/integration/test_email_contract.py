@@ -1,0 +1,39 @@
+"""E-mail keeps the published contract, on a pretended mail server that fails as a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+from support.email_contract import BOT, EmailContract
+from support.imap_server import ImapServer, open_imap_server
+
+
+class TestEmail(EmailContract):
+    """On the pretended server."""
+
+    imap: ImapServer
+
+    @asynccontextmanager
+    async def open_mailbox(self) -> AsyncGenerator[None]:
+        """Run the server."""
+        async with open_imap_server() as self.imap:
+            self.imap.add_account(BOT, "pw")
+            self.imap_port = self.imap.port
+            yield
+
+    async def deliver(self, raw: bytes) -> None:
+        """Put a mail into the bot's inbox."""
+        self.imap.deliver(BOT, raw)
+
+    async def uids(self) -> Sequence[int]:
+        """Return what is there."""
+        return list(self.imap.accounts[BOT].folders["INBOX"].mails)
+
+    async def interrupt(self) -> None:
+        """Be away for a moment."""
+        self.imap.cut()
+
+    async def revoke(self) -> None:
+        """Change the password."""
+        self.imap.accounts[BOT].password = "another"
