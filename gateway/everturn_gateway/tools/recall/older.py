@@ -32,7 +32,7 @@ _HITS: Final = 32
 # stands beside several matches fits better than each of them.
 _AFTER: Final = 0.8
 _BEFORE: Final = 0.5
-_FIRST: Final = 10  # ranks in which the weight of a match falls to a half
+_FIRST: Final = 20  # ranks in which the weight of a match falls to a half
 _MESSAGE_CHARACTERS: Final = 400  # of one message
 _QUESTION_CHARACTERS: Final = 2_000
 _HEAD: Final = """\
