@@ -13,6 +13,7 @@ from everturn_actors.ports import ALLOW, Tool, ToolContext, Verdict
 from everturn_gateway.tools.conversations import sources_behind
 from everturn_gateway.tools.environment import capabilities_of
 from everturn_gateway.tools.places import NOBODY_ANSWERS
+from everturn_gateway.tools.policy import command_state as _command_state
 from everturn_gateway.tools.policy.binding import bound, bound_to_state, run_by
 from everturn_gateway.tools.policy.hooks import Guard, refusal
 from everturn_gateway.tools.policy.judged_writes import JudgedWrites
@@ -25,8 +26,12 @@ from everturn_gateway.tools.policy.outside.shown import (
 from everturn_gateway.tools.policy.policy import Policy
 from everturn_gateway.tools.policy.policy_files.loading import LOCAL_FILE
 from everturn_gateway.tools.policy.policy_files.writing import PolicyWriteError, add_allowed
+from everturn_gateway.tools.policy.rules import command_rules as _command_rules
 from everturn_gateway.tools.policy.rules.patterns import Pattern, PatternError, read_pattern
 from everturn_gateway.tools.policy.subjects import Subject, looked_at, subject_of
+
+# What judges by a policy looks these up late: they are loaded here, in the thread of the gate.
+_LOADED = (_command_state, _command_rules)
 
 
 class _Weighed(Struct, frozen=True):
