@@ -258,11 +258,17 @@ async def test_a_bot(tmp_path: Path) -> None:
         missing = await everturn("setup", "telegram", cwd=tmp_path, stdin=b"x")
         file.write_text(text)
         wrong = await everturn(
-            *("setup", "telegram", "--key-file", "-"), cwd=tmp_path, stdin=b"1:wrong"
+            *("setup", "telegram", "--key-file", "-"),
+            cwd=tmp_path,
+            stdin=b"1:wrong",
+            has_platforms=True,
         )
         after_wrong = files(tmp_path), file.read_text()
         right = await everturn(
-            *("setup", "telegram", "--key-file", "-"), cwd=tmp_path, stdin=TOKEN.encode()
+            *("setup", "telegram", "--key-file", "-"),
+            cwd=tmp_path,
+            stdin=TOKEN.encode(),
+            has_platforms=True,
         )
 
     assert (missing.code, "begin with `everturn setup`" in missing.err) == (2, True)

@@ -48,9 +48,18 @@ async def everturn(
     cwd: Path,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
+    has_platforms: bool = False,
 ) -> Done:
-    """Run `everturn` to its end and return what it said."""
-    async with start(*arguments, cwd=cwd, env=env) as running:
+    """Run `everturn` to its end and return what it said.
+
+    Args:
+        arguments: What follows its name.
+        cwd: Its folder.
+        stdin: What it reads.
+        env: Besides this environment.
+        has_platforms: Whether it finds the libraries of chats imported, which takes seconds.
+    """
+    async with start(*arguments, cwd=cwd, env=env, has_platforms=has_platforms) as running:
         return await running.end(stdin)
 
 
@@ -115,11 +124,18 @@ class Running:
 
 @asynccontextmanager
 async def start(
-    *arguments: str | bytes, cwd: Path, env: Mapping[str, str] | None = None
+    *arguments: str | bytes,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    has_platforms: bool = False,
 ) -> AsyncGenerator[Running]:
     """Start `everturn`; it is gone when the block ends."""
     process = await open_everturn(
-        arguments, cwd=cwd, environment=environment(env), stdin=subprocess.PIPE
+        arguments,
+        cwd=cwd,
+        environment=environment(env),
+        stdin=subprocess.PIPE,
+        has_platforms=has_platforms,
     )
     async with process:
         try:

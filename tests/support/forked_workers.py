@@ -39,7 +39,15 @@ def worker_python(arguments: Sequence[str]) -> str:
     for fd in (listener.fileno(), held):
         os.set_inheritable(fd, True)  # noqa: FBT003 - it has no name
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(_STREAMS)]
-    command = [sys.executable, __file__, "collect", str(listener.fileno()), str(held), *arguments]
+    command = [
+        sys.executable,
+        "-P",
+        __file__,
+        "collect",
+        str(listener.fileno()),
+        str(held),
+        *arguments,
+    ]
     os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet)
     listener.close()
     os.close(held)
@@ -71,7 +79,12 @@ class BrokenFiles:
 
 
 def _collect(listener: socket.socket, alive: int, arguments: Sequence[str]) -> None:
-    import pytest  # noqa: PLC0415 - who asks for a worker does not need it
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from support.warm_start import begin_nursery  # noqa: PLC0415 - who asks for a worker needs none
+
+    del sys.path[0]  # children of the nursery find no tests
+    begin_nursery(left_behind=(listener.fileno(), alive))
+    import pytest  # noqa: PLC0415 - as above
 
     pytest.main([*arguments, "-n0", "--collect-only", "-q", "-s"], plugins=[BrokenFiles()])
     sys.path.insert(0, str(Path(__file__).parents[1]))  # pytest has just taken it away

@@ -85,7 +85,11 @@ async def gateway_process(
             )
         else:
             process = await open_everturn(
-                ["serve"], cwd=folder, environment=env, stderr=log, imported=imported
+                ["serve"],
+                cwd=folder,
+                environment=env,
+                stderr=log,
+                has_platforms=bool(imported),
             )
     async with process:
         try:

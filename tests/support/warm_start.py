@@ -2,7 +2,8 @@
 
 A start spends more than a second of CPU on imports, those of a chat platform several, and the
 tests start the command some three hundred times. So one process for each run of tests imports
-once (`_Nursery`), and forks a child for each start. The child is a process like any other: its own
+once, and forks a child for each start (`_give_birth`). A second, forked from that when it is first
+asked for, has the platforms of chats as well. The child is a process like any other: its own
 standard streams, folder, environment, signals and exit code, and nobody's memory but its own.
 
 What it does not show is what happens before `main`: the installed script, lazy imports, another
@@ -39,6 +40,7 @@ RUN = "PYTEST_RUN_PID"
 "In the environment of all workers: the process of the run of tests."
 _REQUEST_BYTES = 128 * 1024  # arguments and environment of one start
 _CHUNK_BYTES = 64 * 1024
+_TRIES = 20
 _LAZY = (
     # What commands import where they need it, besides the packages of the gateway itself.
     *("prompt_toolkit", "rich.console", "rich.markdown", "rich.table"),
@@ -47,33 +49,51 @@ _LAZY = (
     *("aiohttp", "prometheus_client", "typer.core", "typer._adapters", "uvloop"),
 )
 _LEFT_OUT = ("everturn_gateway.__main__", "everturn_gateway.telemetry.otel")
+_PLATFORMS = ("telegram", "discord", "matrix", "email")
 
 
 # --- the process that has imported everything -----------------------------------------------------
 
 
-def _import_all(more: Iterable[str]) -> None:
+@cache
+def _import_all() -> None:
     import everturn_gateway  # noqa: PLC0415 - a test that only starts children does not need it
 
     found = pkgutil.walk_packages(everturn_gateway.__path__, "everturn_gateway.")
     names = [each.name for each in found if not each.name.startswith(_LEFT_OUT)]
-    for name in (*names, *_LAZY, *more):
+    _import((*names, *_LAZY))
+
+
+def _import(names: Iterable[str]) -> None:
+    for name in names:
         with contextlib.suppress(ImportError):  # an extra that is not installed
             importlib.import_module(name)
+    _with_tests("warm_models")
+    gc.collect()
+    gc.freeze()  # a collection would write to pages that all children share
+
+
+def _with_tests(function: str) -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    importlib.import_module("support.warm_models").warm_models()
+    getattr(importlib.import_module("support.warm_models"), function)()
     del sys.path[0]  # a child finds no tests
 
 
-def _give_birth(listener: socket.socket, run: int) -> list[str]:
+def _give_birth(listeners: Sequence[socket.socket], run: int) -> list[str]:
     """Fork a child for each request; return in the child, with its arguments.
+
+    Args:
+        listeners: For children as they are, and for those with platforms, which a process of its
+            own has from the first request on; that has the second listener alone.
+        run: The process of the run of tests.
 
     Raises:
         SystemExit: In the parent, when the run of tests is over.
     """
     over = os.pidfd_open(run)
     with selectors.DefaultSelector() as watched:
-        for each in (listener, over):
+        watched.register(over, selectors.EVENT_READ)
+        for each in listeners:
             watched.register(each, selectors.EVENT_READ)
         while True:
             for key, _ in watched.select():
@@ -82,8 +102,15 @@ def _give_birth(listener: socket.socket, run: int) -> list[str]:
                 if key.data:
                     watched.unregister(key.fd)
                     _tell_the_end(key.fd, *key.data)
-                elif key.fileobj is listener:
-                    watched.register(listener.accept()[0], selectors.EVENT_READ)
+                elif key.fileobj in listeners[1:]:
+                    if not os.fork():
+                        _close_all(watched, but=listeners[1])
+                        _import(f"everturn_channels.{name}" for name in _PLATFORMS)
+                        return _give_birth(listeners[1:], run)
+                    watched.unregister(listeners[1])
+                    listeners[1].close()
+                elif key.fileobj is listeners[0]:
+                    watched.register(listeners[0].accept()[0], selectors.EVENT_READ)
                 elif (asked := _hear(key, watched)) is not None:
                     return _become(*asked)
 
@@ -101,18 +128,25 @@ def _hear(
         return None
     told = fds.pop()
     if not (pid := os.fork()):
-        for sibling in watched.get_map().values():
-            if isinstance(sibling.fileobj, socket.socket):
-                sibling.fileobj.detach()
-            for fd in (sibling.fd, *(sibling.data or ())[1:]):
-                os.close(fd)
+        _close_all(watched)
         os.close(told)
         return json.loads(data), fds
-    os.write(told, b"%d\n" % pid)
+    with contextlib.suppress(BrokenPipeError):  # whoever asked has gone: its child ends as it does
+        os.write(told, b"%d\n" % pid)
     watched.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
     for fd in fds:
         os.close(fd)
     return None
+
+
+def _close_all(watched: selectors.BaseSelector, *, but: socket.socket | None = None) -> None:
+    for each in watched.get_map().values():
+        if each.fileobj is but:
+            continue
+        if isinstance(each.fileobj, socket.socket):
+            each.fileobj.detach()
+        for fd in (each.fd, *(each.data or ())[1:]):
+            os.close(fd)
 
 
 def _tell_the_end(ended: int, pid: int, told: int) -> None:
@@ -144,23 +178,54 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> list[str]:
     return [*request["arguments"]]
 
 
-def _main() -> None:
-    address, run, *more = sys.argv[1:]
-    listener = _socket()
-    try:
-        listener.bind(f"\0{address}")
-    except OSError:  # another worker of this run was faster
+def begin_nursery(*, left_behind: Iterable[int] = ()) -> None:
+    """Import what every command needs, and fork the process for children from this one.
+
+    For a process that goes on to import the tests: what both need is then imported once.
+
+    Args:
+        left_behind: Open files of this process that the new one closes.
+    """
+    if (listeners := _listeners()) is None:
         return
-    listener.listen()
+    _import_all()
+    if pid := os.fork():
+        os.waitpid(pid, 0)
+        for each in listeners:
+            each.close()
+        return
+    for fd in left_behind:
+        os.close(fd)
+    _serve(listeners)
+
+
+def _main() -> None:
+    if (listeners := _listeners()) is not None:
+        _serve(listeners)
+
+
+def _listeners() -> Sequence[socket.socket] | None:
+    listeners = (_socket(), _socket())
+    try:
+        for listener, has_platforms in zip(listeners, (False, True), strict=True):
+            listener.bind(f"\0{_address(has_platforms=has_platforms)}")
+    except OSError:  # another worker of this run was faster
+        return None
+    for listener in listeners:
+        listener.listen()
+    return listeners
+
+
+def _serve(listeners: Sequence[socket.socket]) -> NoReturn:
     if os.fork():
         os._exit(0)  # nobody's child from here on: tests look at what a gateway leaves behind
     for name in ("fsync", "fdatasync"):
         setattr(os, name, lambda _descriptor: None)  # as in the tests themselves: see `conftest.py`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who sends it means the tests, which then hang up
-    _import_all(more)
-    gc.collect()
-    gc.freeze()  # a collection would write to pages that all children share
-    sys.argv[:] = ["everturn", *_give_birth(listener, int(run))]
+    _import_all()
+    _with_tests("warm_commands")
+    gc.freeze()
+    sys.argv[:] = ["everturn", *_give_birth(listeners, int(os.environ[RUN]))]
     _command()
 
 
@@ -184,32 +249,40 @@ def _command() -> NoReturn:
 
 
 @cache
-def _nursery(more: tuple[str, ...]) -> socket.socket:
-    """Return the line to a process that has imported everything, and these modules too.
+def _nursery(*, has_platforms: bool) -> socket.socket:
+    """Return the line to a process that has imported everything, platforms of chats or not.
 
-    All workers of a run of tests share it: the first who needs it starts it. It ends with the run.
+    All workers of a run of tests share it: the first who needs it starts it, where none of them was
+    forked from one that had. It ends with the run.
     """
-    run = os.environ.get(RUN, str(os.getpid()))
-    ours, address = _socket(), _address(more)
-    while ours.connect_ex(f"\0{address}"):
+    ours, address = _socket(), _address(has_platforms=has_platforms)
+    # The packages that one test puts there are none of the next one's.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    for _ in range(_TRIES):
+        if not ours.connect_ex(f"\0{address}"):
+            atexit.register(ours.close)
+            return ours
         subprocess.run(
-            [sys.executable, "-P", __file__, address, run, *more],
-            # The packages that one test puts there are none of the next one's.
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            [sys.executable, "-P", __file__],
+            env={**env, RUN: _run()},
             stdin=subprocess.DEVNULL,
             check=True,
         )
-    atexit.register(ours.close)
-    return ours
+    message = "the process that gives birth to commands has ended"
+    raise RuntimeError(message)
 
 
-def _address(more: Sequence[str] = ()) -> str:
-    return f"everturn-tests-{os.environ.get(RUN, str(os.getpid()))}-{'-'.join(more)}"
+def _run() -> str:
+    return os.environ.get(RUN, str(os.getpid()))
+
+
+def _address(*, has_platforms: bool = False) -> str:
+    return f"everturn-tests-{_run()}-{'platforms' if has_platforms else 'commands'}"
 
 
 def everturn_command() -> tuple[str, ...]:
     """Return what to run in the place of `everturn` where something else than a test starts it."""
-    _nursery(())
+    _nursery(has_platforms=False)
     return (sys.executable, "-I", "-S", str(Path(__file__).with_name("warm_client.py")), _address())
 
 
@@ -350,7 +423,7 @@ async def open_everturn(
     stdin: int | IO[bytes] = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.PIPE,
     stderr: int | IO[bytes] = subprocess.PIPE,
-    imported: Sequence[str] = (),
+    has_platforms: bool = False,
     has_terminal: bool = False,
 ) -> anyio.abc.Process:
     """Start `everturn`; streams are a pipe, nothing, or an open file.
@@ -362,7 +435,7 @@ async def open_everturn(
         stdin: Where it reads.
         stdout: Where it writes.
         stderr: Where it writes what is wrong.
-        imported: Modules that it finds imported, besides those that every start needs.
+        has_platforms: Whether it finds those of chats imported, which every start can do without.
         has_terminal: Whether `stdin` is a terminal, which becomes its own.
     """
     ours: list[int | None] = []
@@ -390,7 +463,9 @@ async def open_everturn(
             "environment": dict(environment),
             "has_terminal": has_terminal,
         }
-        socket.send_fds(_nursery(tuple(imported)), [json.dumps(request).encode()], [*ends, tells])
+        socket.send_fds(
+            _nursery(has_platforms=has_platforms), [json.dumps(request).encode()], [*ends, tells]
+        )
     source = _Source(told)
     with anyio.CancelScope(shield=True):  # it will be born, and somebody has to end it
         pid, _, code = (await source.receive()).partition(b"\n")

@@ -19,8 +19,6 @@ from support.process import EVERTURN
 from support.warm_start import open_everturn
 
 HOOK: Final = Path(__file__).with_name("hook")
-_IMPORTED: Final = ("everturn_channels.telegram", "everturn_channels.discord")
-"What a forked gateway finds imported, besides what every command does."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +60,7 @@ class Launcher:
                     environment=env,
                     stdout=log,
                     stderr=log,
-                    imported=_IMPORTED,
+                    has_platforms=True,
                 )
             else:
                 process = await anyio.open_process(
