@@ -21,9 +21,9 @@ from everturn_actors.session.registry import Registry
 class LinkedNode:
     """A node that others can call; made by `open_node`."""
 
-    def __init__(self, me: Identity, ownership: Ownership, hub: Hub, link: StreamLink) -> None:
+    def __init__(self, ownership: Ownership, hub: Hub, link: StreamLink) -> None:
         """Only `open_node` makes one."""
-        self._me, self._ownership, self._hub, self._link = me, ownership, hub, link
+        self._ownership, self._hub, self._link = ownership, hub, link
 
     def route(self, registry: Registry, tasks: TaskGroup) -> RoutedActors:
         """Return the actors of all nodes, of those of this one; see `ServicePorts.router`.
@@ -63,7 +63,7 @@ async def open_node(
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, hub.take, name="links from other nodes")
         try:
-            yield LinkedNode(me, ownership, hub, StreamLink(me, tasks, tls=tls, beat=beat))
+            yield LinkedNode(ownership, hub, StreamLink(me, tasks, tls=tls, beat=beat))
         finally:
             await hub.close()
             tasks.cancel_scope.cancel()

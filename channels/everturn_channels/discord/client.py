@@ -7,6 +7,7 @@ belong to classes, and are left alone.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -237,6 +238,12 @@ class Client(discord.Client):
         if self.listener:
             self.listener.unreadable(kind, data, fault)
 
+    def end_waiting(self) -> None:
+        """End the task that waits for guilds, which the library forgets."""
+        waiting: object = getattr(self._connection, "_ready_task", None)
+        if isinstance(waiting, asyncio.Task):
+            waiting.cancel()
+
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
         """Wait before a session is asked for again."""
         del shard_id
@@ -274,9 +281,7 @@ async def open_client(*, api_base: str, gateway_url: str, proxy: str) -> AsyncGe
         yield client
     finally:
         client.listener = None
-        waiting_for_guilds = client._connection._ready_task  # noqa: SLF001 - the library forgets it
-        if waiting_for_guilds:
-            waiting_for_guilds.cancel()
+        client.end_waiting()
         with anyio.move_on_after(CLOSE_S, shield=True) as waiting:
             await client.close()
         if waiting.cancelled_caught:

@@ -48,8 +48,8 @@ class ChannelInboundHandler:
         self._limiter, self._limits = channel.limiter, channel.limits
         self._languages = channel.languages
         self._languages.keep_in(channel.cursors)
-        self._adapter, self._context, self._settings = adapter, context, channel.settings
-        self._health, self._cursors, self._tasks = health, channel.cursors, tasks
+        self._adapter, self._context = adapter, context
+        self._health, self._cursors = health, channel.cursors
         self._notifier = Notifier(
             adapter, tasks=tasks, limiter=channel.limiter, clock=context.clock, health=health
         )

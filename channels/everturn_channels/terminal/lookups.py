@@ -252,8 +252,8 @@ def _numbered(typed: str, menu: Sequence[ModelChoice]) -> str:
 
 async def usage_text(conversation: Conversation) -> str:
     """Return what this session and its agent used, a line each."""
-    status = await conversation.status()
-    lines, agent = [], await conversation.agent()
+    status, agent = await conversation.status(), await conversation.agent()
+    lines: list[str] = []
     if status is not None:
         used = status.usage
         lines.append(_used("session", used.input_tokens, used.output_tokens, used.cost_nanodollars))

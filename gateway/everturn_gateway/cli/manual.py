@@ -54,12 +54,11 @@ def pages() -> dict[str, str]:
 
 def _walk(command: _Command, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield the page of a command and of those below it, without those that are hidden."""
-    commands = command.commands if isinstance(command, TyperGroup) else {}
-    below = {
-        name: each
-        for name, each in commands.items()
-        if isinstance(each, _Command) and not each.hidden
-    }
+    below = dict[str, _Command]()
+    if isinstance(command, TyperGroup):
+        for name, each in command.commands.items():
+            if isinstance(each, _Command) and not each.hidden:
+                below[name] = each
     yield "-".join(path), _page(command, path, below)
     for name, each in below.items():
         yield from _walk(each, (*path, name))

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everturn_actors.ports import Agent, ModelProvider, Summariser
+from everturn_actors.ports import Agent, ModelProvider, Summariser, Tool
 from everturn_actors.spec import ModelSpec
 from everturn_gateway.config.settings import SessionsConfig
 from everturn_gateway.errors import ConfigError, Fault, GatewayError, printable
@@ -202,7 +202,8 @@ class AgentReader(Struct, kw_only=True):
             )
         plugin = installed().providers.get(model.provider)
         can_call = plugin is None or plugin.calls_tools
-        agent, tools = entry.agent, entry.agent.tools if can_call else {}
+        agent = entry.agent
+        tools = agent.tools if can_call else dict[str, Tool]()
         summariser = agent.summariser
         if summariser is not None and summariser.model == file.spec.model:
             # Its own one writes, as the agent names none for that: now that is the chosen one.

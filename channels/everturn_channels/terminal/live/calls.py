@@ -73,7 +73,7 @@ class Calls:
 
     def running(self, now: datetime) -> tuple[str, ...]:
         """Return a line for each call that runs."""
-        lines = []
+        lines: list[str] = []
         for call in self._open.values():
             if call.began is not None:
                 since = _seconds((now - call.began).total_seconds())

@@ -48,7 +48,7 @@ def picture(data: bytes, protocol: Protocol) -> str:
             return f"\x1b]1337;File={how}:{encoded}\x07\n"
         case "kitty" if data.startswith(_PNG):  # of packed pictures it takes this one alone
             chunks = [encoded[at : at + _CHUNK] for at in range(0, len(encoded), _CHUNK)]
-            parts = []
+            parts: list[str] = []
             for index, chunk in enumerate(chunks):
                 head = f"a=T,f=100,q=2,r={_ROWS}," if not index else ""
                 more = int(index < len(chunks) - 1)

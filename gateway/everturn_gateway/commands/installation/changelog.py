@@ -14,7 +14,6 @@ from msgspec import Struct
 from everturn_gateway.commands.installation.project_files import project_file
 from everturn_gateway.errors import GatewayError
 
-UNRELEASED: Final = "Unreleased"
 _HEADING: Final = re.compile(r"(?m)^## \[([^\]\n]+)\][^\n]*\n")
 
 

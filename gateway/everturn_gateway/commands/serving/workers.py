@@ -45,7 +45,6 @@ logger = logging.getLogger(__name__)
 
 WORKERS_FOLDER: Final = "workers"
 "In the workspace: what belongs to one process alone."
-_SOCKET_MAX_BYTES: Final = 100
 _LATER_S: Final = 5.0  # beyond the time of an orderly stop, until a process is ended
 _AGAIN: Final = Backoff(longest_s=30.0)
 _STEADY_S: Final = 60.0

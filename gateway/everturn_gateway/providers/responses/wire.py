@@ -191,7 +191,7 @@ def _reply(reply: Reply, origin: str, model: str) -> Iterator[Json]:
     if not kept:
         if reply.text or not reply.calls:
             yield {"role": "assistant", "content": reply.text}
-        kept = tuple({"type": "call", "at": number} for number in range(len(reply.calls)))
+        kept = tuple[Json, ...]({"type": "call", "at": n} for n in range(len(reply.calls)))
     for item in kept:
         match item:
             case {"type": "call", "at": int(at)}:
@@ -203,8 +203,10 @@ def _reply(reply: Reply, origin: str, model: str) -> Iterator[Json]:
                     "arguments": call.arguments,
                 }
             case {"type": "text", "begin": int(begin), "end": int(end)}:
-                phase = {"phase": item["phase"]} if item.get("phase") else {}
-                yield {"role": "assistant", "content": reply.text[begin:end], **phase}
+                text: Json = {"role": "assistant", "content": reply.text[begin:end]}
+                if item.get("phase"):
+                    text["phase"] = item["phase"]
+                yield text
             case _:
                 yield item
 

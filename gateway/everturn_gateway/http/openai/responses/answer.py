@@ -79,7 +79,7 @@ class ResponseWriter:
                 a text its characters, in whatever pieces it comes.
         """
         self._id = response_id(submission.session_id, submission.seq)
-        self._submission, self._about = submission, about
+        self._about = about
         self.questions = about.questions
         "What is told of calls that wait to be allowed."
         self.has_form = bool(about.options.response_format)
