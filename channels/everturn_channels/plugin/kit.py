@@ -144,6 +144,8 @@ class ButtonClick(_Event):
 
 
 Event: TypeAlias = Message | Edit | Command | ButtonClick
+_Said: TypeAlias = Mapping[str, Any]
+"What the gateway says, a line of JSON."
 _TYPES = {Message: "message", Edit: "edited", Command: "command", ButtonClick: "click"}
 
 
@@ -314,7 +316,7 @@ class Gateway:
 
     # --- what Everturn says ---
 
-    def greet(self, said: Mapping[str, Any]) -> None:
+    def greet(self, said: _Said) -> None:
         """Read the first line.
 
         Raises:
@@ -329,7 +331,7 @@ class Gateway:
         of = {name: getattr(self._of, name) for name in ("name", "version", "capabilities")}
         self.say("hello", protocol=PROTOCOL, **of)
 
-    def hear(self, said: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+    def hear(self, said: _Said) -> Coroutine[Any, Any, None] | None:
         """Read another line; return what is to be done, beside all else, where it is a request."""
         kind, waiting = said.get("type"), self._waiting.get(said.get("id") or 0)
         if kind in {"taken", "not_taken", "error"}:
@@ -353,7 +355,7 @@ class Gateway:
             return self._answer(said, file)
         return None
 
-    async def _answer(self, said: Mapping[str, Any], file: OutgoingFile | None) -> None:
+    async def _answer(self, said: _Said, file: OutgoingFile | None) -> None:
         try:
             result = {"outcome": "done", **await self._do(said, file)}
         except NotSentError as error:
@@ -373,7 +375,7 @@ class Gateway:
         with contextlib.suppress(ConnectionError):  # Everturn has ended, and so does this
             await self._output.drain()
 
-    async def _do(self, said: Mapping[str, Any], file: OutgoingFile | None) -> dict[str, Any]:
+    async def _do(self, said: _Said, file: OutgoingFile | None) -> dict[str, object]:
         """Do it; return what its result holds beside the outcome."""
         of, style = self._of, said.get("format", "plain")
         chat_id, topic = said.get("chat_id", ""), said.get("topic", "")
@@ -397,7 +399,7 @@ class Gateway:
                 raise NotImplementedError
         return {}
 
-    async def _part(self, said: Mapping[str, Any]) -> bytes:
+    async def _part(self, said: _Said) -> bytes:
         name, offset = said["file"], said["offset"]
         for waiting in self._waiting.values():
             if name in waiting.files:
@@ -413,12 +415,12 @@ class Gateway:
         self._output.write(line.encode() + b"\n")
 
 
-def _fields_of(value: object) -> dict[str, Any]:
+def _fields_of(value: object) -> dict[str, object]:
     """Return the fields of a value that hold something."""
     return {name: held for name, held in vars(value).items() if held or held == 0}
 
 
-def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, Any]:
+def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, object]:
     """Return an event as the protocol has it, but for its number and its type."""
     fields = _fields_of(event)
     fields |= {"chat": _fields_of(event.chat), "sender": _fields_of(event.sender)}
@@ -431,7 +433,7 @@ def _event_fields(event: Event, files: Mapping[str, IncomingFile]) -> dict[str, 
     return fields
 
 
-def _outbound(said: Mapping[str, Any], file: OutgoingFile | None) -> Outbound:
+def _outbound(said: _Said, file: OutgoingFile | None) -> Outbound:
     known = {name: said[name] for name in Outbound.__dataclass_fields__ if said.get(name)}
     known["buttons"] = [
         Button(label=each["label"], data=each["data"]) for each in said.get("buttons") or ()

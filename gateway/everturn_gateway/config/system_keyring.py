@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from everturn_gateway.errors import GatewayError
+from everturn_gateway.late_loading import late
+
+if TYPE_CHECKING:
+    import keyring
+    from keyring import errors
+else:
+    keyring, errors = late("keyring"), late("keyring.errors")
 
 MARK: Final = "keyring:"
 "How a value begins that names a place in the keyring; the service follows."
@@ -22,10 +29,9 @@ INSTALL: Final = "pip install 'everturn[keyring]'"
 def keyring_name() -> str:
     """Return what the system's keyring is called; empty = there is none that can be used."""
     try:
-        import keyring  # noqa: PLC0415 - as said
+        backend = keyring.get_keyring()
     except ImportError:
         return ""
-    backend = keyring.get_keyring()
     # Those that stand in where there is none have no priority. Source: `keyring.backends.fail`.
     return str(backend.name) if backend.priority > 0 else ""
 
@@ -43,14 +49,11 @@ def put_secret(folder: Path, name: str, secret: str) -> str:
     """
     service = f"everturn-{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
     try:
-        import keyring  # noqa: PLC0415 - as said
-        from keyring.errors import KeyringError  # noqa: PLC0415 - as said
+        keyring.set_password(service, name, secret)
     except ImportError as error:
         msg = f"the system's keyring is out of reach: {INSTALL}"
         raise GatewayError(msg) from error
-    try:
-        keyring.set_password(service, name, secret)
-    except (KeyringError, OSError, RuntimeError) as error:
+    except (errors.KeyringError, OSError, RuntimeError) as error:
         msg = f"the system's keyring does not take {name}: {str(error) or type(error).__name__}"
         raise GatewayError(msg) from error
     return f"{MARK}{service}"
@@ -63,14 +66,11 @@ def secret_at(value: str, name: str) -> str:
         GatewayError: It cannot be read there; says what to do.
     """
     try:
-        import keyring  # noqa: PLC0415 - as said
-        from keyring.errors import KeyringError  # noqa: PLC0415 - as said
+        found = keyring.get_password(value.removeprefix(MARK), name)
     except ImportError as error:
         msg = f"is in the system's keyring, which is out of reach: {INSTALL}"
         raise GatewayError(msg) from error
-    try:
-        found = keyring.get_password(value.removeprefix(MARK), name)
-    except (KeyringError, OSError, RuntimeError) as error:
+    except (errors.KeyringError, OSError, RuntimeError) as error:
         msg = (
             f"is in the system's keyring, which does not open: {str(error) or type(error).__name__}"
         )
