@@ -23,8 +23,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 PROTOCOL = "everturn-channel/1"
 LINE_BYTES = 2 * 1024 * 1024
-ANSWERABLE_MOST = 1000
-"So many of the newest commands and clicks can be answered."
+ANSWERABLE_MOST = 1000  # so many of the newest commands and clicks can be answered
 
 Format: TypeAlias = Literal["markdown", "plain"]
 
@@ -144,8 +143,7 @@ class ButtonClick(_Event):
 
 
 Event: TypeAlias = Message | Edit | Command | ButtonClick
-_Said: TypeAlias = Mapping[str, Any]
-"What the gateway says, a line of JSON."
+_Said: TypeAlias = Mapping[str, Any]  # a line of JSON
 _TYPES = {Message: "message", Edit: "edited", Command: "command", ButtonClick: "click"}
 
 

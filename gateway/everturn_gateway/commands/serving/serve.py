@@ -101,9 +101,8 @@ def serve(
     config = assigned(config, assignment)
     make_private(config.common or config.workspace)
     make_private(config.workspace)
-    secrets = crash_log.secrets
+    secrets, recent = crash_log.secrets, RecentLog()
     level = logging.DEBUG if crash_log.debug else logging.INFO
-    recent = RecentLog()
 
     def read() -> Config:
         return assigned(read_again(options, host=host, port=port), assignment)
