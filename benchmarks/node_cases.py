@@ -133,9 +133,12 @@ async def kill_home(world: World, *, is_shared: bool) -> None:
     nodes = {name: node for name, node in world.nodes.items() if isinstance(node, Cased)}
     for node in nodes.values():
         await node.start()
-    await anyio.sleep(SETTLED_S)
     seat = "SELECT node FROM everturn.lease WHERE name = 'agent:helper' AND until > now()"
-    home = nodes[await anyio.to_thread.run_sync(world.server.psql, seat)]
+    name = ""
+    while not name:
+        await anyio.sleep(0.5)
+        name = await anyio.to_thread.run_sync(world.server.psql, seat)
+    home = nodes[name]
     other = next(node for node in nodes.values() if node is not home)
     session = await begin(other)
     print(f"home: {home.name}; said at {other.name}:", await say(other, session, "one"))

@@ -20,7 +20,7 @@ from support.node_world import Places, World
 
 SHORT_S, LONG_S = 2.0, 7.0  # less than a lease, and more
 AWAY_S = 5.0  # of a database
-DISK_MB = 400
+DISK_MB = 1000
 
 
 @dataclass(slots=True)

@@ -92,7 +92,8 @@ class Server:
         assert PROGRAMS is not None
         names = ("listen_addresses=127.0.0.1", f"unix_socket_directories={self._folder}",
                  f"port={self.port}", "max_connections=40", "shared_buffers=16MB", "jit=off",
-                 "max_wal_senders=4", "wal_retrieve_retry_interval=500ms")  # fmt: skip
+                 "max_wal_senders=4", "wal_retrieve_retry_interval=500ms", "max_wal_size=64MB",
+                 "min_wal_size=32MB")  # fmt: skip
         quick = _QUICK if self._is_quick else ()
         options = [part for each in (*names, *quick, *settings) for part in ("-c", each)]
         with (self._folder / "log").open("ab") as log:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from itertools import count
 from typing import Protocol
 
 import anyio
@@ -85,7 +86,7 @@ class Handover:
     async def _wake(self, session_id: str, last_seq: int, limiter: anyio.CapacityLimiter) -> None:
         """Let what is open in a session go on, whoever has it now, as soon as one can be asked."""
         command = GetStatus(at_least=last_seq)
-        while True:
+        for tries in count():
             try:
                 async with limiter:
                     await self._actors.ask(session_id, command)
@@ -94,7 +95,8 @@ class Handover:
             except (JournalError, OwnerAwayError) as error:
                 if _stays(error):
                     return
-                self._log("the next owner of a session cannot be told", session_id, error)
+                if not tries:
+                    _log("the next owner of a session cannot be told", session_id, error)
             except CoreError:  # it has failed there, or was deleted
                 return
             else:
@@ -125,24 +127,23 @@ class Handover:
 
     async def _place(self, session_id: str) -> None:
         """Find out whose a session is; again where the store is away."""
-        while True:
+        for tries in count():
             try:
                 await place(self._ownership, self._store, session_id)
             except JournalError as error:
                 if _stays(error):
                     return
-                self._log("the store cannot say whose a session is", session_id, error)
+                if not tries:
+                    _log("the store cannot say whose a session is", session_id, error)
             except CoreError:  # nobody's: it was deleted in this moment
                 return
             else:
                 return
             await self._clock.sleep(AGAIN_S)
 
-    @staticmethod
-    def _log(what: str, session_id: str, error: CoreError) -> None:
-        logger.warning(
-            "%s; trying again", what, extra={"session_id": session_id, "error": str(error)}
-        )
+
+def _log(what: str, session_id: str, error: CoreError) -> None:
+    logger.warning("%s; trying again", what, extra={"session_id": session_id, "error": str(error)})
 
 
 def _stays(error: CoreError) -> bool:

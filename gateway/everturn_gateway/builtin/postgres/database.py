@@ -235,6 +235,8 @@ async def _connect(settings: PostgresSettings, name: str) -> Connection:
                 tries.cancel()
                 return
             answered.set()
+            if not passes(failures[url]):
+                return  # it would say the same
             await anyio.sleep(_HOST_S)
 
     async with anyio.create_task_group() as tasks:
