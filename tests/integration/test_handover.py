@@ -139,8 +139,8 @@ class Homing(SwitchedOwnership):
         """See `Ownership.is_known`."""
         return session_id in self._known
 
-    def learn(self, session_id: str, key: ConversationKey) -> None:
-        """See `Ownership.learn`."""
+    def note_key(self, session_id: str, key: ConversationKey) -> None:
+        """See `Ownership.note_key`."""
         self._known.add(session_id)
 
     def partition(self, session_id: str, key: ConversationKey | None = None) -> int:
@@ -187,4 +187,5 @@ async def test_a_turn_goes_on_where_the_store_could_not_say_at_first_whose_it_is
                 for _ in range(2):
                     await clock.until_sleeping(AGAIN_S)
                     clock.advance(AGAIN_S)
+                    await anyio.wait_all_tasks_blocked()  # who slept has looked again
                 await asked[1].until_called()
