@@ -11,6 +11,8 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from email.policy import default
 
+import anyio
+import anyio.lowlevel
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
 
@@ -97,9 +99,10 @@ async def open_smtp_server(
     """Run one on a free port of loopback, until the block ends."""
     taker = SmtpServer()
     loop = asyncio.get_running_loop()
+    talks: list[SMTP] = []
 
     def factory() -> SMTP:
-        return SMTP(
+        talk = SMTP(
             taker,
             hostname="mx.everturn.test",
             ident="test",
@@ -110,6 +113,8 @@ async def open_smtp_server(
             auth_require_tls=False,
             enable_SMTPUTF8=True,
         )
+        talks.append(talk)
+        return talk
 
     server = await loop.create_server(factory, "127.0.0.1", 0, family=socket.AF_INET, ssl=tls)
     taker.port = server.sockets[0].getsockname()[1]
@@ -117,4 +122,12 @@ async def open_smtp_server(
         yield taker
     finally:
         server.close()
-        await server.wait_closed()
+        # Its library begins a task for each connection, and leaves it to end by itself.
+        tasks = [task for talk in talks if (task := talk._handler_coroutine) is not None]
+        for task in tasks:
+            task.cancel()
+        while not all(task.done() for task in tasks):
+            await anyio.lowlevel.checkpoint()
+        for talk in talks:
+            if talk.transport is not None:
+                talk.transport.close()
