@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Final, cast
@@ -24,6 +24,7 @@ from everturn_gateway.gc_tuning import no_rounds
 
 _SWITCH_S: Final = 0.0005
 
+_LOADED: Final = "__loaded__"
 _ONE_AT_A_TIME: Final = threading.RLock()
 
 
@@ -31,10 +32,13 @@ class _Late(ModuleType):
     """Stands for a module that is loaded when something of it is first asked for."""
 
     def __getattr__(self, name: str) -> object:
-        module = sys.modules.get(self.__name__)
-        if module is None:
-            with loading_late():
-                module = import_module(self.__name__)
+        module: ModuleType | None = vars(self).get(_LOADED)
+        if module is None or sys.modules.get(self.__name__) is not module:
+            # Where it is there already another thread may be in the middle of it: to import it
+            # waits for that, and for nothing else.
+            is_there = self.__name__ in sys.modules
+            with nullcontext() if is_there else loading_late():
+                module = vars(self)[_LOADED] = import_module(self.__name__)
         value: object = getattr(module, name)
         return value
 
