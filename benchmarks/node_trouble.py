@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
-from support.database import Server, free_port
+from support.database import Server
 from support.lines import Line, open_line
 from support.node_world import Places, World
+from support.ports import free_port
 
 SHORT_S, LONG_S = 2.0, 7.0  # less than a lease, and more
 AWAY_S = 5.0  # of a database

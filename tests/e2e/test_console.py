@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from support.browser import (
 from support.command import start
 from support.console import HOSTILE, console
 from support.gateway import open_http_gateway
+from support.ports import free_port
 from support.shell_agents import results, running, until_asked, write_shell_agent
 
 from everturn_actors.model import Reply, ToolCall
@@ -252,13 +252,6 @@ async def test_the_way_in_works_without_a_secure_context(tmp_path: Path, browser
     assert TOKEN not in str(cookie)
     assert (cookie["httpOnly"], cookie["sameSite"], cookie["secure"]) == (True, "Strict", False)
     assert code not in shown
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
 
 
 @asynccontextmanager

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import anyio
 from support.answers import Answer
-from support.database import free_port, needs_database, running_server
+from support.database import needs_database, running_server
 from support.lines import Line, open_line
 from support.model_api import ModelApi, Received, open_model_api
 from support.node_world import Places, Talk, World, audit, open_world, talking
+from support.ports import free_port
 
 pytestmark = needs_database
 

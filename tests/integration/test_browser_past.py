@@ -134,9 +134,9 @@ async def test_a_transcript_tells_what_became_of_everything(
     killed = steps[-1] + timedelta(milliseconds=500)
     async with open_http_gateway(tmp_path) as gateway, looking(browser) as window:
         gateway.starts = Starts([Run(at=steps[0], version="1"), Run(at=killed, version="1")])
-        # The log comes last of all, and so is shown before the page has formatters of numbers.
+        # The log comes behind the stream, and is shown before anything else has a number to format.
         let_go = await window.hold("**/log?*")
-        later = await window.hold("**/context")
+        later = await window.hold("**/context", f"**/{session_id}")
         page = await window.tab(console(gateway, session_id))
         await page.locator(".state.live").wait_for()
         let_go.set()

@@ -376,7 +376,7 @@ async def test_an_expression_that_never_ends_is_given_up(
     tmp_path: Path, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would hold the whole gateway, were it matched there."""
-    monkeypatch.setattr(finding, "_FILE_S", 0.2)
+    monkeypatch.setattr(finding, "_FILE_S", 1)
     (files / "a.txt").write_text(f"{SLOW_TEXT}\n")
     (files / "b.txt").write_text("aa\n")
 
@@ -411,8 +411,8 @@ async def test_a_finder_that_does_not_stop_is_killed(
         'import time\nprint(\'{"hit": ["a.txt", 1, "x"]}\', flush=True)\ntime.sleep(60)\n'
     )
     monkeypatch.setattr(finder, "__file__", str(sleeper))
-    monkeypatch.setattr(finding, "TOTAL_S", 0.3)
-    monkeypatch.setattr(finding, "_GRACE_S", 0.2)
+    monkeypatch.setattr(finding, "TOTAL_S", 3)  # in which Python has to come up
+    monkeypatch.setattr(finding, "_GRACE_S", 0)
 
     found = await caller(tmp_path)("search_files", query="x")
 

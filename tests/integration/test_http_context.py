@@ -379,7 +379,7 @@ async def test_a_summary_that_takes_too_long_goes_on_without_its_client(tmp_path
     async with summarised_agent(tmp_path) as gateway:
         session = await gateway.session("second")
         await say(gateway, session, *(f"number {n} " * 12 for n in range(10)))
-    server = ServerConfig(request_timeout_s=0.3)
+    server = ServerConfig(request_timeout_s=1)
     async with summarised_agent(tmp_path, server) as gateway, gateway.client() as client:
         await gateway.service.view(session)
         gateway.provider.script.append("## Intent\nCounting.")

@@ -219,7 +219,7 @@ async def test_a_late_turn_is_504_and_the_message_stays_accepted(tmp_path: Path)
     """A request has a deadline; what was accepted has none."""
     provider = ScriptedProvider(WORDS)
     provider.hold()
-    server = ServerConfig(request_timeout_s=0.05)
+    server = ServerConfig(request_timeout_s=1)
     async with open_http_gateway(
         tmp_path, provider=provider, server=server, on_disconnect="continue"
     ) as gateway:

@@ -20,7 +20,8 @@ from support.inbox import QuickClock
 from support.matrix_contract import MatrixContract
 from support.matrix_kills import talk_through_kills
 from support.matrix_people import Person
-from support.synapse import NAME, PYTHON, Synapse, free_port
+from support.ports import free_port
+from support.synapse import NAME, PYTHON, Synapse
 
 from everturn.testing import RecordingHandler
 from everturn_channels.adapter import Outbound

@@ -269,7 +269,7 @@ async def test_what_a_server_says_by_itself_may_take_as_long_as_it_likes(
     monkeypatch.setattr(streamable, "MARGIN_S", 0.0)
     async with (
         open_http_server() as http,
-        open_world(tmp_path, at(http.url, timeout_s=1)) as world,
+        open_world(tmp_path, at(http.url, timeout_s=2)) as world,
     ):
         with anyio.fail_after(DEADLINE_S):
             await http.until_listening()

@@ -120,7 +120,7 @@ async def test_the_deadline_of_a_call_that_waits_is_no_failed_try() -> None:
     model = ScriptedProvider()
     queued = Queued(model)
     spec = make_spec()
-    spec = replace(spec, session=replace(spec.session, call_timeout_s=0.05))
+    spec = replace(spec, session=replace(spec.session, call_timeout_s=0.2))
     model.hold()
     with anyio.fail_after(WAIT_S):
         async with (

@@ -34,6 +34,15 @@ async def _not_now(fed: Fed, message: Message) -> NotNowError:
     return caught.value
 
 
+async def _taken(fed: Fed, message: Message) -> None:
+    """Hand a message in until it is taken, as its platform does: a busy machine may be slow."""
+    while True:
+        try:
+            return await fed.adapter.feed(message)
+        except NotNowError:
+            fed.clock.advance(60)
+
+
 async def test_a_disk_that_hangs_for_longer_than_the_limit_loses_nothing(tmp_path: Path) -> None:
     """A message that was confirmed then is gone, or answered though it was called lost."""
     disk = MemoryDisk()
@@ -45,7 +54,7 @@ async def test_a_disk_that_hangs_for_longer_than_the_limit_loses_nothing(tmp_pat
         await _not_now(fed, message)
         told = await fed.until_said()
         disk.stalled.set()
-        await fed.adapter.feed(message)
+        await _taken(fed, message)
         await fed.until_idle()
 
         assert await _texts(fed) == ["keep me"]
@@ -63,7 +72,7 @@ async def test_a_sender_is_told_once_that_something_waits(tmp_path: Path) -> Non
             await _not_now(fed, message)
             fed.clock.advance(60)
         disk.stalled.set()
-        await fed.adapter.feed(message)
+        await _taken(fed, message)
         await fed.until_idle()
         await fed.adapter.until(lambda: bool(fed.adapter.world.texts))
 

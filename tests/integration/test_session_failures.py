@@ -292,7 +292,7 @@ class Stopped:
     """A tool whose call asks something, until that has stopped."""
 
     definition = ToolDefinition(name="act", description="Act.", parameters={"type": "object"})
-    capabilities = ToolCapabilities(timeout_s=0.5)
+    capabilities = ToolCapabilities(timeout_s=30)
 
     def __init__(self) -> None:
         self.called = anyio.Event()

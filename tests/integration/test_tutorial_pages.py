@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 from support.examples import LONG_RUN
+from support.ports import free_port
 from support.tutorial_chats import open_chats, open_platform
 from support.warm_start import everturn_command
 
@@ -41,13 +41,6 @@ TIMEOUT_S = 240
 def blocks(page: str, port: int) -> Iterator[tuple[str, str]]:
     """Yield the kind and the text of each block of a page."""
     yield from _BLOCK.findall(page.replace("8080", str(port)))
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def script(page: str, port: int, chats: str = "") -> tuple[str, dict[int, list[str]]]:

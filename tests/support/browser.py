@@ -74,7 +74,7 @@ class Window:
         await page.goto(address)
         return page
 
-    async def hold(self, addresses: str, *, answers: bool = False) -> anyio.Event:
+    async def hold(self, *addresses: str, answers: bool = False) -> anyio.Event:
         """Hold requests to such addresses until the returned event is set.
 
         With `answers` the gateway gets them, and their answers are held. What the worker of the
@@ -92,7 +92,8 @@ class Window:
                 await let_go.wait()
                 await route.continue_()
 
-        await self.context.route(addresses, pass_on)
+        for each in addresses:
+            await self.context.route(each, pass_on)
         return let_go
 
     async def without_worker(self) -> None:

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,7 @@ from typing import Final
 
 import psutil
 import pytest
+from support.ports import free_port
 
 from everturn_gateway.builtin.postgres.settings import PostgresSettings
 
@@ -187,11 +187,3 @@ def running_server(*settings: str, is_quick: bool = True) -> Generator[Server]:
             server.kill()
     finally:
         shutil.rmtree(folder)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

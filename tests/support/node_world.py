@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 from msgspec import Struct, field
 from support.database import Server
+from support.ports import free_port
 from support.process import AGENT, GatewayProcess, gateway_process
 
 PATIENCE_S: Final = 60.0
@@ -113,9 +113,7 @@ def _write(folder: Path, places: Places, model_url: str, name: str, more: str) -
     agent = own / "agents" / "helper"
     agent.mkdir(parents=True)
     (agent / "agent.yaml").write_text(AGENT.format(url=model_url))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
+    port = free_port()
     (own / "everturn.yaml").write_text(
         f"server: {{port: {port}, stop_timeout_seconds: 20}}\n"
         f'store: {{type: postgres, url: "{places.database}", connections: 3}}\n'

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import socket
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -129,10 +128,3 @@ class Synapse:
             async with session.post(address, json=body) as answer:
                 found: Mapping[str, Any] = await answer.json()
                 return found
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens at."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

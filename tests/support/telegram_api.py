@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import anyio
 from aiohttp import web
+from support.ports import free_port
 
 from everturn_gateway.clock import SystemClock
 
@@ -267,7 +268,7 @@ class TelegramApi:
     async def open(self) -> None:
         """Listen; where it did before, again at the same address."""
         assert self.runner is not None
-        await web.TCPSite(self.runner, "127.0.0.1", urlsplit(self.url).port or 0).start()
+        await web.TCPSite(self.runner, "127.0.0.1", urlsplit(self.url).port or free_port()).start()
         self.url = f"http://127.0.0.1:{self.runner.addresses[0][1]}"
 
     async def close(self) -> None:
