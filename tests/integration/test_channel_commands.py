@@ -259,7 +259,7 @@ async def test_an_answer_that_could_not_be_sent_is_sent_again_once(tmp_path: Pat
             arrived.set()
 
         await fed.adapter.feed(_command("help", fed, answer=answer))
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(5)
         before = len(tried)
         fed.clock.advance(5)
         await arrived.wait()

@@ -772,10 +772,10 @@ async def test_a_wrong_setting_is_logged_once_and_looked_at_every_five_minutes(
     adapter.setup_error = SetupError("the token was refused: set a new one")
     async with feeding(tmp_path, adapter=adapter) as fed:
         for _ in range(3):
-            await anyio.wait_all_tasks_blocked()
+            await fed.until_asleep(300)
             assert fed.health.status().state == "failed setup"
             fed.clock.advance(300)
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(300)
         tried = adapter.serves
         adapter.setup_error = None
         fed.clock.advance(300)
@@ -816,7 +816,7 @@ async def test_an_adapter_that_just_ends_begins_anew(tmp_path: Path) -> None:
         await adapter.handler()
         adapter.break_off(None)
         await fed.until(lambda: fed.health.status().state == "retrying")
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(1)
         fed.clock.advance(1)
         await fed.say()
 
@@ -828,20 +828,18 @@ async def test_a_channel_that_hears_nothing_begins_anew(tmp_path: Path) -> None:
     adapter = FeedingAdapter()
     async with feeding(tmp_path, adapter=adapter) as fed:
         handler = await adapter.handler()
-        await fed.clock.until_sleeping(180)
+        await fed.until_asleep(180)
         fed.clock.advance(100)
         handler.received()
         fed.clock.advance(80)
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(100)
         after_hearing = adapter.serves
-        await fed.clock.until_sleeping(100)
         fed.clock.advance(100)
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(1)
         fed.clock.advance(1)
-        await anyio.wait_all_tasks_blocked()
+        await fed.until(lambda: adapter.serves == 2)
 
         assert after_hearing == 1
-        assert adapter.serves == 2
 
 
 async def test_places_and_counts_are_noted_for_others(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ async def _asked(fed: Fed, chat: ChatRef = GROUP) -> None:
 async def _looks(fed: Fed, count: int = 1) -> list[str]:
     """Let so many looks pass; return what the owner reads."""
     for _ in range(count):
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(LOOK_S)
         fed.clock.advance(LOOK_S)
-        await anyio.wait_all_tasks_blocked()
+        await fed.until_asleep(LOOK_S)  # it is over, with what it writes
     return fed.adapter.world.chat(ADA_DM.id)
 
 

@@ -148,6 +148,13 @@ class Fed:
         """Return the key of a conversation."""
         return ConversationKey(channel="test", chat=chat, topic=topic, agent="test")
 
+    async def until_asleep(self, delay_s: float) -> None:
+        """Wait until somebody sleeps for exactly so long from now; others may sleep, too."""
+        due = self.clock.now() + timedelta(seconds=delay_s)
+        with anyio.fail_after(WAIT_S):
+            while not any(at == due and not woken.is_set() for at, woken in self.clock._sleepers):
+                await anyio.lowlevel.checkpoint()
+
     def next_id(self) -> str:
         """Return an id that no message had."""
         self.numbers += 1
