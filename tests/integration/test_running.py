@@ -84,7 +84,7 @@ async def test_a_hanging_process_ends_at_its_deadline_with_all_that_it_started(
         done = await _bash(
             tmp_path,
             f'exec 9>lifeline; echo begun; setsid bash -c "{stubborn}" & {stubborn}',
-            timeout_s=1,
+            timeout_s=2,
         )
 
         await line.until_cut()
